@@ -1,0 +1,72 @@
+"""The command group, and how a command ends: one line for an error, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from contextstash import __version__
+from contextstash.cli.changing import compact, delete, prune, restore
+from contextstash.cli.demonstrating import demo
+from contextstash.cli.importing import import_files
+from contextstash.cli.reading import search, sessions, show, status
+from contextstash.cli.serving import serve
+from contextstash_storage.errors import ContextstashError
+
+INTERRUPTED = 130
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="New here? `contextstash demo` shows everything in a few seconds, with no set-up.",
+)
+@click.version_option(__version__, message="contextstash %(version)s")
+def cli() -> None:
+    """Manages an agent's context window: what leaves the model's window never leaves the session."""
+
+
+for command in (serve, import_files, demo, status, sessions, show, search, prune, compact, restore, delete):
+    cli.add_command(command)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; answers the process's exit code: 0 done, 1 it could not be done, 2 wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        result = cli.main(args=arguments, prog_name="contextstash", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.UsageError as error:
+        return _fail(f"{error.format_message()} See: {_help_command(error)}", error.exit_code)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except ContextstashError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        return _end_of_pipe()
+    except OSError as error:
+        return _fail(f"{error}. Nothing was changed; check the path and its permissions.")
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _help_command(error: click.UsageError) -> str:
+    return f"{error.ctx.command_path if error.ctx else 'contextstash'} --help"
+
+
+def _fail(text: str, code: int = 1) -> int:
+    click.echo(f"Error: {' '.join(text.split())}", err=True)
+    return code
+
+
+def _end_of_pipe() -> int:
+    """Whoever read us has enough; keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,106 @@
+"""The options that commands share, and the stash they open."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from contextstash.configuration import configured_settings
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DATABASE = click.option(
+    "--db",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="CONTEXTSTASH_DB",
+    help="The database file. [default: in your data folder]",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+PRESET = click.option("--preset", metavar="NAME", help="The named set of settings to start from.")
+SET = click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
+)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Which database a command works on, and under which settings."""
+
+    database: Path | None
+    settings: dict[str, Any]
+
+    @asynccontextmanager
+    async def stash(self) -> AsyncIterator[Stash]:
+        """The stash, closed at the end."""
+        from contextstash_storage.sqlite import open_sqlite
+
+        from contextstash.locations import default_database
+        from contextstash.service.stash import Stash
+
+        stash = Stash(await open_sqlite(self.database or default_database()), settings=self.settings)
+        try:
+            yield stash
+        finally:
+            await stash.close()
+
+    def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
+        """What `work` answers, given the stash."""
+
+        async def with_stash() -> T:
+            async with self.stash() as stash:
+                return await work(stash)
+
+        return asyncio.run(with_stash())
+
+
+def project_folder() -> Path:
+    """The project being worked on: the one an MCP client names, else the current folder."""
+    return Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+
+
+def settings_from(preset: str | None, given: tuple[str, ...]) -> dict[str, Any]:
+    """The settings of files, environment and options together."""
+    return configured_settings(project=project_folder(), environment=os.environ, preset=preset, given=given)
+
+
+def database_options(command: Command) -> Command:
+    """Adds --db, --preset, --set and --json; the command gets `opening` and `as_json`."""
+
+    @functools.wraps(command)
+    def opened(
+        db: Path | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any
+    ) -> Any:
+        return command(opening=Opening(db, settings_from(preset, given)), as_json=as_json, **arguments)
+
+    return DATABASE(PRESET(SET(JSON(opened))))  # type: ignore[return-value]
+
+
+async def find_session(stash: Stash, prefix: str | None) -> str:
+    """The session whose id begins like this; the one changed last where nothing is named.
+
+    Raises BadInputError where several begin like this, SessionNotFoundError where none does.
+    """
+    if prefix is None:
+        newest = (await stash.list_sessions(limit=1)).sessions
+        if not newest:
+            raise SessionNotFoundError("There is no session yet. Record one: contextstash import FILE")
+        return newest[0].session_id
+    found = await stash.complete_session_id(prefix)
+    if prefix in found or len(found) == 1:
+        return prefix if prefix in found else found[0]
+    if not found:
+        raise SessionNotFoundError(f"There is no session '{prefix}'. contextstash sessions lists them.")
+    raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Write more of it.")

@@ -1,0 +1,175 @@
+"""Commands that only look: `status`, `sessions`, `show`, `search`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.options import Opening, database_options, find_session
+from contextstash.cli.printing import console, level_style, print_json, print_table
+
+if TYPE_CHECKING:
+    from contextstash.service.results import Estimate, MessageLine, MessagePage, OutputPage, SearchResult
+    from contextstash.service.stash import Stash
+
+BAR_WIDTH = 40
+
+PREVIEW_CHARACTERS = 160
+
+
+@click.command()
+@click.argument("session", required=False)
+@database_options
+def status(opening: Opening, as_json: bool, session: str | None) -> None:
+    """How full a session's context is, and what to do. Without SESSION: the one changed last."""
+
+    async def estimate(stash: Stash) -> Estimate:
+        return await stash.estimate_context(await find_session(stash, session))
+
+    answer = opening.run(estimate)
+    if as_json:
+        print_json(answer)
+    else:
+        print_estimate(answer)
+
+
+def print_estimate(estimate: Estimate) -> None:
+    """Tokens, level and parts, with a bar for each part."""
+    from rich.text import Text
+
+    out = console()
+    line = Text()
+    if estimate.session_id:
+        line.append(f"{estimate.session_id}  ", style="bold")
+    line.append(f"{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ")
+    line.append(estimate.level, style=level_style(estimate.level))
+    out.print(line)
+    for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1]):
+        if tokens:
+            bar = "█" * max(1, round(BAR_WIDTH * tokens / max(1, estimate.tokens)))
+            out.print(Text(f"  {part.replace('_', ' '):<14}{tokens:>9,}  {bar}"), soft_wrap=True)
+    out.print(Text(f"By {estimate.method}; window {estimate.window:,}."), style="dim", soft_wrap=True)
+    out.print(Text(estimate.next_step), soft_wrap=True)
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@database_options
+def sessions(opening: Opening, as_json: bool, limit: int) -> None:
+    """The sessions, the one changed last first."""
+    answer = opening.run(lambda stash: stash.list_sessions(limit=limit))
+    if as_json:
+        print_json(answer)
+    elif not answer.sessions:
+        click.echo("No sessions yet. Record one: contextstash import FILE")
+    else:
+        rows = [
+            (
+                line.session_id,
+                line.messages,
+                line.tokens,
+                f"{line.percent:.0f} %",
+                line.level,
+                line.updated_at[:16].replace("T", " "),
+                line.title or line.agent,
+            )
+            for line in answer.sessions
+        ]
+        print_table(["session", "messages", "tokens", "full", "level", "changed", "title…"], rows)
+        if answer.next_cursor:
+            click.echo(f"More: contextstash sessions --limit {limit * 2}")
+
+
+@click.command()
+@click.argument("what", metavar="HANDLE|SESSION")
+@click.option("--pattern", help="Of an output: only lines that match this regular expression.")
+@click.option("--first", type=click.IntRange(0), default=0, help="Of a session: the first message to list.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Messages to list.")
+@database_options
+def show(opening: Opening, as_json: bool, what: str, pattern: str | None, first: int, limit: int) -> None:
+    """An archived output whole (out_…), or the messages of a session."""
+    if what.startswith("out_"):
+        pages = opening.run(lambda stash: read_output(stash, what, pattern))
+        if as_json:
+            print_json(pages)
+        else:
+            print_text(pages, pattern)
+        return
+
+    async def page(stash: Stash) -> MessagePage:
+        return await stash.read_messages(await find_session(stash, what), first=first, limit=limit)
+
+    messages = opening.run(page)
+    if as_json:
+        print_json(messages)
+        return
+    rows = [(line.seq, line.role, line.kind, line.tokens, _preview(line)) for line in messages.messages]
+    print_table(["seq", "role", "kind", "tokens", "message…"], rows)
+    if messages.next_seq is not None:
+        click.echo(f"{messages.total} messages. More: contextstash show {what} --first {messages.next_seq}")
+
+
+async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
+    """All pages of an archived output."""
+    pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=8_000)]
+    while (offset := pages[-1].next_offset) is not None:
+        pages.append(
+            await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=8_000)
+        )
+    return pages
+
+
+def print_text(pages: list[OutputPage], pattern: str | None) -> None:
+    """In a pipe the text exactly, byte for byte; what else there is to say on standard error."""
+    text = ("" if pattern is None else "\n").join(page.text for page in pages)
+    sys.stdout.write(text)
+    if not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
+        sys.stdout.write("\n")
+    if pages[-1].note and len(pages) == 1:
+        click.echo(pages[-1].note, err=True)
+
+
+def _preview(line: MessageLine) -> str:
+    texts: list[str] = []
+    _collect_texts(line.message.get("content", line.message), texts)
+    return " ".join(" ".join(texts).split())[:PREVIEW_CHARACTERS]
+
+
+def _collect_texts(value: object, texts: list[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, list):
+        for item in value:
+            _collect_texts(item, texts)
+    elif isinstance(value, dict):
+        for name in ("text", "thinking", "name", "input", "content", "output", "arguments", "command"):
+            _collect_texts(value.get(name), texts)
+
+
+@click.command()
+@click.argument("query")
+@click.option("--session", help="Only in this session. [default: in all]")
+@click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
+@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
+@database_options
+def search(
+    opening: Opening, as_json: bool, query: str, session: str | None, scope: str | None, limit: int
+) -> None:
+    """Find words in everything that was ever recorded."""
+
+    async def find(stash: Stash) -> SearchResult:
+        session_id = await find_session(stash, session) if session else None
+        return await stash.search_history(query, session_id=session_id, limit=limit, scope=scope)
+
+    answer = opening.run(find)
+    if as_json:
+        print_json(answer)
+        return
+    for hit in answer.hits:
+        where = hit.handle or f"message {hit.seq}"
+        click.secho(f"{where}  {hit.session_id}  {hit.role}", bold=True)
+        click.echo(f"  {' '.join(hit.snippet.split())}")
+    if answer.note:
+        click.echo(answer.note)

@@ -1,0 +1,94 @@
+"""Where to split a session for a summary: pure planning over a view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.context.pairing import safe_cuts
+from contextstash.context.view import Entry
+
+MINIMUM_PROGRESS = 0.9
+"""A compaction is worth doing only if the summary takes less than this share of what it replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactPlan:
+    """Messages `first_seq..last_seq` are to be summarized; `covered` are their entries in the view, an earlier
+    summary among them included. Without entries, `reason` says why."""
+
+    covered: tuple[Entry, ...]
+    kept: tuple[Entry, ...]
+    reason: str
+
+    @property
+    def first_seq(self) -> int:
+        return self.covered[0].first_seq
+
+    @property
+    def last_seq(self) -> int:
+        return self.covered[-1].last_seq
+
+    @property
+    def tokens(self) -> int:
+        return sum(entry.tokens for entry in self.covered)
+
+
+def plan_compaction(entries: Sequence[Entry], *, keep_tokens: int, keep_messages: int) -> CompactPlan:
+    """Split a view into what is summarized and what is kept.
+
+    System messages at the head are always kept. Of the rest about `keep_tokens` of the newest are kept, at most
+    half, and at least `keep_messages` messages; the split falls where no provider's rule is broken.
+    """
+    head = leading_system(entries)
+    body = entries[head:]
+    cuts = [cut for cut in cuts_of(body) if cut > 0]
+    if not cuts:
+        return CompactPlan((), tuple(entries), "Nothing done: there is no place where the session may be split.")
+    room = min(keep_tokens, sum(entry.tokens for entry in body) // 2)
+    wanted = _wanted_cut(body, room, keep_messages)
+    later = [cut for cut in cuts if wanted <= cut <= len(body) - keep_messages]
+    earlier = [cut for cut in cuts if cut <= wanted]
+    if not later and not earlier:
+        return CompactPlan(
+            (), tuple(entries), f"Nothing done: all {len(body)} messages are recent or belong to an open tool call."
+        )
+    cut = later[0] if later else earlier[-1]
+    covered = tuple(body[:cut])
+    if all(entry.summary for entry in covered):
+        return CompactPlan((), tuple(entries), "Nothing done: only summaries stand before the recent messages.")
+    return CompactPlan(covered, tuple(body[cut:]), "")
+
+
+def leading_system(entries: Sequence[Entry]) -> int:
+    """How many entries at the head are system messages."""
+    count = 0
+    for entry in entries:
+        if not entry.is_system:
+            break
+        count += 1
+    return count
+
+
+def cuts_of(entries: Sequence[Entry]) -> list[int]:
+    """Positions in a list of entries where it may be split: those that every pairing rule allows."""
+    messages = [entry.message for entry in entries if entry.message]
+    allowed = set(safe_cuts(messages))
+    cuts: list[int] = []
+    seen = 0
+    for position, entry in enumerate(entries):
+        if seen in allowed:
+            cuts.append(position)
+        seen += entry.message is not None
+    if seen in allowed:
+        cuts.append(len(entries))
+    return cuts
+
+
+def _wanted_cut(body: Sequence[Entry], room: int, keep_messages: int) -> int:
+    tokens = 0
+    cut = len(body)
+    while cut > 0 and tokens + body[cut - 1].tokens <= room:
+        cut -= 1
+        tokens += body[cut].tokens
+    return min(cut, max(0, len(body) - keep_messages))

@@ -1,0 +1,34 @@
+"""What each provider demands of a message list: where it may be cut, and what is wrong with one.
+
+A cut `i` lies between messages `i - 1` and `i`. Each property below looks at one demand, in one file, and
+says which cuts it forbids; the safe cuts are those that none forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from contextstash.context.pairing.calls_answered import cuts_inside_tool_calls
+from contextstash.context.pairing.not_before_result import cuts_before_results
+from contextstash.context.pairing.reasoning_with_item import cuts_after_lone_thinking
+from contextstash.context.pairing.replies_whole import cuts_inside_replies
+from contextstash_storage.records import Message
+
+Property = Callable[[Sequence[Message]], set[int]]
+
+PROPERTIES: tuple[Property, ...] = (
+    cuts_inside_tool_calls,
+    cuts_before_results,
+    cuts_after_lone_thinking,
+    cuts_inside_replies,
+)
+"""Each returns the cuts that it forbids, in time linear in the number of blocks."""
+
+
+def safe_cuts(messages: Sequence[Message]) -> list[int]:
+    """Where the list may be cut so that both parts are as valid as the whole, in order; 0 and len included
+    where they are. A part that begins with the assistant needs a user message (a summary) before it."""
+    forbidden: set[int] = set()
+    for cuts_forbidden in PROPERTIES:
+        forbidden |= cuts_forbidden(messages)
+    return [cut for cut in range(len(messages) + 1) if cut not in forbidden]

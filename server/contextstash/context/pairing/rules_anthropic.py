@@ -1,0 +1,163 @@
+"""The rules of Anthropic Messages.
+
+From the Messages API reference, the guides on tool use, extended thinking, prompt caching and compaction, and
+the API's own error texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contextstash_storage.records import Native
+
+_ASSISTANT_ONLY = ("tool_use", "server_tool_use", "mcp_tool_use", "thinking", "redacted_thinking")
+_MOST_CACHE_MARKS = 4
+
+
+def anthropic_violations(natives: Sequence[Native]) -> list[str]:
+    """See `violations`."""
+    shapes = [problem for place, native in enumerate(natives) for problem in _shape(place, native)]
+    if shapes:
+        return shapes
+    return [
+        *_alternation(natives),
+        *(problem for place, native in enumerate(natives) for problem in _blocks(place, native)),
+        *_tool_results(natives),
+        *_server_results(natives),
+        *_cache_marks(natives),
+    ]
+
+
+def _shape(place: int, native: Native) -> Iterator[str]:
+    if native.get("role") not in ("user", "assistant"):
+        yield f"Message {place} has the role {native.get('role')!r}; only user and assistant are allowed."
+    unknown = [key for key in native if key not in ("role", "content")]
+    if unknown:
+        yield f"Message {place} has the key '{unknown[0]}', which a request may not have."
+    content = native.get("content")
+    if isinstance(content, str):
+        if not content.strip():
+            yield f"Message {place} has an empty text."
+    elif not isinstance(content, list) or not content:
+        yield f"Message {place} has no content."
+    elif not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
+        yield f"Message {place} holds a block without a type."
+
+
+def _alternation(natives: Sequence[Native]) -> Iterator[str]:
+    if natives and natives[0]["role"] != "user":
+        yield "Message 0 is the assistant's; the first message must be the user's."
+    for place in range(1, len(natives)):
+        if natives[place]["role"] == natives[place - 1]["role"]:
+            yield f"Messages {place - 1} and {place} have the same role; neighbours must be one message."
+
+
+def _content(native: Native) -> list[dict[str, Any]]:
+    content = native["content"]
+    return content if isinstance(content, list) else []
+
+
+def _blocks(place: int, native: Native) -> Iterator[str]:
+    content = _content(native)
+    role = native["role"]
+    for index, block in enumerate(content):
+        where = f"Message {place}, block {index}"
+        kind = block["type"]
+        if role == "user" and (kind in _ASSISTANT_ONLY or kind.endswith("_tool_result")):
+            yield f"{where}: '{kind}' cannot stand in a user message."
+        if role == "assistant" and kind == "tool_result":
+            yield f"{where}: 'tool_result' cannot stand in an assistant message."
+        yield from _texts(where, block)
+        yield from _thinking(where, block)
+    if content and content[-1]["type"] in ("thinking", "redacted_thinking"):
+        yield f"Message {place} ends with thinking; the block that it led to is missing."
+
+
+def _texts(where: str, block: dict[str, Any]) -> Iterator[str]:
+    inner = block.get("content") if block["type"] == "tool_result" else None
+    parts = (
+        [block, *(part for part in inner if isinstance(part, dict))] if isinstance(inner, list) else [block]
+    )
+    if any(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in parts):
+        yield f"{where} is an empty text."
+    if block["type"] == "compaction" and block.get("content") == "":
+        yield f"{where}: a compaction may be null but not empty."
+
+
+def _thinking(where: str, block: dict[str, Any]) -> Iterator[str]:
+    if block["type"] == "thinking" and not block.get("signature"):
+        yield f"{where}: thinking has no signature."
+    if block["type"] == "redacted_thinking" and not block.get("data"):
+        yield f"{where}: redacted thinking has no data."
+
+
+def _tool_results(natives: Sequence[Native]) -> Iterator[str]:
+    """Each tool use has exactly one result at the head of the next user message, and the reverse."""
+    for place, native in enumerate(natives):
+        content = _content(native)
+        if native["role"] == "assistant":
+            following = _content(natives[place + 1]) if place + 1 < len(natives) else []
+            results = Counter(
+                block.get("tool_use_id") for block in following if block["type"] == "tool_result"
+            )
+            yield from _calls(place, content, results)
+        else:
+            previous = _content(natives[place - 1]) if place else []
+            called = {block.get("id") for block in previous if block["type"] == "tool_use"}
+            yield from _results(place, content, called)
+
+
+def _calls(place: int, content: Sequence[dict[str, Any]], results: Counter[Any]) -> Iterator[str]:
+    uses = Counter(block.get("id") for block in content if block["type"] == "tool_use")
+    for call_id, times in uses.items():
+        if times > 1:
+            yield f"Message {place} holds the tool use {call_id} twice."
+        if results[call_id] != 1:
+            count = results[call_id]
+            yield f"Message {place}: the tool use {call_id} has {count} results in the next message, not one."
+
+
+def _results(place: int, content: Sequence[dict[str, Any]], called: set[Any]) -> Iterator[str]:
+    others = 0
+    for index, block in enumerate(content):
+        if block["type"] != "tool_result":
+            others += 1
+            continue
+        if others:
+            yield f"Message {place}, block {index}: tool results must come first in their message."
+        if block.get("tool_use_id") not in called:
+            yield (
+                f"Message {place}, block {index}: the result of {block.get('tool_use_id')} has no tool use"
+                " in the message before."
+            )
+
+
+def _server_results(natives: Sequence[Native]) -> Iterator[str]:
+    """A provider's own tool use has its result in the replies; it may be open in the last message, and
+    while a client's tool that it called is answered."""
+    open_uses: dict[Any, list[int]] = {}
+    callers = set()
+    for place, native in enumerate(natives):
+        for block in _content(native):
+            caller = block.get("caller")
+            if isinstance(caller, dict):
+                callers |= {caller.get("tool_id"), caller.get("toolId")}
+            if block["type"] in ("server_tool_use", "mcp_tool_use"):
+                open_uses.setdefault(block.get("id"), []).append(place)
+            elif block["type"].endswith("_tool_result"):
+                if not open_uses.get(block.get("tool_use_id")):
+                    yield f"Message {place}: '{block['type']}' has no call before it."
+                else:
+                    open_uses[block.get("tool_use_id")].pop()
+    for call_id, places in open_uses.items():
+        for place in places:
+            if place != len(natives) - 1 and call_id not in callers:
+                yield f"Message {place}: the provider's tool use {call_id} has no result."
+
+
+def _cache_marks(natives: Sequence[Native]) -> Iterator[str]:
+    marks = sum("cache_control" in block for native in natives for block in _content(native))
+    if marks > _MOST_CACHE_MARKS:
+        yield f"The list has {marks} cache breakpoints; at most {_MOST_CACHE_MARKS} are allowed."

@@ -1,0 +1,74 @@
+"""The rules of OpenAI Chat Completions, from its API reference and its own error texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contextstash_storage.records import Native
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_REPLY_KEYS = ("usage", "finish_reason", "logprobs", "annotations", "model", "created")
+
+
+def openai_chat_violations(natives: Sequence[Native]) -> list[str]:
+    """See `violations`."""
+    shapes = [problem for place, native in enumerate(natives) for problem in _shape(place, native)]
+    return shapes or list(_pairs(natives))
+
+
+def _shape(place: int, native: Native) -> Iterator[str]:
+    role = native.get("role")
+    if role not in _ROLES:
+        yield f"Message {place} has the role {role!r}; expected one of {', '.join(_ROLES)}."
+    for key in _REPLY_KEYS:
+        if key in native:
+            yield f"Message {place} has the key '{key}', which a request may not have."
+    content = native.get("content")
+    if content == [] or not isinstance(content, str | list | None):
+        yield f"Message {place}: content must be a string or a list of at least one part."
+    if content is None and not (role == "assistant" and _says_something_else(native)):
+        yield f"Message {place} has no content."
+    calls = native.get("tool_calls", ...)
+    if calls is not ... and (not isinstance(calls, list) or not calls):
+        yield f"Message {place}: tool_calls must be left out or hold a call."
+    if role != "assistant" and ("tool_calls" in native or "function_call" in native):
+        yield f"Message {place}: only the assistant can call tools."
+    if role == "tool" and not isinstance(native.get("tool_call_id"), str):
+        yield f"Message {place} is a tool's and names no tool_call_id."
+
+
+def _says_something_else(native: Native) -> bool:
+    return any(native.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
+
+
+def _call_keys(native: Native) -> list[tuple[str, Any]]:
+    keys = [("tool", call.get("id")) for call in native.get("tool_calls") or ()]
+    if native.get("function_call"):
+        keys.append(("function", native["function_call"].get("name")))
+    return keys
+
+
+def _pairs(natives: Sequence[Native]) -> Iterator[str]:
+    """All calls of a message are answered, each once, by the messages directly after it."""
+    caller = 0
+    due: dict[tuple[str, Any], None] = {}
+    for place, native in enumerate(natives):
+        role = native["role"]
+        if role in ("tool", "function"):
+            key = (role, native.get("tool_call_id" if role == "tool" else "name"))
+            if key not in due:
+                yield f"Message {place}: the result of {key[1]} has no open call directly before it."
+            due.pop(key, None)
+            continue
+        yield from _unanswered(caller, due)
+        keys = _call_keys(native)
+        due, caller = dict.fromkeys(keys), place
+        if len(due) < len(keys):
+            yield f"Message {place} holds two calls of one id."
+    yield from _unanswered(caller, due)
+
+
+def _unanswered(caller: int, due: dict[tuple[str, Any], None]) -> Iterator[str]:
+    for _, call_id in due:
+        yield f"Message {caller}: the call {call_id} is not answered directly after it."

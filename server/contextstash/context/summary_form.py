@@ -1,0 +1,89 @@
+"""The form of an extractive summary: its sections, how items are written, and how they are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+
+class Section(StrEnum):
+    """The sections in the order in which they are written; the value is the heading."""
+
+    TASK = "Task"
+    EARLIER = "Earlier summary"
+    DECISIONS = "Decisions and constraints"
+    FILES = "Files touched"
+    ERRORS = "Errors"
+    FINDINGS = "Findings"
+    OPEN = "Open items"
+    STATE = "Last state"
+    ARCHIVED = "Archived outputs"
+
+
+_BY_HEADING = {f"## {section.value}": section for section in Section}
+
+
+def heading(section: Section) -> str:
+    """The line above a section."""
+    return f"## {section.value}"
+
+
+def write_item(item: str) -> str:
+    """An item as a bullet; its further lines are indented."""
+    first, *rest = item.strip("\n").split("\n")
+    return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)])
+
+
+def write_summary(sections: Mapping[Section, Sequence[str]]) -> str:
+    """The whole text; empty sections are left out."""
+    parts = [
+        "\n".join([heading(section), *map(write_item, sections[section])])
+        for section in Section
+        if sections.get(section)
+    ]
+    return "\n\n".join(parts)
+
+
+def read_summary(text: str) -> dict[Section, list[str]]:
+    """The items of a summary by section. Text that stands in none of our sections, such as a summary that
+    a model wrote, becomes one item of `Section.EARLIER`."""
+    found: dict[Section, list[str]] = {}
+    loose: list[str] = []
+    section: Section | None = None
+    blank = 0
+    for line in text.split("\n"):
+        if line.rstrip() in _BY_HEADING:
+            section, blank = _BY_HEADING[line.rstrip()], 0
+            found.setdefault(section, [])
+        elif line.startswith("#") or section is None:
+            section = None
+            loose.append(line)
+        elif not line.strip():
+            blank += 1
+        else:
+            _add(found[section], line, blank)
+            blank = 0
+    free = "\n".join(loose).strip()
+    if free:
+        found.setdefault(Section.EARLIER, []).insert(0, free)
+    return {section: items for section, items in found.items() if items}
+
+
+def _add(items: list[str], line: str, blank: int) -> None:
+    if line.startswith("  ") and items:
+        items[-1] += "\n" * (blank + 1) + line[2:]
+    else:
+        items.append(line.removeprefix("- ").strip())
+
+
+def merged(older: Sequence[str], newer: Sequence[str]) -> list[str]:
+    """Both lists, each item once; where both have it, the newer place counts."""
+    kept = {_key(item): item for item in older}
+    for item in newer:
+        kept.pop(_key(item), None)
+        kept[_key(item)] = item
+    return list(kept.values())
+
+
+def _key(item: str) -> str:
+    return "".join(character for character in item.casefold() if character.isalnum())[:400] or item

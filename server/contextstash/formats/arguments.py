@@ -1,0 +1,89 @@
+"""The main argument of a tool call: the one line that tells a reader what the call was about."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LIMIT = 120
+"""Longest main argument, in characters."""
+
+MAIN_NAMES = (
+    "file_path",
+    "path",
+    "command",
+    "cmd",
+    "query",
+    "pattern",
+    "url",
+    "filename",
+    "file",
+    "notebook_path",
+    "uri",
+    "script",
+    "code",
+    "skill",
+    "description",
+    "name",
+    "id",
+)
+"""Argument names in the order in which they are taken as the main one."""
+
+_PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_SHELL_WRAPPER = re.compile(r"^(?:\S*/)?(?:ba|z|da|)sh -l?c$")
+
+
+def main_argument(arguments: object) -> str | None:
+    """The main argument in one line of at most 120 characters, or None.
+
+    `arguments` is an object, the same as JSON text, or free text (then its first line counts; of a patch,
+    the first file it touches).
+    """
+    if isinstance(arguments, str):
+        arguments = _parsed(arguments)
+    if isinstance(arguments, str):
+        patched = _PATCHED_FILE.search(arguments)
+        return _one_line(patched.group(1) if patched else arguments)
+    if not isinstance(arguments, Mapping):
+        return None
+    for name in MAIN_NAMES:
+        text = _as_line(arguments.get(name))
+        if text:
+            return text
+    return _first_short(arguments)
+
+
+def _parsed(text: str) -> object:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _first_short(arguments: Mapping[str, Any]) -> str | None:
+    for value in arguments.values():
+        if isinstance(value, str) and value.strip() and len(value) <= LIMIT:
+            return _one_line(value)
+    return None
+
+
+def _as_line(value: object) -> str | None:
+    if isinstance(value, str):
+        return _one_line(value)
+    if isinstance(value, Sequence) and value and all(isinstance(word, str) for word in value):
+        words = list(value)
+        if len(words) == 3 and _SHELL_WRAPPER.match(" ".join(words[:2])):
+            words = words[2:]
+        return _one_line(" ".join(words))
+    return None
+
+
+def _one_line(text: str) -> str | None:
+    line = " ".join(text[: 20 * LIMIT].split())
+    if not line:
+        return None
+    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"

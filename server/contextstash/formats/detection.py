@@ -1,0 +1,80 @@
+"""Telling a message list's format from the list itself."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from contextstash.formats.anthropic import AnthropicFormat
+from contextstash.formats.base import Format
+from contextstash.formats.openai_chat import OpenAIChatFormat
+from contextstash.formats.openai_responses import OpenAIResponsesFormat
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.records import Native
+
+FORMATS: dict[str, Format] = {
+    fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat())
+}
+"""The formats by name. Where a list fits several equally well, the first counts."""
+
+_ALIASES = {
+    "openai": "openai-chat",
+    "chat": "openai-chat",
+    "chat-completions": "openai-chat",
+    "openai-chat-completions": "openai-chat",
+    "openai-completions": "openai-chat",
+    "responses": "openai-responses",
+    "response": "openai-responses",
+    "codex": "openai-responses",
+    "claude": "anthropic",
+    "claude-code": "anthropic",
+    "messages": "anthropic",
+    "anthropic-messages": "anthropic",
+}
+
+
+def get_format(name: str) -> Format:
+    """The format by its name or a common other name. Raises BadInputError, naming the nearest right one."""
+    wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").replace(".", " ").split())
+    wanted = _ALIASES.get(wanted, wanted)
+    if wanted in FORMATS:
+        return FORMATS[wanted]
+    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)
+    hint = f"Did you mean '{_ALIASES.get(near[0], near[0])}'? " if near else ""
+    raise BadInputError(f"There is no message format '{name[:60]}'. {hint}Known: {', '.join(FORMATS)}.")
+
+
+def detect_format(natives: Sequence[Native]) -> str:
+    """The name of the format that the whole list is in; plain text that fits several is `openai-chat`.
+
+    Raises BadMessageError where it is in none: which message is at fault, and what is wrong with it.
+    """
+    if not natives:
+        raise BadMessageError("There are no messages to tell the format from. Pass `format`.")
+    fitting = dict.fromkeys(FORMATS, 0.0)
+    for place, native in enumerate(natives):
+        scores = {name: FORMATS[name].matches(native) for name in fitting}
+        left = {name: fitting[name] + score for name, score in scores.items() if score > 0}
+        if not left:
+            raise BadMessageError(_misfit(natives, place, list(fitting)))
+        fitting = left
+    return max(fitting, key=lambda name: fitting[name])
+
+
+def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
+    """Why the message at `place` fits none of the formats that those before it left open."""
+    native = natives[place]
+    elsewhere = [name for name in FORMATS if FORMATS[name].matches(native) > 0]
+    if elsewhere:
+        return (
+            f"Message {place} is in the format {' or '.join(elsewhere)}, but those before it are in"
+            f" {' or '.join(before)}. Record each format in a session of its own, or pass `format`."
+        )
+    reasons = {}
+    for name in before:
+        try:
+            FORMATS[name].read(native)
+        except BadMessageError as error:
+            reasons[name] = str(error).rstrip(".")
+    told = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
+    return f"Message {place} is in no known format ({told or 'its parts are of different formats'})."

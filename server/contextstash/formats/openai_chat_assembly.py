@@ -1,0 +1,154 @@
+"""A list of Chat Completions messages repaired and ordered as the API demands it.
+
+Results directly follow the message that holds their call; a call without a result gets one that says so;
+a result without its call becomes a user message; keys that a request may not have are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from contextstash.formats.reading import as_json
+from contextstash.formats.repair import MISSING_RESULT, orphan_text
+from contextstash_storage.records import Native
+
+REPLY_KEYS = frozenset(
+    {
+        "usage",
+        "annotations",
+        "finish_reason",
+        "logprobs",
+        "model",
+        "id",
+        "object",
+        "created",
+        "index",
+        "provider",
+        "system_fingerprint",
+        "timestamp",
+        "extra",
+    }
+)
+"""What replies and recorders put on a message, and a request may not have."""
+
+NULLABLE = ("content", "refusal")
+"""Keys that may be null in a request; any other key that is null is left out."""
+
+
+def legacy_call_id(name: str) -> str:
+    """The id by which a legacy `function_call`, which has none, is paired with its result."""
+    return f"function_call:{name}"
+
+
+@dataclass
+class _Slot:
+    """One message, and the results of its calls."""
+
+    native: Native
+    open_calls: list[tuple[str, str]] = field(default_factory=list)
+    results: list[Native] = field(default_factory=list)
+
+
+Open = dict[str, list[_Slot]]
+
+
+def assemble(natives: Sequence[Native]) -> list[Native]:
+    """The messages as they may be sent: valid, and equal to `natives` where those are valid already."""
+    slots: list[_Slot] = []
+    open_slots: Open = {}
+    for native in natives:
+        message = _request_shaped(native)
+        if message["role"] in ("tool", "function"):
+            if not _answer(message, open_slots) and (shown := _orphan(message)):
+                slots.append(_Slot(shown))
+        elif not _is_empty(message):
+            slots.append(_opened(message, open_slots))
+    return [message for slot in slots for message in (slot.native, *slot.results, *_missing(slot))]
+
+
+def _request_shaped(native: Native) -> Native:
+    unwanted = REPLY_KEYS.intersection(native)
+    nulls = [key for key in native if native[key] is None and key not in NULLABLE]
+    message = {key: native[key] for key in native if key not in unwanted and key not in nulls}
+    if message["role"] != "assistant" or message.get("tool_calls") == []:
+        message.pop("tool_calls", None)
+    if message["role"] != "assistant":
+        message.pop("function_call", None)
+    if message.get("content") == []:
+        message["content"] = None
+    if message["role"] in ("tool", "function") and message.get("content") is None:
+        message["content"] = ""
+    audio = message.get("audio")
+    if isinstance(audio, dict) and "id" in audio and len(audio) > 1:
+        message["audio"] = {"id": audio["id"]}
+    return message
+
+
+def _is_empty(message: Native) -> bool:
+    said = ("tool_calls", "function_call", "refusal", "audio")
+    return message.get("content") is None and not any(message.get(key) for key in said)
+
+
+def _answer(result: Native, open_slots: Open) -> bool:
+    call_id = legacy_call_id(result["name"]) if result["role"] == "function" else result["tool_call_id"]
+    waiting = open_slots.get(call_id)
+    if not waiting:
+        return False
+    slot = waiting.pop()
+    slot.open_calls = [call for call in slot.open_calls if call[0] != call_id]
+    slot.results.append(result)
+    return True
+
+
+def _opened(message: Native, open_slots: Open) -> _Slot:
+    message, calls = _each_call_once(message)
+    slot = _Slot(message, calls)
+    for call_id, _ in calls:
+        open_slots.setdefault(call_id, []).append(slot)
+    return slot
+
+
+def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
+    """The message without a second call of the same id, and id and name of its calls."""
+    if message["role"] != "assistant":
+        return message, []
+    calls: dict[str, str] = {}
+    kept = []
+    for call in message.get("tool_calls") or ():
+        if call["id"] not in calls:
+            calls[call["id"]] = ""
+            kept.append(call)
+    if len(kept) < len(message.get("tool_calls") or ()):
+        message = {**message, "tool_calls": kept}
+    legacy = message.get("function_call")
+    if legacy:
+        calls[legacy_call_id(legacy["name"])] = legacy["name"]
+    return message, list(calls.items())
+
+
+def _missing(slot: _Slot) -> list[Native]:
+    return [
+        {"role": "function", "name": name, "content": MISSING_RESULT}
+        if name
+        else {"role": "tool", "tool_call_id": call_id, "content": MISSING_RESULT}
+        for call_id, name in slot.open_calls
+    ]
+
+
+def _orphan(result: Native) -> Native | None:
+    """A result without its call as a user message: its text, its images and files."""
+    content = result["content"]
+    if isinstance(content, str):
+        text = orphan_text(content)
+        return {"role": "user", "content": text} if text else None
+    media = [part for part in content if part["type"] in ("image_url", "file")]
+    rest = [part for part in content if part["type"] not in ("image_url", "file")]
+    text = orphan_text("\n".join(_part_text(part) for part in rest))
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    return {"role": "user", "content": parts + media} if parts or media else None
+
+
+def _part_text(part: dict[str, Any]) -> str:
+    return part["text"] if part["type"] == "text" else as_json(part)

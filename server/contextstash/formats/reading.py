@@ -1,0 +1,167 @@
+"""Making blocks with their texts out of provider JSON, and saying clearly what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from contextstash.formats.arguments import main_argument
+from contextstash.formats.base import Reading
+from contextstash_storage.errors import BadMessageError
+from contextstash_storage.records import Block, BlockType, Role, Usage
+
+MEDIA_TEXT_LIMIT = 400
+"""A string of media data longer than this (base64) is not text that a model reads as such."""
+
+
+class Piece(NamedTuple):
+    """A block and its readable text."""
+
+    block: Block
+    text: str
+
+
+def piece(
+    block_type: BlockType,
+    text: str = "",
+    *,
+    call_id: str | None = None,
+    tool: str | None = None,
+    argument: str | None = None,
+    is_error: bool = False,
+) -> Piece:
+    """A block of that type and text; names and ids are made storable."""
+    block = Block(
+        type=block_type,
+        size=len(text),
+        call_id=storable(call_id),
+        tool=storable(tool),
+        argument=storable(argument),
+        is_error=is_error,
+    )
+    return Piece(block, text)
+
+
+def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
+    """A tool call; its text is the arguments as JSON, or as they are where they are text already."""
+    text = arguments if isinstance(arguments, str) else as_json(arguments)
+    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
+
+
+def result_pieces(
+    call_id: str, parts: Iterable[Piece], *, tool: str | None = None, is_error: bool = False
+) -> list[Piece]:
+    """One tool result whose text is all its parts' text, then the images and documents nested in it,
+    each marked with the result's call id."""
+    texts: list[str] = []
+    nested: list[Piece] = []
+    for part in parts:
+        if part.block.type in ("image", "document"):
+            nested.append(Piece(part.block.model_copy(update={"call_id": storable(call_id)}), part.text))
+        else:
+            texts.append(part.text)
+    return [piece("tool_result", "\n".join(texts), call_id=call_id, tool=tool, is_error=is_error), *nested]
+
+
+def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
+    """A block that contextstash doesn't interpret; its text is its JSON."""
+    return piece("opaque", as_json(native), call_id=call_id)
+
+
+def opaque_media(native: Mapping[str, Any]) -> Piece:
+    """Like `opaque`, with encoded media data left out of the text."""
+    return piece("opaque", as_json(_without_media(native)))
+
+
+def _without_media(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_media(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_media(item) for item in value]
+    if isinstance(value, str) and len(value) > MEDIA_TEXT_LIMIT:
+        return f"[{len(value)} characters of data]"
+    return value
+
+
+def reading(
+    role: Role,
+    pieces: Iterable[Piece],
+    *,
+    usage: Usage | None = None,
+    model: object = None,
+    group: object = None,
+) -> Reading:
+    """A Reading from pieces; `model` and `group` count only where they are non-empty strings."""
+    pieces = list(pieces)
+    return Reading(
+        role=role,
+        blocks=tuple(each.block for each in pieces),
+        texts=tuple(each.text for each in pieces),
+        usage=usage,
+        model=_name(model),
+        group=_name(group),
+    )
+
+
+def _name(value: object) -> str | None:
+    return storable(value) if isinstance(value, str) and value else None
+
+
+def storable(text: str | None) -> str | None:
+    """The text with lone surrogates written as escapes, so that it can be encoded as UTF-8."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def as_json(value: object) -> str:
+    """Compact JSON, key order kept. Raises BadMessageError on what JSON cannot hold."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise BadMessageError("the message is nested too deeply to be JSON.") from error
+    except (TypeError, ValueError) as error:
+        raise BadMessageError(f"the message is not JSON: {error}.") from error
+
+
+def need_object(value: object, where: str) -> Mapping[str, Any]:
+    """The value, if it is a JSON object; else BadMessageError."""
+    if not isinstance(value, dict):
+        raise BadMessageError(f"{where} is {kind_of(value)}; expected an object.")
+    return value
+
+
+def need_text(native: Mapping[str, Any], key: str, where: str, *, empty: bool = True) -> str:
+    """The string at `key`, else BadMessageError."""
+    value = native.get(key)
+    if not isinstance(value, str):
+        raise BadMessageError(f"{where}.{key} is {kind_of(value)}; expected a string.")
+    if not value and not empty:
+        raise BadMessageError(f"{where}.{key} is empty.")
+    return value
+
+
+def role_of(native: Mapping[str, Any]) -> str:
+    """The message's role, empty where it has none."""
+    role = native.get("role")
+    return role if isinstance(role, str) else ""
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, in words."""
+    if value is None:
+        return "missing or null"
+    for types, words in _KINDS:
+        if isinstance(value, types):
+            return words
+    return f"a {type(value).__name__}"
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (list, "a list"),
+    (dict, "an object"),
+)

@@ -1,0 +1,79 @@
+"""Token usage as any provider reports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from contextstash_storage.records import Usage
+
+_LARGEST = 2**53
+"""Numbers beyond this are no token counts, and JSON readers disagree on them."""
+
+
+def read_usage(data: Mapping[str, Any]) -> Usage | None:
+    """Usage in the shape of Anthropic Messages, OpenAI Chat Completions (DeepSeek's cache fields too),
+    OpenAI Responses, Codex or contextstash itself; None where it is in none of them.
+
+    Anthropic counts cached parts apart from `input_tokens`; all others count them in. A prompt of no tokens
+    is no report: Claude Code writes it on replies that it made up itself.
+    """
+    if "prompt_tokens" in data:
+        usage = _chat_usage(data)
+    elif "cache_read_input_tokens" in data or "cache_creation_input_tokens" in data:
+        usage = _anthropic_usage(data)
+    elif "input_tokens" in data:
+        usage = _responses_usage(data)
+    else:
+        return None
+    return usage if usage.prompt_tokens > 0 else None
+
+
+def _chat_usage(data: Mapping[str, Any]) -> Usage:
+    details = _part(data, "prompt_tokens_details")
+    return Usage(
+        prompt_tokens=_number(data, "prompt_tokens"),
+        completion_tokens=_number(data, "completion_tokens"),
+        cached_tokens=_number(details, "cached_tokens")
+        or _number(data, "prompt_cache_hit_tokens")
+        or _number(data, "cached_tokens"),
+        cache_write_tokens=_number(details, "cache_write_tokens") or _number(data, "cache_write_tokens"),
+    )
+
+
+def _anthropic_usage(data: Mapping[str, Any]) -> Usage:
+    read = _number(data, "cache_read_input_tokens")
+    written = _number(data, "cache_creation_input_tokens")
+    return Usage(
+        prompt_tokens=_number(data, "input_tokens") + read + written,
+        completion_tokens=_number(data, "output_tokens"),
+        cached_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+def _responses_usage(data: Mapping[str, Any]) -> Usage:
+    cached = _number(_part(data, "input_tokens_details"), "cached_tokens")
+    return Usage(
+        prompt_tokens=_number(data, "input_tokens"),
+        completion_tokens=_number(data, "output_tokens"),
+        cached_tokens=cached or _number(data, "cached_input_tokens"),
+    )
+
+
+def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(data: Mapping[str, Any], key: str) -> int:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return value if 0 < value < _LARGEST else 0
+
+
+def message_usage(native: Mapping[str, Any]) -> Usage | None:
+    """The usage that a message carries in its own field `usage`."""
+    data = native.get("usage")
+    return read_usage(data) if isinstance(data, Mapping) else None

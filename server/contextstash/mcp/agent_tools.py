@@ -1,0 +1,210 @@
+"""The tools that a model uses: how full the window is, shrink it, and get back what left it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from contextstash.mcp import lines
+from contextstash.mcp.arguments import DryRun, Messages, SessionId
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.progress import reported
+from contextstash.mcp.sendable import clipped
+from contextstash.mcp.tool import StashTool
+from contextstash.service.results import (
+    CompactResult,
+    Estimate,
+    OutputPage,
+    PruneResult,
+    RestoreResult,
+    SearchResult,
+    SummaryResult,
+)
+
+SUMMARY_CHARACTERS = 24_000
+"""Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500."""
+
+RESTORED_LISTED = 100
+
+
+class AgentTools:
+    """The use cases behind the tools, on a stash that is opened at first use."""
+
+    def __init__(self, stash: LazyStash) -> None:
+        self._stash = stash
+
+    async def estimate_context(
+        self,
+        session_id: SessionId = None,
+        messages: Annotated[
+            Messages | None, Field(description="Estimate these instead, in the provider's JSON")
+        ] = None,
+        model: Annotated[str | None, Field(description="Model whose window counts")] = None,
+    ) -> Estimate:
+        stash = await self._stash.get()
+        return await stash.estimate_context(session_id, messages=messages, model=model)
+
+    async def prune_tool_outputs(
+        self,
+        session_id: SessionId = None,
+        keep_last: Annotated[int | None, Field(description="How many newest outputs to keep")] = None,
+        protect_tokens: Annotated[
+            int | None, Field(description="How many tokens of newest outputs to keep")
+        ] = None,
+        minimum_tokens: Annotated[int | None, Field(description="Do nothing if it saves less")] = None,
+        dry_run: DryRun = False,
+    ) -> PruneResult:
+        stash = await self._stash.get()
+        return await stash.prune_tool_outputs(
+            session_id,
+            keep_last=keep_last,
+            protect_tokens=protect_tokens,
+            minimum_tokens=minimum_tokens,
+            dry_run=dry_run,
+        )
+
+    async def compact_session(
+        self,
+        context: Context[Any, Any],
+        session_id: SessionId = None,
+        summary: Annotated[
+            str | None,
+            Field(
+                description="The summary you write: task, user's decisions and constraints, files changed,"
+                " errors, open items, next step"
+            ),
+        ] = None,
+        instructions: Annotated[
+            str | None, Field(description="What the summary must keep, if you don't write it")
+        ] = None,
+        strategy: Annotated[
+            Literal["auto", "host", "extractive"],
+            Field(description="Who writes it: you (host) or contextstash"),
+        ] = "auto",
+        dry_run: DryRun = False,
+    ) -> CompactResult:
+        stash = await self._stash.get()
+        async with reported(context, "Summarizing"):
+            result = await stash.compact_session(
+                session_id, summary=summary, instructions=instructions, strategy=strategy, dry_run=dry_run
+            )
+        shown = clipped(result.summary, SUMMARY_CHARACTERS, "get_summary") if result.summary else None
+        return result.model_copy(update={"summary": shown})
+
+    async def get_summary(
+        self,
+        session_id: SessionId = None,
+        level: Annotated[str | None, Field(description="Level of detail; default: newest summary")] = None,
+    ) -> SummaryResult:
+        stash = await self._stash.get()
+        result = await stash.get_summary(session_id, level=level)
+        rest = f"resource context://sessions/{result.session_id}/summary"
+        return result.model_copy(update={"summary": clipped(result.summary, SUMMARY_CHARACTERS, rest)})
+
+    async def get_archived_output(
+        self,
+        handle: Annotated[str, Field(description="Handle (out_...) from a placeholder or search hit")],
+        session_id: Annotated[str | None, Field(description="Default: any")] = None,
+        offset: Annotated[int | None, Field(description="First line, from 1")] = None,
+        limit: Annotated[int | None, Field(description="Number of lines")] = None,
+        pattern: Annotated[str | None, Field(description="Regular expression: only lines that match")] = None,
+        max_tokens: Annotated[int | None, Field(description="Default 4000, at most 8000")] = None,
+    ) -> OutputPage:
+        stash = await self._stash.get()
+        return await stash.get_archived_output(
+            handle, session_id=session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
+        )
+
+    async def search_history(
+        self,
+        query: Annotated[str, Field(description="Words, names or paths")],
+        session_id: SessionId = None,
+        limit: Annotated[int | None, Field(description="Default 10, at most 50")] = None,
+        scope: Annotated[
+            Literal["session", "outputs", "messages", "everywhere"],
+            Field(description="All of this session, only its tool outputs or messages, or all sessions"),
+        ] = "session",
+    ) -> SearchResult:
+        stash = await self._stash.get()
+        return await stash.search_history(query, session_id=session_id, limit=limit, scope=scope)
+
+    async def restore_outputs(
+        self,
+        handles: Annotated[
+            list[str], Field(description="Handles of outputs (out_...) or summaries (sum_...)")
+        ],
+        session_id: SessionId = None,
+    ) -> RestoreResult:
+        stash = await self._stash.get()
+        result = await stash.restore_outputs(handles, session_id=session_id)
+        unknown = result.not_archived[:RESTORED_LISTED] if result.not_archived else None
+        return result.model_copy(
+            update={"restored": result.restored[:RESTORED_LISTED], "not_archived": unknown}
+        )
+
+
+def agent_tools(stash: LazyStash) -> list[StashTool]:
+    """The tools of `--tools agent`, in the order in which a session needs them."""
+    tools = AgentTools(stash)
+    return [
+        StashTool.of(
+            tools.estimate_context,
+            title="Estimate context",
+            description="How full the context window is and what to do next. Call before long work.",
+            line=lines.estimate,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.prune_tool_outputs,
+            title="Prune tool outputs",
+            description="Shrink the context: replace old tool outputs by short placeholders. Use at"
+            " level prune."
+            " Reversible.",
+            line=lines.prune,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.compact_session,
+            title="Compact session",
+            description="Shrink the context: replace all but the recent messages by a summary, best"
+            " one you write."
+            " Use at level compact or above. Reversible.",
+            line=lines.compact,
+        ),
+        StashTool.of(
+            tools.get_summary,
+            title="Get summary",
+            description="The session's newest summary. Use after a compaction or to resume.",
+            line=lines.summary,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.get_archived_output,
+            title="Get archived output",
+            description="Read a pruned tool output word for word, in pages."
+            " Use instead of running the tool again.",
+            line=lines.output,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.search_history,
+            title="Search history",
+            description="Find anything ever said or output in the session, also what was pruned or"
+            " compacted.",
+            line=lines.search,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.restore_outputs,
+            title="Restore outputs",
+            description="Undo a prune or compaction: put originals back into the context.",
+            line=lines.restore,
+            idempotent=True,
+        ),
+    ]

@@ -1,0 +1,19 @@
+"""Arguments that several tools share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+SessionId = Annotated[str | None, Field(description="Default: current session")]
+
+NamedSession = Annotated[str, Field(description="The session's id")]
+
+DryRun = Annotated[bool, Field(description="Only report what would happen")]
+
+JsonObject = dict[str, object]
+"""A JSON object that is passed on as it is."""
+
+Messages = list[JsonObject]
+"""Messages in their provider's own format."""

@@ -1,0 +1,52 @@
+"""Protocol matters that the SDK leaves open: list cursors, prompts that are not there, versions spoken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mcp.server import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
+from mcp.types import INVALID_PARAMS
+from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from contextstash.mcp.failures import unknown_name
+from mcp import MCPError
+
+LISTS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
+
+Prompts = Mapping[str, Iterable[str]]
+"""Argument names by prompt."""
+
+
+class ProtocolChecks:
+    """Middleware: refuses as invalid params what would otherwise be ignored or look like a fault of ours, and
+    names all protocol versions that this server speaks, those with a handshake too."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        params = ctx.params or {}
+        if ctx.method in LISTS and params.get("cursor") is not None:
+            raise MCPError(INVALID_PARAMS, "Invalid cursor: this list has one page. Ask without a cursor.")
+        if ctx.method == "prompts/get":
+            self._check_prompt(params)
+        result = await call_next(ctx)
+        if ctx.method == "server/discover" and isinstance(result, dict):
+            versions = [*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)]
+            return {**result, "supportedVersions": versions}
+        return result
+
+    def _check_prompt(self, params: Mapping[str, Any]) -> None:
+        name = params.get("name")
+        if not isinstance(name, str):
+            return
+        if name not in self._prompts:
+            raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, self._prompts))
+        known = self._prompts[name]
+        for argument in params.get("arguments") or {}:
+            if argument not in known:
+                raise MCPError(
+                    INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, known)
+                )

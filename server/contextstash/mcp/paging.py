@@ -1,0 +1,48 @@
+"""Pages of a bounded size for resources, and the numbers in their URIs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from contextstash_storage.errors import BadInputError
+
+MOST_LINES = 200
+
+PAGE_CHARACTERS = 256_000
+"""Longest page of messages; the next one begins where it had to stop."""
+
+
+def positive(name: str, value: str, most: int = 2**53) -> int:
+    """A number from a URI's query, at most `most`. Raises BadInputError."""
+    if not value.isascii() or not value.isdigit() or len(value) > 15:
+        raise BadInputError(f"{name} must be a whole number, 0 or more.")
+    return min(int(value), most)
+
+
+def bounded_page(page: dict[str, Any]) -> str:
+    """A page of messages as JSON, cut after the last message that fits. A message too large for a page of its
+    own is shown without its body."""
+    room = PAGE_CHARACTERS
+    kept: list[str] = []
+    for line in page["messages"]:
+        text = _dump(line)
+        if kept and len(text) > room:
+            page["next_seq"] = line["seq"]
+            break
+        kept.append(text if len(text) <= room else _dump(_without_body(line, len(text))))
+        room -= len(kept[-1])
+    rest = _dump({name: value for name, value in page.items() if name != "messages"})
+    return f'{rest[:-1]},"messages":[{",".join(kept)}]}}'
+
+
+def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
+    shown = {name: value for name, value in line.items() if name != "message"}
+    shown["left_out"] = (
+        f"{size:,} characters, too large for a page; get_archived_output pages its tool outputs"
+    )
+    return shown
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

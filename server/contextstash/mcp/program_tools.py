@@ -1,0 +1,125 @@
+"""The tools for programs with an agent loop: record messages, get the list to send, look after sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from contextstash.mcp import lines
+from contextstash.mcp.arguments import JsonObject, Messages, NamedSession, SessionId
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.tool import StashTool
+from contextstash.service.results import (
+    ConfigureResult,
+    ContextResult,
+    DeleteResult,
+    RecordResult,
+    SessionList,
+)
+
+MOST_SESSIONS = 100
+
+
+class ProgramTools:
+    """The use cases behind the tools, on a stash that is opened at first use."""
+
+    def __init__(self, stash: LazyStash) -> None:
+        self._stash = stash
+
+    async def record_messages(
+        self,
+        messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
+        session_id: Annotated[
+            str | None, Field(description="Made if new; default: current or a new one")
+        ] = None,
+        format: Annotated[
+            str | None,
+            Field(description="openai-chat, openai-responses or anthropic; default: detected"),
+        ] = None,
+        model: Annotated[str | None, Field(description="Model of the session")] = None,
+        agent: Annotated[str | None, Field(description="Name of the agent")] = None,
+        usage: Annotated[
+            JsonObject | None, Field(description="Usage the provider reported for the last reply")
+        ] = None,
+    ) -> RecordResult:
+        stash = await self._stash.get()
+        return await stash.record_messages(
+            messages, session_id=session_id, format=format, model=model, agent=agent, usage=usage
+        )
+
+    async def get_context(
+        self,
+        session_id: SessionId = None,
+        format: Annotated[str | None, Field(description="Default: as recorded")] = None,
+        system: Annotated[str | None, Field(description="System prompt to use")] = None,
+        budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
+    ) -> ContextResult:
+        stash = await self._stash.get()
+        return await stash.get_context(session_id, format=format, system=system, budget=budget)
+
+    async def list_sessions(
+        self,
+        limit: Annotated[int, Field(description="At most 100")] = 50,
+        cursor: Annotated[str | None, Field(description="next_cursor of the last answer")] = None,
+    ) -> SessionList:
+        stash = await self._stash.get()
+        return await stash.list_sessions(limit=max(1, min(limit, MOST_SESSIONS)), cursor=cursor)
+
+    async def configure_session(
+        self,
+        settings: Annotated[JsonObject, Field(description="Settings to change, such as preset or window")],
+        session_id: SessionId = None,
+    ) -> ConfigureResult:
+        stash = await self._stash.get()
+        return await stash.configure_session(session_id, settings=settings)
+
+    async def delete_session(self, session_id: NamedSession) -> DeleteResult:
+        stash = await self._stash.get()
+        return await stash.delete_session(session_id)
+
+
+def program_tools(stash: LazyStash) -> list[StashTool]:
+    """The tools that `--tools all` adds."""
+    tools = ProgramTools(stash)
+    return [
+        StashTool.of(
+            tools.record_messages,
+            title="Record messages",
+            description="Store messages of a session for good; ones already stored are skipped."
+            " Prunes and compacts by itself when due.",
+            line=lines.record,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.get_context,
+            title="Get context",
+            description="The message list to send to the model next: valid for its provider, within budget.",
+            line=lines.context,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.list_sessions,
+            title="List sessions",
+            description="Sessions, last changed first.",
+            line=lines.sessions,
+            read_only=True,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.configure_session,
+            title="Configure session",
+            description="Change how a session's context is managed.",
+            line=lines.configure,
+            idempotent=True,
+        ),
+        StashTool.of(
+            tools.delete_session,
+            title="Delete session",
+            description="Delete a session and everything recorded in it, for good.",
+            line=lines.delete,
+            destructive=True,
+            idempotent=True,
+        ),
+    ]

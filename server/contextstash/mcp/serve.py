@@ -1,0 +1,104 @@
+"""Serving: what is served and how, and the two ways in, stdio and streamable HTTP."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from contextstash.hosts.follower import Follower
+    from contextstash.service.stash import Stash
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What is served, and how.
+
+    `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
+    read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
+    count. `settings` is the server's layer of settings. `host`, `port` and `path` are for HTTP alone.
+    """
+
+    db: Path | None = None
+    tools: Literal["agent", "all"] = "agent"
+    follow: str | None = None
+    follow_path: Path | None = None
+    project: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 8787
+    path: str = "/mcp"
+
+
+def serve_stdio(options: ServeOptions) -> None:
+    """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the
+    process with exit code 0, the store closed. Raises BadInputError where the options cannot be used."""
+    _prepare(options)
+    from contextstash.mcp.stdio import run_stdio
+
+    run_stdio(opener(options), options.tools)
+
+
+def serve_http(options: ServeOptions) -> None:
+    """Serve many clients at `http://host:port/path`; returns after SIGTERM or SIGINT, the store closed.
+    Raises BadInputError where the options cannot be used, or for a host other than this machine's own:
+    nothing checks yet who is asking."""
+    _prepare(options)
+    from contextstash.mcp.http import run_http
+
+    run_http(opener(options), options.tools, host=options.host, port=options.port, path=options.path)
+
+
+def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
+    """A function that opens the stash these options describe."""
+
+    async def open_stash() -> Stash:
+        from contextstash_storage.sqlite import open_sqlite
+
+        from contextstash.locations import default_database
+        from contextstash.service.stash import Stash
+
+        store = await open_sqlite(options.db or default_database())
+        try:
+            following = _Following(options)
+            stash = Stash(store, settings=options.settings, current_session=following.current_session)
+            following.record_into(stash)
+        except BaseException:
+            await store.close()
+            raise
+        return stash
+
+    return open_stash
+
+
+class _Following:
+    """The client's current session: the stash asks for it, and its transcript is recorded there."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        self._follower: Follower | None = None
+
+    def record_into(self, stash: Stash) -> None:
+        options = self._options
+        if options.follow is not None:
+            from contextstash.hosts.follower import Follower, find_transcripts
+
+            find = find_transcripts(options.follow, options.follow_path, options.project)
+            self._follower = Follower(stash, find)
+
+    async def current_session(self) -> str | None:
+        return await self._follower.catch_up() if self._follower else None
+
+
+def _prepare(options: ServeOptions) -> None:
+    """Check the settings before anything is served, and set up plain lines on stderr before the SDK does."""
+    from contextstash.context.settings import resolve_settings
+
+    resolve_settings(options.settings)
+    logging.basicConfig(
+        level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr
+    )

@@ -1,0 +1,81 @@
+"""The MCP server put together: tools, resources, prompts and completions over one stash."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from mcp.server import CacheHint, MCPServer
+
+from contextstash import __version__
+from contextstash.mcp.agent_tools import agent_tools
+from contextstash.mcp.checks import ProtocolChecks
+from contextstash.mcp.completions import add_completions
+from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.mcp.program_tools import program_tools
+from contextstash.mcp.prompts import PROMPTS, add_prompts
+from contextstash.mcp.resources import add_resources
+
+ToolSet = Literal["agent", "all"]
+
+DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
+
+INSTRUCTIONS = """\
+contextstash keeps your session's whole history and helps you stay within your context window.
+- Before long work, and when answers get long, call estimate_context. At level prune call \
+prune_tool_outputs; at level compact or above write a hand-off summary and pass it to compact_session.
+- A placeholder with a handle (out_...) stands for a tool output that is kept in full: \
+get_archived_output reads it, by pattern or by lines. Do not run the tool again for it.
+- search_history finds what was said or done earlier, also before a compaction; get_summary tells what \
+was compacted. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
+
+FIXED_LISTS = CacheHint(ttl_ms=3_600_000, scope="public")
+"""The lists depend on the program alone, so a client need not ask again within the hour."""
+
+
+def build_server(
+    open_stash: OpenStash,
+    tools: ToolSet = "agent",
+    version: str = __version__,
+    *,
+    on_stopped: Callable[[], None] | None = None,
+) -> MCPServer[None]:
+    """A server with the tools a model uses (`agent`), or with those for programs too (`all`).
+
+    `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
+    server stops, and then `on_stopped` is called.
+    """
+    stash = LazyStash(open_stash)
+
+    @asynccontextmanager
+    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
+        try:
+            async with stash.in_use():
+                yield
+        finally:
+            if on_stopped:
+                on_stopped()
+
+    offered = agent_tools(stash) + (program_tools(stash) if tools == "all" else [])
+    server: MCPServer[None] = MCPServer(
+        "contextstash",
+        title="contextstash",
+        description=DESCRIPTION,
+        instructions=INSTRUCTIONS,
+        version=version,
+        tools=list[Any](offered),
+        lifespan=lifespan,
+        log_level="WARNING",
+        middleware=[ProtocolChecks(PROMPTS)],
+        cache_hints={
+            "tools/list": FIXED_LISTS,
+            "prompts/list": FIXED_LISTS,
+            "resources/list": FIXED_LISTS,
+            "resources/templates/list": FIXED_LISTS,
+        },
+    )
+    add_resources(server, stash)
+    add_prompts(server, stash)
+    add_completions(server, stash)
+    return server

@@ -1,0 +1,43 @@
+"""Serving one client over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import anyio
+
+from contextstash.mcp.lazy import OpenStash
+from contextstash.mcp.server import ToolSet, build_server
+from contextstash.mcp.signals import end_signals
+
+logger = logging.getLogger(__name__)
+
+
+def run_stdio(open_stash: OpenStash, tools: ToolSet) -> None:
+    """Serve until stdin is closed or a signal ends it."""
+    anyio.run(_serve, open_stash, tools)
+
+
+async def _serve(open_stash: OpenStash, tools: ToolSet) -> None:
+    stopped = anyio.Event()
+    server = build_server(open_stash, tools, on_stopped=stopped.set)
+    serving = anyio.CancelScope()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_exit_on_signal, serving, stopped)
+        with serving:
+            try:
+                await server.run_stdio_async()
+            except* BrokenPipeError:
+                logger.warning("the client went away without closing stdin")
+        group.cancel_scope.cancel()
+
+
+async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
+    """A read of stdin that is under way cannot be cancelled: with the store closed, the process ends here."""
+    async for _ in end_signals():
+        serving.cancel()
+        await stopped.wait()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,114 @@
+"""A tool of ours: strict about its arguments, brief in its schema, clear in its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import ValidationError
+
+from contextstash.mcp import schemas
+from contextstash.mcp.failures import report_crash, unknown_name, wrong_arguments
+from contextstash.mcp.sendable import sendable, sendable_text
+from contextstash.service.results import Result
+from contextstash_storage.errors import ContextstashError
+
+Line = Callable[[Any], str]
+"""One short line of text about a result, for people and for clients that show only text."""
+
+
+class AnswerMetadata(FuncMetadata):
+    """Turns a result into structured content plus one line; parses JSON text only for lists and objects."""
+
+    line: Line
+    properties: dict[str, Any]
+
+    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
+        """The answer on the wire."""
+        if not isinstance(result, Result):
+            return super().convert_result(result)
+        return CallToolResult(
+            content=[TextContent(type="text", text=sendable_text(self.line(result)))],
+            structured_content=sendable(result.model_dump(mode="json")),
+        )
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Some clients send lists and objects as JSON text. Strings stay strings: a summary may be JSON."""
+        parsed = super().pre_parse_json(data)
+        structured = {
+            name for name, schema in self.properties.items() if schema.get("type") in ("array", "object")
+        }
+        return {name: parsed[name] if name in structured else value for name, value in data.items()}
+
+
+class StashTool(Tool):
+    """A tool whose failures are texts that say what to do next."""
+
+    @classmethod
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        *,
+        title: str,
+        description: str,
+        line: Line,
+        read_only: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+    ) -> StashTool:
+        """A tool with its function's name and arguments, whose output is the function's result."""
+        tool = cls.from_function(
+            fn,
+            title=title,
+            description=description,
+            structured_output=False,
+            annotations=ToolAnnotations(
+                read_only_hint=read_only,
+                destructive_hint=destructive,
+                idempotent_hint=idempotent,
+                open_world_hint=False,
+            ),
+        )
+        assert isinstance(tool, StashTool)
+        tool.parameters = schemas.input_schema(tool.parameters)
+        tool.fn_metadata = AnswerMetadata(
+            arg_model=tool.fn_metadata.arg_model,
+            output_schema=schemas.output_schema(get_type_hints(fn)["return"]),
+            line=line,
+            properties=tool.parameters.get("properties", {}),
+        )
+        return tool
+
+    async def run(
+        self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
+    ) -> Any:
+        """Run the tool. Every failure but a protocol error is a ToolError with a text of ours."""
+        self._refuse_unknown(arguments)
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            raise ToolError(self._text(error)) from None
+
+    def _refuse_unknown(self, arguments: dict[str, Any]) -> None:
+        known = self.parameters.get("properties", {})
+        for name in arguments:
+            if name not in known:
+                raise ToolError(unknown_name(f"argument of {self.name} called", name, known))
+
+    def _text(self, error: ToolError) -> str:
+        cause = error.__cause__
+        if isinstance(cause, ValidationError) and not _raised_by_tool(error):
+            return wrong_arguments(cause, self.parameters.get("properties", {}))
+        if isinstance(cause, ContextstashError | ToolError):
+            return sendable_text(str(cause))
+        return report_crash(self.name, cause or error)
+
+
+def _raised_by_tool(error: ToolError) -> bool:
+    """The SDK wraps bad arguments in a plain ToolError and any crash of the tool in a subclass."""
+    return type(error) is not ToolError

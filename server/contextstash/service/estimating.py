@@ -1,0 +1,78 @@
+"""Estimating: how full a session's window is, by what method, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context import counters as counting
+from contextstash.context import triggers
+from contextstash.context.tokens import measure
+from contextstash.context.triggers import Room
+from contextstash.formats import detect_format, get_format
+from contextstash.service.access import Access
+from contextstash.service.results import Estimate, Trigger
+from contextstash_storage.records import Counters, Native, NewMessage, Session
+
+
+async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """From the session's running counters alone: the same effort however long the session is."""
+    settings = access.settings(session)
+    model = model or session.model
+    room = access.room(settings, model)
+    counter = access.counter(settings, model)
+    counters = session.counters
+    tokens, method = counting.estimate(counters, settings, counter.name, followed=session.source is not None)
+    level = triggers.level_of(tokens, room)
+    since = counters.messages - 1 - counters.summary_seq
+    return Estimate(
+        session_id=session.session_id,
+        tokens=tokens,
+        window=room.window,
+        usable=room.usable,
+        percent=triggers.percent_of(tokens, room),
+        level=level,
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens),
+        messages_trigger=_trigger(since, settings.messages_at) if settings.messages_at else None,
+        tokens_trigger=_trigger(tokens, room.tokens_at),
+        next_step=triggers.next_step(level, followed=session.source is not None),
+    )
+
+
+def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
+    """What these messages alone would take, nothing recorded."""
+    settings = access.settings()
+    room: Room = access.room(settings, model)
+    counter = access.counter(settings, model)
+    fmt = get_format(detect_format(natives))
+    counters = Counters()
+    for seq, native in enumerate(natives):
+        reading = fmt.read(native)
+        message = NewMessage(
+            body=native,
+            role=reading.role,
+            blocks=measure(reading, counter, settings),
+            usage=reading.usage,
+            group=reading.group,
+        )
+        counters = counting.count_message(counters, message, seq)
+    tokens, method = counting.estimate(counters, settings, counter.name)
+    level = triggers.level_of(tokens, room)
+    return Estimate(
+        tokens=tokens,
+        window=room.window,
+        usable=room.usable,
+        percent=triggers.percent_of(tokens, room),
+        level=level,
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens),
+        messages_trigger=_trigger(len(natives), settings.messages_at) if settings.messages_at else None,
+        tokens_trigger=_trigger(tokens, room.tokens_at),
+        next_step=triggers.next_step(level),
+    )
+
+
+def _trigger(value: int, threshold: int) -> Trigger:
+    return Trigger(value=value, threshold=threshold, percent=round(100 * value / threshold, 1))

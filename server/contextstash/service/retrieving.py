@@ -1,0 +1,96 @@
+"""Retrieving: pages of archived outputs, and search over everything that was ever recorded."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextstash.context.pages import page
+from contextstash.context.snippets import snippet
+from contextstash.service.access import Access
+from contextstash.service.results import Hit, OutputPage, SearchResult
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import SearchHit
+
+DEFAULT_PAGE_TOKENS = 4_000
+MOST_PAGE_TOKENS = 8_000
+"""Clients warn or cut at about 10,000 tokens of tool result."""
+
+DEFAULT_HITS = 10
+MOST_HITS = 50
+SCOPES = ("session", "outputs", "messages", "everywhere")
+
+
+async def get_archived_output(
+    access: Access,
+    handle: str,
+    *,
+    session_id: str | None = None,
+    offset: int | None = None,
+    limit: int | None = None,
+    pattern: str | None = None,
+    max_tokens: int | None = None,
+) -> OutputPage:
+    """One page of an original output. Raises HandleNotFoundError, BadInputError on a pattern that
+    can't be used."""
+    most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
+    if most < 50:
+        raise BadInputError("max_tokens must be 50 or more.")
+    found_in, output = await access.store.find_output(access.owner, handle.strip(), session_id)
+    session = await access.store.get_session(access.owner, found_in)
+    text = await access.output_text(session, output)
+    counter = access.counter(access.settings(session), session.model)
+    result = await asyncio.to_thread(
+        page,
+        text,
+        offset=offset,
+        limit=limit,
+        pattern=pattern,
+        max_tokens=min(most, MOST_PAGE_TOKENS),
+        count=counter.count,
+    )
+    return OutputPage(
+        handle=output.handle,
+        tool=output.tool,
+        text=result.text,
+        total_lines=result.total_lines,
+        total_tokens=result.total_tokens,
+        next_offset=result.next_offset,
+        note=result.note,
+    )
+
+
+async def search_history(
+    access: Access, query: str, *, session_id: str | None = None, limit: int | None = None, scope: str | None = None
+) -> SearchResult:
+    """Ranked finds. `scope` is `session` (the default), `outputs` or `messages` (only these of the session), or
+    `everywhere` (all of the owner's sessions, as also where no session is named or followed)."""
+    if not query.strip():
+        raise BadInputError("query is empty: pass the words, names or paths to look for.")
+    if scope is not None and scope not in SCOPES:
+        raise BadInputError(f"scope is one of {', '.join(SCOPES)}, not '{scope}'.")
+    most = min(MOST_HITS, DEFAULT_HITS if limit is None else limit)
+    if most < 1:
+        raise BadInputError("limit must be 1 or more.")
+    if scope == "everywhere":
+        session_id = None
+    elif session_id is None:
+        session_id = await access.current_session_id()
+    elif session_id is not None:
+        await access.session(session_id)
+    kind = scope if scope in ("outputs", "messages") else "all"
+    hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)
+    note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
+    return SearchResult(hits=[_hit(hit, query) for hit in hits], note=note)
+
+
+def _hit(hit: SearchHit, query: str) -> Hit:
+    text, matched = snippet(hit.text, query.split())
+    return Hit(
+        handle=hit.handles[0] if hit.handles else None,
+        session_id=hit.session_id,
+        seq=hit.seq,
+        role=hit.role,
+        snippet=text,
+        score=round(hit.score, 3),
+        matched=matched,
+    )

@@ -1,0 +1,28 @@
+"""The extractive summarizer: always there, no network, the same answer for the same session."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextstash.context.extract import extract_summary
+from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+
+
+class ExtractiveSummarizer:
+    """Takes a summary word for word from the session."""
+
+    strategy = "extractive"
+
+    def available(self) -> bool:
+        return True
+
+    async def write(self, request: SummaryRequest) -> WrittenSummary:
+        text = await asyncio.to_thread(
+            extract_summary,
+            request.turns,
+            previous=request.previous,
+            max_tokens=request.max_tokens,
+            count=request.count,
+            instructions=request.instructions,
+        )
+        return WrittenSummary(text, self.strategy)

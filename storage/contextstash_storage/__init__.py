@@ -1,0 +1,1 @@
+"""The session store: what is kept, and where."""

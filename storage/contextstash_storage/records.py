@@ -1,0 +1,263 @@
+"""What is stored: sessions, messages, edits, events, calls, and a session's running counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Native = dict[str, Any]
+"""One message exactly as its provider writes it, key order included."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+Kind = Literal["message", "tool_result", "tool_result_archived", "tool_summary", "summary"]
+
+BlockType = Literal["text", "thinking", "tool_call", "tool_result", "image", "document", "opaque"]
+
+
+class Part(StrEnum):
+    """What a view's tokens are spent on."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    THINKING = "thinking"
+    TOOL_CALLS = "tool_calls"
+    TOOL_RESULTS = "tool_results"
+    IMAGES = "images"
+    ARCHIVED = "archived"
+    SUMMARIES = "summaries"
+
+
+class Record(BaseModel):
+    """Base of all records: immutable, and strict about misspelt fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Block(Record):
+    """One piece of a message. Its text is not kept here: it stands in the message's native JSON.
+
+    `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
+    at most 120 characters) on tool calls; `size` is the text's length in characters.
+    """
+
+    type: BlockType
+    tokens: int = 0
+    size: int = 0
+    call_id: str | None = None
+    tool: str | None = None
+    argument: str | None = None
+    is_error: bool = False
+
+
+class Usage(Record):
+    """What the provider reported for the model call that produced an assistant message, in tokens.
+
+    `prompt_tokens` is the whole prompt, cached parts included.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class Output(Record):
+    """A tool output that can be archived and retrieved: one tool-result block of one message."""
+
+    handle: str
+    seq: int
+    block: int
+    tool: str
+    argument: str = ""
+    tokens: int
+    characters: int
+    lines: int
+    sha256: str
+    is_error: bool = False
+
+
+class NewMessage(Record):
+    """A message about to be appended. `key` is the host's own unique id of it, where it has one;
+    `group` is the provider's id of the reply that this message is a part of; `outputs` carry no `seq` yet
+    (it is 0); `search_text` is what the full-text index holds of it."""
+
+    body: Native
+    role: Role
+    kind: Kind = "message"
+    blocks: tuple[Block, ...] = ()
+    usage: Usage | None = None
+    model: str | None = None
+    key: str | None = None
+    group: str | None = None
+    outputs: tuple[Output, ...] = ()
+    search_text: str = ""
+    created_at: datetime | None = None
+    agent_visible: bool = True
+    user_visible: bool = True
+
+    @property
+    def tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks)
+
+
+class Message(Record):
+    """A recorded message. `body` is None where only the derived part was asked for."""
+
+    session_id: str
+    seq: int
+    role: Role
+    kind: Kind
+    blocks: tuple[Block, ...]
+    usage: Usage | None = None
+    group: str | None = None
+    key: str | None = None
+    created_at: datetime
+    agent_visible: bool = True
+    user_visible: bool = True
+    body: Native | None = None
+
+    @property
+    def tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks)
+
+
+EditKind = Literal["archive", "truncate", "summary", "rewind", "restore"]
+
+
+class Edit(Record):
+    """One append-only change of the view, laid over the history.
+
+    `archive` and `truncate` show block `block` of message `seq` as `text`. `summary` shows messages
+    `first_seq..last_seq` as `text` (`summary` is the same without the words around it); `rewind` shows nothing of them. `restore` undoes the edits named in `undoes`.
+    `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages.
+    """
+
+    edit_id: int = 0
+    kind: EditKind
+    seq: int | None = None
+    block: int | None = None
+    handle: str | None = None
+    first_seq: int | None = None
+    last_seq: int | None = None
+    summary_id: str | None = None
+    strategy: str | None = None
+    level: str | None = None
+    undoes: tuple[int, ...] = ()
+    text: str = ""
+    summary: str = ""
+    tokens: int = 0
+    delta: dict[Part, int] = Field(default_factory=dict)
+    view_messages: int = 0
+    created_at: datetime | None = None
+
+
+class Counters(Record):
+    """Running totals of a session, kept in step with every append and edit, so that an estimate
+    never has to read the messages.
+
+    `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt
+    total that the provider reported, plus that call's completion; `reported_view` what `parts` added up to
+    just then. `true_growth` and `counted_growth` add up, over pairs of successive reports, how much the
+    prompt grew by report and by count: their ratio calibrates the counter. `summary_seq` is the last message
+    that a summary covers, -1 for none. `unsent` is by how many tokens edits of ours have shrunk the view since
+    the last report: a client that sends its own history has not seen them.
+    """
+
+    messages: int = 0
+    view_messages: int = 0
+    parts: dict[Part, int] = Field(default_factory=dict)
+    edits: int = 0
+    summary_seq: int = -1
+    reported: int | None = None
+    reported_view: int = 0
+    reported_seq: int = -1
+    true_growth: int = 0
+    counted_growth: int = 0
+    unsent: int = 0
+    level: str = "ok"
+
+    @property
+    def view_tokens(self) -> int:
+        return sum(self.parts.values())
+
+
+class Session(Record):
+    """One conversation of one agent."""
+
+    session_id: str
+    owner: str = "local"
+    agent: str | None = None
+    model: str | None = None
+    format: str | None = None
+    title: str | None = None
+    source: str | None = None
+    settings: Mapping[str, Any] = Field(default_factory=dict)
+    parent_session_id: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    counters: Counters = Counters()
+
+
+class Cursor(Record):
+    """How far a transcript file has been read: `offset` bytes; `state` is the reader's own."""
+
+    source: str
+    offset: int = 0
+    state: dict[str, Any] = Field(default_factory=dict)
+
+
+class Appended(Record):
+    """What an append did. `messages` are those newly stored; `session` is as it is afterwards."""
+
+    messages: tuple[Message, ...]
+    duplicates: int
+    session: Session
+
+
+class SearchHit(Record):
+    """One find. `score` is higher for better; `text` is the indexed text (for the snippet)."""
+
+    session_id: str
+    seq: int
+    role: Role
+    handles: tuple[str, ...] = ()
+    text: str
+    score: float
+
+
+class Event(Record):
+    """One line of a session's log: what happened to its context, and what it did."""
+
+    event_id: int = 0
+    kind: Literal["level", "prune", "compaction", "restore", "recovery"]
+    tokens_before: int
+    tokens_after: int
+    messages_before: int = 0
+    messages_after: int = 0
+    reason: str
+    duration_ms: float = 0.0
+    created_at: datetime | None = None
+
+
+class Call(Record):
+    """One model call, the host's or a summarizer's. `request_seq` says which messages it was sent:
+    the view up to and including that one. `cost` is in US dollars where the price is known."""
+
+    call_id: int = 0
+    purpose: Literal["agent", "summary"]
+    model: str | None = None
+    request_seq: int
+    prompt_tokens: int
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+    duration_ms: float | None = None
+    error: str | None = None
+    created_at: datetime | None = None

@@ -1,0 +1,135 @@
+"""The session store as a protocol: what any back end offers, whole transactions at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Counters,
+    Cursor,
+    Edit,
+    Event,
+    Message,
+    NewMessage,
+    Output,
+    SearchHit,
+    Session,
+)
+
+Count = Callable[[Counters, NewMessage, int], Counters]
+"""`count(counters, message, seq)`: the session's counters with one more message. Pure."""
+
+
+EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
+"""`edits(counters, messages)`: edits to append together with messages, given the counters after them
+and the messages newly stored. Pure."""
+
+
+class SessionStore(Protocol):
+    """Every method is one transaction: it happens whole or not at all, also when cancelled or killed.
+
+    Methods that take a `session_id` raise SessionNotFoundError where `owner` has no such session.
+    """
+
+    async def close(self) -> None: ...
+
+    async def create_session(self, session: Session) -> Session:
+        """Store a new session; one that is already there is returned as it is."""
+        ...
+
+    async def get_session(self, owner: str, session_id: str) -> Session: ...
+
+    async def list_sessions(
+        self, owner: str, *, limit: int = 50, before: str | None = None, parent: str | None = None
+    ) -> list[Session]:
+        """Sessions by last change, newest first. `before` is the last session_id of the previous page."""
+        ...
+
+    async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]: ...
+
+    async def update_session(self, owner: str, session_id: str, **changes: Any) -> Session:
+        """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
+        ...
+
+    async def delete_session(self, owner: str, session_id: str) -> None:
+        """Delete a session with all that belongs to it, blobs nobody else uses included."""
+        ...
+
+    async def append_messages(
+        self,
+        owner: str,
+        session_id: str,
+        messages: Sequence[NewMessage],
+        *,
+        count: Count,
+        cursor: Cursor | None = None,
+        edits: EditsAfter | None = None,
+    ) -> Appended:
+        """Append those messages that are not there yet; see `alignment` for what counts as there.
+
+        `edits`, given the counters and the messages just stored, returns edits to append in the same
+        transaction. `cursor` is stored in the same transaction too. When this returns, everything is durable.
+        """
+        ...
+
+    async def get_cursor(self, owner: str, source: str) -> Cursor | None: ...
+
+    async def read_messages(
+        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
+    ) -> list[Message]:
+        """Messages `first..last`, both included, in order."""
+        ...
+
+    async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
+        """The position of the message that has this key, None if there is none."""
+        ...
+
+    async def read_edits(self, owner: str, session_id: str) -> list[Edit]: ...
+
+    async def append_edits(
+        self,
+        owner: str,
+        session_id: str,
+        edits: Sequence[Edit],
+        *,
+        expected: int,
+        event: Event | None = None,
+    ) -> Session:
+        """Append edits if the session has exactly `expected` of them, else raise EditConflictError.
+
+        What they take from the view is added to the counters' `unsent` too."""
+        ...
+
+    async def read_outputs(self, owner: str, session_id: str) -> list[Output]:
+        """All tool outputs of a session, in order."""
+        ...
+
+    async def find_output(
+        self, owner: str, handle: str, session_id: str | None = None
+    ) -> tuple[str, Output]:
+        """The session and output of a handle, the newest session's where several hold the same output.
+        Raises HandleNotFoundError."""
+        ...
+
+    async def find_handles(self, owner: str, prefix: str, limit: int) -> list[str]: ...
+
+    async def search(
+        self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+    ) -> list[SearchHit]:
+        """Best hits first. `scope`: `all`, `outputs` (tool results) or `messages` (all others)."""
+        ...
+
+    async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None: ...
+
+    async def read_events(
+        self, owner: str, session_id: str, *, after: int = 0, limit: int = 100
+    ) -> list[Event]: ...
+
+    async def append_call(self, owner: str, session_id: str, call: Call) -> None: ...
+
+    async def read_calls(
+        self, owner: str, session_id: str, *, after: int = 0, limit: int = 100
+    ) -> list[Call]: ...

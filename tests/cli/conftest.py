@@ -1,0 +1,11 @@
+"""A command line of its own for each test."""
+
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+
+
+@pytest.fixture
+def contextstash(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)

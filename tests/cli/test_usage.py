@@ -1,0 +1,71 @@
+"""How the command line answers mistakes, and what it costs to start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from command_line import CommandLine, failure_of
+
+
+def test_the_version_is_said(contextstash: CommandLine) -> None:
+    done = contextstash.run("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("contextstash 0.")
+
+
+@pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["prune"]])
+def test_wrong_usage_is_one_line_with_where_to_look(contextstash: CommandLine, arguments: list[str]) -> None:
+    done = contextstash.run(*arguments)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert line.endswith("--help")
+
+
+def test_a_misspelt_setting_on_the_command_line_names_the_nearest(contextstash: CommandLine) -> None:
+    assert "Did you mean 'prune_at'?" in failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
+
+
+def test_a_misspelt_setting_in_the_environment_names_the_nearest_variable(contextstash: CommandLine) -> None:
+    done = contextstash.run("sessions", environment={"CONTEXTSTASH_PRUNEAT": "0.5"})
+    assert "Did you mean 'CONTEXTSTASH_PRUNE_AT'?" in failure_of(done)
+
+
+def test_a_server_with_a_misspelt_setting_does_not_start(contextstash: CommandLine) -> None:
+    done = contextstash.run("serve", environment={"CONTEXTSTASH_WINDOV": "1000"})
+    assert "Did you mean 'CONTEXTSTASH_WINDOW'?" in failure_of(done)
+
+
+def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) -> None:
+    file = contextstash.folder / "contextstash.toml"
+    file.write_text("compcat_at = 0.8\n")
+    message = failure_of(contextstash.run("sessions"))
+    assert str(file) in message
+    assert "Did you mean 'compact_at'?" in message
+
+
+def test_a_value_that_cannot_be_used_is_refused(contextstash: CommandLine) -> None:
+    assert "prune_at" in failure_of(contextstash.run("sessions", "--set", "prune_at=7"))
+
+
+def test_an_unknown_preset_names_the_nearest(contextstash: CommandLine) -> None:
+    done = contextstash.run("sessions", "--preset", "token-buget")
+    assert "Did you mean 'token-budget'?" in failure_of(done)
+
+
+def test_a_database_that_is_none_is_one_line(contextstash: CommandLine) -> None:
+    contextstash.database.write_bytes(b"this is not a database" * 100)
+    assert "Traceback" not in failure_of(contextstash.run("sessions"))
+
+
+def test_an_address_that_is_none_is_one_line(contextstash: CommandLine) -> None:
+    assert "HOST:PORT" in failure_of(contextstash.run("serve", "--http", "here"))
+
+
+def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() -> None:
+    heavy = ["rich", "pydantic", "mcp", "tiktoken", "genai_prices", "aiosqlite", "platformdirs"]
+    program = f"import sys, contextstash.cli.app; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

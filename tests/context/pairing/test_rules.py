@@ -1,0 +1,168 @@
+"""What the judge of message lists finds, one rule at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contextstash.context.pairing.rules import violations
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+
+GO: Native = {"role": "user", "content": "go"}
+
+
+def use(call_id: str) -> Native:
+    return {"type": "tool_use", "id": call_id, "name": "f", "input": {}}
+
+
+def result(call_id: str) -> Native:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": "x"}
+
+
+def text(said: str) -> Native:
+    return {"type": "text", "text": said}
+
+
+def user(*content: Any) -> Native:
+    return {"role": "user", "content": list(content)}
+
+
+def assistant(*content: Any) -> Native:
+    return {"role": "assistant", "content": list(content)}
+
+
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
+
+
+@pytest.mark.parametrize(
+    ("natives", "finding"),
+    [
+        ([assistant(text("hi"))], "Message 0 is the assistant's; the first message must be the user's."),
+        ([GO, GO], "Messages 0 and 1 have the same role; neighbours must be one message."),
+        (
+            [{"role": "system", "content": "x"}],
+            "Message 0 has the role 'system'; only user and assistant are allowed.",
+        ),
+        ([{**GO, "usage": {}}], "Message 0 has the key 'usage', which a request may not have."),
+        ([{"role": "user", "content": ""}], "Message 0 has an empty text."),
+        ([user()], "Message 0 has no content."),
+        ([user(text(" "))], "Message 0, block 0 is an empty text."),
+        ([GO, assistant(use("a"))], "Message 1: the tool use a has 0 results in the next message, not one."),
+        (
+            [GO, assistant(use("a")), user(result("a"), result("a"))],
+            "Message 1: the tool use a has 2 results in the next message, not one.",
+        ),
+        (
+            [GO, assistant(use("a")), user(text("x"), result("a"))],
+            "Message 2, block 1: tool results must come first in their message.",
+        ),
+        ([user(result("a"))], "Message 0, block 0: the result of a has no tool use in the message before."),
+        (
+            [GO, assistant({"type": "thinking", "thinking": "x"}, text("y"))],
+            "Message 1, block 0: thinking has no signature.",
+        ),
+        (
+            [GO, assistant({"type": "thinking", "thinking": "x", "signature": "s"})],
+            "Message 1 ends with thinking; the block that it led to is missing.",
+        ),
+        ([user(use("a"))], "Message 0, block 0: 'tool_use' cannot stand in a user message."),
+        ([GO, assistant(FOUND)], "Message 1: 'web_search_tool_result' has no call before it."),
+        ([GO, assistant(SEARCH), GO], "Message 1: the provider's tool use s has no result."),
+        ([user(*[MARKED] * 5)], "The list has 5 cache breakpoints; at most 4 are allowed."),
+        (
+            [user({"type": "compaction", "content": ""})],
+            "Message 0, block 0: a compaction may be null but not empty.",
+        ),
+    ],
+)
+def test_anthropic_rules(natives: list[Native], finding: str) -> None:
+    assert finding in violations("anthropic", natives)
+
+
+def chat_call(*ids: str) -> Native:
+    calls = [{"id": id_, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id_ in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def chat_result(call_id: str) -> Native:
+    return {"role": "tool", "tool_call_id": call_id, "content": "x"}
+
+
+@pytest.mark.parametrize(
+    ("natives", "finding"),
+    [
+        ([GO, chat_call("a")], "Message 1: the call a is not answered directly after it."),
+        (
+            [chat_call("a", "b"), chat_result("b"), GO, chat_result("a")],
+            "Message 0: the call a is not answered directly after it.",
+        ),
+        (
+            [chat_call("a"), GO, chat_result("a")],
+            "Message 2: the result of a has no open call directly before it.",
+        ),
+        ([chat_call("a", "a"), chat_result("a")], "Message 0 holds two calls of one id."),
+        ([{"role": "assistant", "content": None}], "Message 0 has no content."),
+        (
+            [{"role": "assistant", "content": "x", "tool_calls": []}],
+            "Message 0: tool_calls must be left out or hold a call.",
+        ),
+        ([{**GO, "usage": {}}], "Message 0 has the key 'usage', which a request may not have."),
+        (
+            [{"role": "user", "content": []}],
+            "Message 0: content must be a string or a list of at least one part.",
+        ),
+        ([{**GO, "tool_calls": [1]}], "Message 0: only the assistant can call tools."),
+        ([{"role": "tool", "content": "x"}], "Message 0 is a tool's and names no tool_call_id."),
+    ],
+)
+def test_openai_chat_rules(natives: list[Native], finding: str) -> None:
+    assert finding in violations("openai-chat", natives)
+
+
+def item(kind: str, **keys: Any) -> Native:
+    return {"type": kind, **keys}
+
+
+CALL = item("function_call", call_id="a", name="f", arguments="{}")
+OUTPUT = item("function_call_output", call_id="a", output="x")
+REASONING = item("reasoning", id="rs", summary=[])
+
+
+@pytest.mark.parametrize(
+    ("natives", "finding"),
+    [
+        ([CALL], "Item 0: the call a has no output."),
+        ([OUTPUT], "Item 0: the output of a has no open call before it."),
+        ([CALL, OUTPUT, OUTPUT], "Item 2: the output of a has no open call before it."),
+        ([CALL, CALL, OUTPUT], "Item 1: the call a is made again while it is open."),
+        (
+            [item("custom_tool_call", call_id="a"), OUTPUT],
+            "Item 1 is a 'function_call_output', but the call a needs a 'custom_tool_call_output'.",
+        ),
+        ([REASONING], "Item 0: reasoning is not followed by the item that it led to."),
+        ([REASONING, GO], "Item 0: reasoning is not followed by the item that it led to."),
+        (
+            [item("reasoning", id="rs"), CALL, OUTPUT],
+            "Item 0: reasoning has no summary list (it may be empty, but not missing).",
+        ),
+        ([{**CALL, "status": None}, OUTPUT], "Item 0: status may be left out but not null."),
+        ([{**GO, "usage": {}}], "Item 0 has the key 'usage', which a request may not have."),
+        ([{"content": "x"}], "Item 0 has neither type nor role."),
+    ],
+)
+def test_openai_responses_rules(natives: list[Native], finding: str) -> None:
+    assert finding in violations("openai-responses", natives)
+
+
+def test_reasoning_before_more_reasoning_before_its_item_is_fine() -> None:
+    assert violations("openai-responses", [GO, REASONING, REASONING, CALL, GO, OUTPUT]) == []
+
+
+def test_an_empty_list_breaks_no_rule_and_an_unknown_format_has_none() -> None:
+    assert violations("anthropic", []) == []
+    with pytest.raises(BadInputError, match="There is no message format 'gemini'"):
+        violations("gemini", [])

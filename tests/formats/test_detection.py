@@ -1,0 +1,96 @@
+"""Naming a format, and telling it from the messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.formats import FORMATS, detect_format, get_format
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.records import Native
+
+HI: Native = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("openai-chat", "openai-chat"),
+        ("OpenAI_Chat", "openai-chat"),
+        ("openai", "openai-chat"),
+        ("chat.completions", "openai-chat"),
+        ("responses", "openai-responses"),
+        ("openai responses", "openai-responses"),
+        ("claude", "anthropic"),
+    ],
+)
+def test_formats_are_found_by_their_common_names(name: str, right: str) -> None:
+    assert get_format(name) is FORMATS[right]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_right_one() -> None:
+    with pytest.raises(BadInputError, match=r"no message format 'antropic'. Did you mean 'anthropic'\?"):
+        get_format("antropic")
+    with pytest.raises(BadInputError, match="Known: openai-chat, openai-responses, anthropic"):
+        get_format("xyz")
+
+
+@pytest.mark.parametrize(
+    ("telling", "right"),
+    [
+        (HI, "openai-chat"),
+        ({"role": "system", "content": "be brief"}, "openai-chat"),
+        ({"role": "tool", "tool_call_id": "a", "content": "x"}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, "openai-chat"),
+        ({"role": "user", "content": [{"type": "input_text", "text": "x"}]}, "openai-responses"),
+        ({"type": "message", "role": "user", "content": "x"}, "openai-responses"),
+        ({"type": "reasoning", "summary": []}, "openai-responses"),
+        ({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, "openai-responses"),
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            "anthropic",
+        ),
+        (
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "text", "text": "x"}],
+                "stop_reason": "end_turn",
+            },
+            "anthropic",
+        ),
+        (
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
+            },
+            "anthropic",
+        ),
+    ],
+)
+def test_one_telling_message_decides_for_the_whole_list(telling: Native, right: str) -> None:
+    assert detect_format([HI, HI, telling, HI]) == right
+
+
+def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
+    natives = [
+        HI,
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+        {"type": "reasoning", "summary": []},
+    ]
+    with pytest.raises(
+        BadMessageError, match="Message 2 is in the format openai-responses, but those before"
+    ):
+        detect_format(natives)
+
+
+def test_what_is_no_message_is_refused_by_saying_why() -> None:
+    with pytest.raises(BadMessageError, match=r"Message 1 is in no known format .*role is missing"):
+        detect_format([HI, {"text": "hi"}])
+    with pytest.raises(BadMessageError, match=r"Message 0 is in no known .*a string; expected an object"):
+        detect_format(["hi"])  # type: ignore[list-item]
+
+
+def test_an_empty_list_has_no_format() -> None:
+    with pytest.raises(BadMessageError, match="no messages to tell the format from"):
+        detect_format([])

@@ -1,0 +1,205 @@
+"""Reading, replacing and assembling Chat Completions messages, by example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contextstash.context.pairing.rules import violations
+from contextstash.formats import get_format
+from contextstash.formats.repair import MISSING_RESULT
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.records import Native, Usage
+
+CHAT = get_format("openai-chat")
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+USER: Native = {"role": "user", "content": "go"}
+
+
+def call(*ids: str, **keys: Any) -> Native:
+    calls = [
+        {"id": id_, "type": "function", "function": {"name": "run", "arguments": '{"command": "ls -l"}'}}
+        for id_ in ids
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls, **keys}
+
+
+def result(call_id: str, content: Any = "done") -> Native:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def test_tool_calls_are_read_with_name_arguments_and_main_argument() -> None:
+    usage = {
+        "prompt_tokens": 90,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 64},
+        "completion_reliable": True,
+    }
+    found = CHAT.read(call("a", "b", usage=usage, content="let me look"))
+    assert [block.type for block in found.blocks] == ["text", "tool_call", "tool_call"]
+    assert [block.call_id for block in found.blocks] == [None, "a", "b"]
+    assert (found.blocks[1].tool, found.blocks[1].argument) == ("run", "ls -l")
+    assert found.texts[1] == '{"command": "ls -l"}'
+    assert found.usage == Usage(prompt_tokens=90, completion_tokens=3, cached_tokens=64)
+
+
+@pytest.mark.parametrize(
+    ("native", "role", "kinds", "texts"),
+    [
+        ({"role": "developer", "content": "be brief"}, "system", ["text"], ("be brief",)),
+        (
+            {"role": "user", "content": [{"type": "text", "text": "hi"}, IMAGE]},
+            "user",
+            ["text", "image"],
+            ("hi", ""),
+        ),
+        (
+            {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf"}}]},
+            "user",
+            ["document"],
+            ("a.pdf",),
+        ),
+        ({"role": "assistant", "content": None, "refusal": "no"}, "assistant", ["text"], ("no",)),
+        (
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+            "assistant",
+            ["text"],
+            ("no",),
+        ),
+        (
+            {"role": "assistant", "content": "hi", "reasoning_content": "hm"},
+            "assistant",
+            ["thinking", "text"],
+            ("hm", "hi"),
+        ),
+        (
+            {"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "hi"}},
+            "assistant",
+            ["text"],
+            ("hi",),
+        ),
+        ({"role": "assistant", "content": ""}, "assistant", [], ()),
+        (
+            {"role": "user", "content": [{"type": "new", "a": 1}]},
+            "user",
+            ["opaque"],
+            ('{"type":"new","a":1}',),
+        ),
+        (result("a", [{"type": "text", "text": "x"}, IMAGE]), "tool", ["tool_result", "image"], ("x", "")),
+        (result("a", None), "tool", ["tool_result"], ("",)),
+    ],
+)
+def test_every_kind_of_message_is_read(
+    native: Native, role: str, kinds: list[str], texts: tuple[str, ...]
+) -> None:
+    found = CHAT.read(native)
+    assert found.role == role
+    assert [block.type for block in found.blocks] == kinds
+    assert found.texts == texts
+
+
+def test_encoded_audio_is_not_counted_as_text() -> None:
+    sound = {"type": "input_audio", "input_audio": {"data": "A" * 90_000, "format": "wav"}}
+    assert len(CHAT.read({"role": "user", "content": [sound]}).texts[0]) < 200
+
+
+def test_a_legacy_function_call_is_paired_by_its_name() -> None:
+    calling = {"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}}
+    answer = {"role": "function", "name": "now", "content": "noon"}
+    block = CHAT.read(calling).blocks[0]
+    assert block.call_id == CHAT.read(answer).blocks[0].call_id
+    assert CHAT.missing_result(block, "gone") == {"role": "function", "name": "now", "content": "gone"}
+    assert CHAT.assemble([USER, calling, answer]) == [USER, calling, answer]
+    assert CHAT.assemble([USER, calling])[-1] == {
+        "role": "function",
+        "name": "now",
+        "content": MISSING_RESULT,
+    }
+
+
+def test_a_custom_tool_call_has_its_input_as_text() -> None:
+    custom = {"name": "apply_patch", "input": "*** Begin Patch\n*** Update File: src/a.py\n@@"}
+    native = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "a", "type": "custom", "custom": custom}],
+    }
+    found = CHAT.read(native)
+    assert (found.texts[0], found.blocks[0].argument) == (custom["input"], "src/a.py")
+
+
+@pytest.mark.parametrize(
+    ("native", "complaint"),
+    [
+        ({"content": "hi"}, "role is missing or null; expected one of system"),
+        ({"choices": []}, r"record its choices\[0\].message"),
+        ({"role": "user", "content": 5}, "content is a number"),
+        ({"role": "tool", "content": "x"}, "tool_call_id is missing"),
+        ({"role": "assistant", "tool_calls": {}}, "tool_calls is an object; expected a list"),
+        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, r"tool_calls\[0\].function is missing"),
+        ({"role": "user", "content": [{"type": "tool_result"}]}, "a 'tool_result' of another format"),
+    ],
+)
+def test_a_wrong_message_is_refused_by_naming_the_field(native: Native, complaint: str) -> None:
+    with pytest.raises(BadMessageError, match=complaint):
+        CHAT.read(native)
+
+
+def test_replacing_keeps_the_shape_of_the_content_and_all_else() -> None:
+    native = {**result("a", "long"), "name": "run"}
+    assert CHAT.replace(native, {0: "short"}) == {**result("a", "short"), "name": "run"}
+    parts = result("a", [{"type": "text", "text": "long"}, IMAGE])
+    assert CHAT.replace(parts, {0: "short"}) == result("a", [{"type": "text", "text": "short"}])
+    with pytest.raises(BadInputError, match="Block 0 of this message is not a tool result"):
+        CHAT.replace(USER, {0: "no"})
+
+
+def test_results_are_put_directly_after_their_call() -> None:
+    natives = [USER, call("a", "b"), USER, result("b"), call("c"), result("a"), result("c")]
+    assert CHAT.assemble(natives) == [
+        USER,
+        call("a", "b"),
+        result("b"),
+        result("a"),
+        USER,
+        call("c"),
+        result("c"),
+    ]
+
+
+def test_what_replies_carry_is_left_out_of_a_request() -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": 1}
+    reply: Native = {"role": "assistant", "content": "hi", "refusal": None, "annotations": []}
+    reply["usage"] = usage
+    nulls = {"tool_calls": None, "function_call": None, "audio": None}
+    assert CHAT.assemble([USER, {**reply, **nulls}]) == [
+        USER,
+        {"role": "assistant", "content": "hi", "refusal": None},
+    ]
+
+
+def test_reasoning_content_stays_because_its_providers_ask_for_it() -> None:
+    natives = [USER, call("a", reasoning_content="hm"), result("a")]
+    assert CHAT.assemble(natives) == natives
+
+
+def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_text() -> None:
+    shown = CHAT.assemble([result("gone", "42 files"), call("a", "b"), result("b"), USER])
+    assert shown == [
+        {"role": "user", "content": "[Result of a tool call that is no longer shown]\n42 files"},
+        call("a", "b"),
+        result("b"),
+        result("a", MISSING_RESULT),
+        USER,
+    ]
+    assert violations("openai-chat", shown) == []
+
+
+def test_ids_used_again_in_each_turn_are_no_repair() -> None:
+    natives = [USER, call("call_0"), result("call_0"), USER, call("call_0"), result("call_0", "other")]
+    assert CHAT.assemble(natives) == natives
+
+
+def test_a_reply_that_says_nothing_is_left_out() -> None:
+    assert CHAT.assemble([USER, {"role": "assistant", "content": None, "tool_calls": []}]) == [USER]

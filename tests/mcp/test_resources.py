@@ -1,0 +1,218 @@
+"""Resources, prompts and completions, and the protocol errors around them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.types import (
+    INVALID_PARAMS,
+    PromptReference,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+)
+from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
+
+from mcp import Client, MCPError
+
+SUMMARY = "The parser is being fixed; the public API must not change."
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    chosen: Mode = request.param
+    return chosen
+
+
+async def contents(client: Client, uri: str) -> TextResourceContents:
+    [content] = (await client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content
+
+
+async def shown(client: Client, uri: str) -> Any:
+    content = await contents(client, uri)
+    assert content.mime_type == "application/json"
+    return json.loads(content.text)
+
+
+async def compacted(client: Client) -> str:
+    """A session with one pruned output, whose handle is answered, and a summary."""
+    await record(client)
+    await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
+    pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
+    await answer(client, "compact_session", session_id=SESSION, summary=SUMMARY)
+    handle: str = pruned["archived"][0]["handle"]
+    return handle
+
+
+async def test_resources_show_what_is_in_a_session(tmp_path: Path, mode: Mode) -> None:
+    base = f"context://sessions/{SESSION}"
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        handle = await compacted(client)
+        sessions = await shown(client, "context://sessions")
+        session = await shown(client, base)
+        context = await shown(client, f"{base}/context")
+        events = await shown(client, f"{base}/events")
+        calls = await shown(client, f"{base}/calls")
+        summary = await contents(client, f"{base}/summary")
+        output = await contents(client, f"context://archive/{handle}")
+    assert [each["session_id"] for each in sessions["sessions"]] == [SESSION]
+    assert session["tokens"] > 0
+    assert context["messages"]
+    assert {"prune", "compaction"} <= {event["kind"] for event in events["events"]}
+    assert calls["calls"] == []
+    assert (summary.text, summary.mime_type) == (SUMMARY, "text/markdown")
+    assert output.mime_type == "text/plain"
+    assert output.text.startswith("0: value_0_0")
+
+
+async def test_messages_are_paged(tmp_path: Path, mode: Mode) -> None:
+    uri = f"context://sessions/{SESSION}/messages"
+    read: list[Any] = []
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        first: int | None = 0
+        while first is not None:
+            page = await shown(client, f"{uri}?first={first}&limit=5")
+            assert len(page["messages"]) <= 5
+            read += [line["message"] for line in page["messages"]]
+            first = page.get("next_seq")
+        whole = await shown(client, uri)
+    assert read == small_session()
+    assert len(whole["messages"]) == len(small_session())
+
+
+async def test_a_long_output_says_where_to_read_on(tmp_path: Path) -> None:
+    call, result = small_session()[2:4]
+    lines = [f"{n}: {n * n:x}" for n in range(20_000)]
+    huge = {**result, "content": "\n".join(lines)}
+    async with stdio_client(tmp_path / "s.db") as client:
+        await answer(client, "record_messages", session_id=SESSION, messages=[call, huge])
+        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0)
+        handle = pruned["archived"][0]["handle"]
+        page = (await contents(client, f"context://archive/{handle}")).text.splitlines()
+        offset = page[-1].split("offset=")[1].split()[0]
+        following = (await contents(client, f"context://archive/{handle}?offset={offset}")).text
+    assert page[:2] == lines[:2]
+    assert following.splitlines()[0] == lines[int(offset) - 1]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "context://sessions/nobody",
+        "context://sessions/nobody/messages",
+        "context://archive/out_nothing",
+        "context://elsewhere",
+        f"context://sessions/{SESSION}/summary",
+        f"context://sessions/{SESSION}/messages?first=many",
+    ],
+)
+async def test_what_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode, uri: str) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        with pytest.raises(MCPError) as raised:
+            await client.read_resource(uri)
+    assert raised.value.code == INVALID_PARAMS
+    assert "Traceback" not in raised.value.message
+
+
+async def prompt_text(client: Client, name: str, **arguments: str) -> str:
+    [message] = (await client.get_prompt(name, arguments)).messages
+    assert message.role == "user"
+    assert isinstance(message.content, TextContent)
+    return message.content.text
+
+
+async def test_prompts_lead_through_a_compaction(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        prompts = (await client.list_prompts()).prompts
+        await compacted(client)
+        compact = await prompt_text(client, "compact", session_id=SESSION, instructions="Keep error codes.")
+        status = await prompt_text(client, "context_status", session_id=SESSION)
+        handoff = await prompt_text(client, "handoff", session_id=SESSION)
+    assert [prompt.name for prompt in prompts] == ["compact", "context_status", "handoff"]
+    assert "compact_session" in compact
+    assert "Keep error codes." in compact
+    assert SESSION in compact
+    assert "level ok" in status
+    assert SUMMARY in handoff
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("handof", {}),
+        ("handoff", {"session": SESSION}),
+        ("handoff", {"session_id": "nobody"}),
+        ("context_status", {}),
+    ],
+)
+async def test_a_prompt_that_cannot_be_made_is_an_invalid_params_error(
+    tmp_path: Path, mode: Mode, name: str, arguments: dict[str, str]
+) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        with pytest.raises(MCPError) as raised:
+            await client.get_prompt(name, arguments)
+    assert raised.value.code == INVALID_PARAMS
+    assert raised.value.message
+
+
+async def test_ids_and_handles_complete_themselves(tmp_path: Path, mode: Mode) -> None:
+    session = ResourceTemplateReference(uri="context://sessions/{session_id}")
+    archive = ResourceTemplateReference(uri="context://archive/{handle}")
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        handle = await compacted(client)
+        by_template = await client.complete(session, {"name": "session_id", "value": "par"})
+        by_prompt = await client.complete(
+            PromptReference(name="compact"), {"name": "session_id", "value": "par"}
+        )
+        none = await client.complete(session, {"name": "session_id", "value": "zzz"})
+        handles = await client.complete(archive, {"name": "handle", "value": handle[:6]})
+    assert by_template.completion.values == [SESSION]
+    assert by_prompt.completion.values == [SESSION]
+    assert none.completion.values == []
+    assert handle in handles.completion.values
+
+
+async def test_completing_for_what_is_not_there_is_refused(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        for ref in (PromptReference(name="nothing"), ResourceTemplateReference(uri="context://nothing")):
+            with pytest.raises(MCPError) as raised:
+                await client.complete(ref, {"name": "session_id", "value": ""})
+            assert raised.value.code == INVALID_PARAMS
+
+
+async def test_a_list_cursor_nobody_gave_out_is_refused(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        for ask in (
+            client.list_tools,
+            client.list_prompts,
+            client.list_resources,
+            client.list_resource_templates,
+        ):
+            with pytest.raises(MCPError) as raised:
+                await ask(cursor="page-2")
+            assert raised.value.code == INVALID_PARAMS
+
+
+async def test_all_resources_are_listed(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        resources = (await client.list_resources()).resources
+        templates = (await client.list_resource_templates()).resource_templates
+    assert [resource.uri for resource in resources] == ["context://sessions"]
+    session = "context://sessions/{session_id}"
+    assert [template.uri_template.partition("{?")[0] for template in templates] == [
+        session,
+        f"{session}/messages",
+        f"{session}/context",
+        f"{session}/summary",
+        f"{session}/events",
+        f"{session}/calls",
+        "context://archive/{handle}",
+    ]

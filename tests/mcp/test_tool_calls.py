@@ -1,0 +1,234 @@
+"""Every tool end to end, in both protocol generations, on a server process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contextstash.tokenizer import count_with
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
+
+from mcp import Client
+
+SUMMARY = "The parser is being fixed; the public API must not change. The bug is in module 3, line 70."
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> Mode:
+    chosen: Mode = request.param
+    return chosen
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+async def archived_handle(client: Client) -> str:
+    pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
+    handle: str = pruned["archived"][0]["handle"]
+    return handle
+
+
+async def test_recorded_messages_are_sent_as_they_were_recorded(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        recorded = await record(client)
+        context = await answer(client, "get_context", session_id=SESSION)
+    assert (recorded["recorded"], recorded["duplicates"]) == (len(small_session()), 0)
+    assert context["messages"] == small_session()
+    assert context["fits"] is True
+
+
+async def test_recording_twice_stores_once(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        again = await record(client)
+    assert (again["recorded"], again["duplicates"]) == (0, len(small_session()))
+
+
+async def test_an_estimate_says_how_full_the_window_is(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        estimate = await answer(client, "estimate_context", session_id=SESSION)
+    assert 0 < estimate["tokens"] < estimate["usable"] < estimate["window"]
+    assert sum(estimate["breakdown"].values()) == estimate["tokens"]
+    assert estimate["level"] == "ok"
+
+
+async def test_messages_can_be_estimated_without_recording_them(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        estimate = await answer(client, "estimate_context", messages=small_session())
+        sessions = await answer(client, "list_sessions")
+    assert estimate["tokens"] > 1_000
+    assert sessions["sessions"] == []
+
+
+async def test_a_pruned_output_is_read_back_word_for_word(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        handle = await archived_handle(client)
+        pages: list[str] = []
+        offset: int | None = 1
+        while offset:
+            page = await answer(client, "get_archived_output", handle=handle, offset=offset, max_tokens=600)
+            pages.append(page["text"])
+            offset = page.get("next_offset")
+    assert len(pages) > 1
+    assert "\n".join(page.rstrip("\n") for page in pages) == small_session()[3]["content"]
+
+
+async def test_a_pattern_finds_the_line_that_matters(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        handle = await archived_handle(client)
+        page = await answer(client, "get_archived_output", handle=handle, pattern="ParseError")
+    assert "raise ParseError" in page["text"]
+    assert page["total_lines"] == 150
+
+
+async def test_a_prune_is_undone_by_restoring(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        before = await answer(client, "get_context", session_id=SESSION)
+        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0)
+        handles = [each["handle"] for each in pruned["archived"]]
+        restored = await answer(client, "restore_outputs", handles=handles, session_id=SESSION)
+        after = await answer(client, "get_context", session_id=SESSION)
+    assert pruned["tokens_saved"] > 0
+    assert restored["tokens_after"] == pruned["tokens_before"]
+    assert after["messages"] == before["messages"]
+
+
+async def test_a_dry_run_changes_nothing(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        before = await answer(client, "get_context", session_id=SESSION)
+        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0, dry_run=True)
+        compacted = await answer(client, "compact_session", session_id=SESSION, dry_run=True)
+        after = await answer(client, "get_context", session_id=SESSION)
+    assert pruned["tokens_saved"] > 0
+    assert pruned["dry_run"] is True
+    assert compacted["compacted"] is False
+    assert after == before
+
+
+async def test_a_summary_by_the_host_replaces_the_older_messages(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
+        compacted = await answer(client, "compact_session", session_id=SESSION, summary=SUMMARY)
+        summary = await answer(client, "get_summary", session_id=SESSION)
+        context = await answer(client, "get_context", session_id=SESSION)
+    assert compacted["compacted"] is True
+    assert compacted["strategy"] == "host"
+    assert compacted["tokens_after"] < compacted["tokens_before"]
+    assert summary["summary_id"] == compacted["summary_id"]
+    assert summary["summary"] == SUMMARY
+    assert len(context["messages"]) < len(small_session())
+    assert any(SUMMARY in str(message["content"]) for message in context["messages"])
+
+
+async def test_a_compaction_reports_progress(database: Path, mode: Mode) -> None:
+    heard: list[str | None] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(message)
+
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        await client.call_tool("compact_session", {"session_id": SESSION}, progress_callback=hear)
+    assert heard[0] == "Summarizing"
+
+
+async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode) -> None:
+    text = '{"task": "fix the parser", "next": ["line 70"]}'
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
+        await answer(client, "compact_session", session_id=SESSION, summary=text)
+        summary = await answer(client, "get_summary", session_id=SESSION)
+    assert summary["summary"] == text
+
+
+async def test_what_left_the_window_is_found_again(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        handle = await archived_handle(client)
+        found = await answer(client, "search_history", query="value_0_12 compute", session_id=SESSION)
+    assert handle in [hit.get("handle") for hit in found["hits"]]
+
+
+async def test_lists_sent_as_json_text_are_understood(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        handle = await archived_handle(client)
+        restored = await answer(client, "restore_outputs", handles=f'["{handle}"]', session_id=SESSION)
+    assert [each["handle"] for each in restored["restored"]] == [handle]
+
+
+async def test_sessions_are_listed_configured_and_deleted(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+        changed = await answer(
+            client, "configure_session", session_id=SESSION, settings={"preset": "token-budget"}
+        )
+        listed = await answer(client, "list_sessions", limit=10)
+        deleted = await answer(client, "delete_session", session_id=SESSION)
+        left = await answer(client, "list_sessions")
+    assert changed["changed"] == ["preset"]
+    assert [each["session_id"] for each in listed["sessions"]] == [SESSION]
+    assert (deleted["deleted"], deleted["messages"]) == (True, len(small_session()))
+    assert left["sessions"] == []
+
+
+async def test_what_was_recorded_outlives_the_server(database: Path, mode: Mode) -> None:
+    async with stdio_client(database, mode) as client:
+        await record(client)
+    async with stdio_client(database, mode) as client:
+        context = await answer(client, "get_context", session_id=SESSION)
+    assert context["messages"] == small_session()
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("estimate_context", {}),
+    ("search_history", {"query": "value_1_3"}),
+    ("prune_tool_outputs", {"keep_last": 0}),
+    ("compact_session", {"summary": SUMMARY}),
+    ("get_summary", {}),
+    ("get_context", {}),
+    ("configure_session", {"settings": {"automatic": False}}),
+    ("delete_session", {}),
+]
+
+
+async def test_every_answer_keeps_to_its_output_schema_and_its_bound(database: Path, mode: Mode) -> None:
+    count = count_with("o200k_base")
+    async with stdio_client(database, mode) as client:
+        schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
+        await record(client)
+        await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
+        for tool, arguments in CALLS:
+            content = await answer(client, tool, session_id=SESSION, **arguments)
+            schema = schemas[tool]
+            assert schema
+            Draft202012Validator(schema).validate(content)
+            assert "null" not in str(content)
+            if tool != "get_context":
+                assert count(str(content)) < 8_000
+
+
+async def test_a_huge_output_is_answered_in_bounded_pages(database: Path) -> None:
+    count = count_with("o200k_base")
+    call, result = small_session()[2:4]
+    huge = {**result, "content": "\n".join(f"{n}: {n * n:x} {n * 7919:b}" for n in range(30_000))}
+    async with stdio_client(database) as client:
+        await answer(client, "record_messages", session_id=SESSION, messages=[call, huge])
+        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=0)
+        handle = pruned["archived"][0]["handle"]
+        default = await answer(client, "get_archived_output", handle=handle)
+        most = await answer(client, "get_archived_output", handle=handle, max_tokens=1_000_000)
+    assert count(default["text"]) <= 4_000
+    assert count(most["text"]) <= 8_000
+    assert most["next_offset"] > default["next_offset"] > 1

@@ -1,0 +1,92 @@
+"""What a model is told when a call cannot be done: what is wrong, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from contextstash.service.stash import Stash
+from serving import MODES, SESSION, Mode, error, record, stdio_client
+
+from contextstash.mcp.server import build_server
+from contextstash_storage.errors import StoreBusyError
+from mcp import Client
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_misspelt_argument_is_answered_with_the_right_one(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        text = await error(client, "estimate_context", sesion_id=SESSION)
+    assert "'sesion_id'" in text
+    assert "Did you mean 'session_id'?" in text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_wrong_types_are_named_with_what_is_expected(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        count = await error(client, "prune_tool_outputs", keep_last="few", dry_run="perhaps")
+        handles = await error(client, "restore_outputs", handles=["out_a", {"handle": "secret words"}])
+        strategy = await error(client, "compact_session", strategy="magic")
+        missing = await error(client, "search_history")
+    assert "keep_last must be a whole number" in count
+    assert "dry_run must be true or false" in count
+    assert "handles must be a list of strings; got an object at [1]" in handles
+    assert "secret" not in handles
+    assert "strategy must be one of auto, host, extractive" in strategy
+    assert "query is missing" in missing
+    for text in (count, handles, strategy, missing):
+        assert "pydantic" not in text
+        assert "Error executing tool" not in text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_is_not_there_is_said_with_what_to_do(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        no_session = await error(client, "estimate_context", session_id="nobody")
+        no_handle = await error(client, "get_archived_output", handle="out_nothing")
+        no_summary = await error(client, "get_summary", session_id=SESSION)
+        no_current = await error(client, "estimate_context")
+    assert "nobody" in no_session
+    assert "out_nothing" in no_handle
+    assert "compact_session" in no_summary
+    assert "session_id" in no_current
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_bad_value_is_refused_and_harms_nothing(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        assert "keep_last" in await error(client, "prune_tool_outputs", session_id=SESSION, keep_last=-1)
+        assert await error(client, "configure_session", session_id=SESSION, settings={"prune_att": 0.5})
+        assert await error(client, "record_messages", session_id=SESSION, messages=[{"role": "wizard"}])
+        again = await record(client)
+    assert again["recorded"] == 0
+
+
+async def test_a_store_that_cannot_be_opened_now_is_tried_again_at_the_next_call() -> None:
+    tries = []
+
+    async def busy() -> Stash:
+        tries.append(1)
+        raise StoreBusyError("Another process holds the database. Try again in a moment.")
+
+    async with Client(build_server(busy)) as client:
+        first = await error(client, "estimate_context")
+        await error(client, "estimate_context")
+    assert first == "Another process holds the database. Try again in a moment."
+    assert len(tries) == 2
+
+
+async def test_a_fault_of_ours_shows_neither_contents_nor_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken() -> Stash:
+        raise ZeroDivisionError("the user's password is hunter2")
+
+    async with Client(build_server(broken)) as client:
+        text = await error(client, "estimate_context")
+    assert "ZeroDivisionError" in text
+    assert "Try once more" in text
+    assert "hunter2" not in text + caplog.text
+    assert "estimate_context failed: ZeroDivisionError at" in caplog.text

@@ -1,0 +1,133 @@
+"""What a client sees of the tools before it calls one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contextstash.service.stash import Stash
+from contextstash.tokenizer import count_with
+from mcp.types import Tool
+from serving import MODES, Mode, stdio_client
+
+from contextstash.mcp.server import INSTRUCTIONS, build_server
+from mcp import Client
+
+AGENT_TOOLS = [
+    "estimate_context",
+    "prune_tool_outputs",
+    "compact_session",
+    "get_summary",
+    "get_archived_output",
+    "search_history",
+    "restore_outputs",
+]
+PROGRAM_TOOLS = ["record_messages", "get_context", "list_sessions", "configure_session", "delete_session"]
+
+ARGUMENTS = {
+    "estimate_context": {"session_id", "messages", "model"},
+    "prune_tool_outputs": {"session_id", "keep_last", "protect_tokens", "minimum_tokens", "dry_run"},
+    "compact_session": {"session_id", "summary", "instructions", "strategy", "dry_run"},
+    "get_summary": {"session_id", "level"},
+    "get_archived_output": {"session_id", "handle", "offset", "limit", "pattern", "max_tokens"},
+    "search_history": {"session_id", "query", "limit", "scope"},
+    "restore_outputs": {"session_id", "handles"},
+    "record_messages": {"session_id", "messages", "format", "model", "agent", "usage"},
+    "get_context": {"session_id", "format", "system", "budget"},
+}
+
+
+async def never_opened() -> Stash:
+    raise AssertionError("listing must not open the store")
+
+
+async def listed(tools: Any, mode: Mode = "auto") -> list[Tool]:
+    async with Client(build_server(never_opened, tools), mode=mode) as client:
+        return (await client.list_tools()).tools
+
+
+def tokens_of(tools: list[Tool]) -> int:
+    seen = [
+        {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+        for tool in tools
+    ]
+    return count_with("o200k_base")(json.dumps(seen, ensure_ascii=False))
+
+
+def schemas_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from schemas_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from schemas_in(each)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_model_is_offered_the_agent_tools_in_a_fixed_order(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode, tools="agent") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == AGENT_TOOLS
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_program_is_offered_all_tools(mode: Mode) -> None:
+    assert [tool.name for tool in await listed("all", mode)] == AGENT_TOOLS + PROGRAM_TOOLS
+
+
+async def test_the_agent_tools_take_at_most_1200_tokens() -> None:
+    assert tokens_of(await listed("agent")) <= 1_200
+
+
+async def test_all_tools_take_at_most_2200_tokens() -> None:
+    assert tokens_of(await listed("all")) <= 2_200
+
+
+async def test_the_arguments_are_those_of_the_design() -> None:
+    for tool in await listed("all"):
+        if tool.name in ARGUMENTS:
+            assert set(tool.input_schema["properties"]) == ARGUMENTS[tool.name]
+
+
+async def test_every_tool_says_what_it_does_to_the_world() -> None:
+    for tool in await listed("all"):
+        hints = tool.annotations
+        assert tool.title
+        assert tool.description
+        assert hints
+        assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint)
+        assert hints.open_world_hint is False
+        assert hints.destructive_hint is (tool.name == "delete_session")
+
+
+async def test_every_argument_and_result_field_is_described_and_typed() -> None:
+    for tool in await listed("all"):
+        assert tool.output_schema
+        assert tool.output_schema["type"] == "object"
+        for schema in (tool.input_schema, tool.output_schema, *tool.output_schema.get("$defs", {}).values()):
+            for name, field in schema["properties"].items():
+                assert field.get("description"), f"{tool.name}.{name}"
+                assert "type" in field or "$ref" in field or "enum" in field, f"{tool.name}.{name}"
+
+
+async def test_schemas_hold_nothing_that_no_model_reads() -> None:
+    for tool in await listed("all"):
+        assert tool.input_schema["additionalProperties"] is False
+        for name, field in tool.input_schema["properties"].items():
+            for schema in schemas_in(field):
+                assert "title" not in schema, f"{tool.name}.{name}"
+                assert "anyOf" not in schema, f"{tool.name}.{name}"
+                assert schema.get("default", "") is not None, f"{tool.name}.{name}"
+
+
+def test_the_instructions_are_short_enough_for_every_client() -> None:
+    assert len(INSTRUCTIONS.encode()) < 2_048
+    assert count_with("o200k_base")(INSTRUCTIONS) <= 200
+
+
+async def test_the_instructions_reach_the_client() -> None:
+    async with Client(build_server(never_opened)) as client:
+        assert client.instructions == INSTRUCTIONS

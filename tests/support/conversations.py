@@ -1,0 +1,332 @@
+"""Generated conversations in each format, as real ones look: valid, or broken as sessions break."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+from contextstash.formats import get_format
+from contextstash_storage.records import Message, Native
+
+FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic")
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+WORDS = (
+    "fix the failing test in src/app/models.py",
+    "Traceback (most recent call last): KeyError: 'user_id'",
+    "total 48\ndrwxr-xr-x 2 dev dev 4096 Nov 20 10:12 src",
+    "Ändere die Datei bitte; 日本語のテキスト 🙂",
+    "class Session:\n    def close(self) -> None:\n        self._open = False",
+    "12 passed, 1 failed in 0.31s",
+    '{"id": 7, "tags": ["a", "b"], "ok": true}',
+    "d41d8cd98f00b204e9800998ecf8427e  build/app.tar.gz",
+)
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+words = st.sampled_from(WORDS)
+texts = st.one_of(
+    words,
+    st.lists(words, min_size=2, max_size=4).map("\n".join),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(str.strip),
+)
+long_texts = st.tuples(words, st.integers(20, 300)).map(
+    lambda pair: "\n".join(f"{line}: {pair[0]}" for line in range(pair[1]))
+)
+outputs = st.one_of(texts, st.just(""), long_texts)
+tool_calls: st.SearchStrategy[tuple[str, dict[str, Any]]] = st.one_of(
+    st.tuples(st.just("Read"), texts.map(lambda path: {"file_path": path, "limit": 50})),
+    st.tuples(st.just("Bash"), texts.map(lambda command: {"command": command, "timeout": 10_000})),
+    st.tuples(st.just("search"), texts.map(lambda query: {"query": query, "options": {"deep": [1, None]}})),
+    st.tuples(st.just("now"), st.just({})),
+)
+
+
+class Ids:
+    """Call ids as agents make them: unique ones, or short ones that start again in each turn."""
+
+    def __init__(self, reused: bool) -> None:
+        self._reused = reused
+        self._turn = 0
+        self._call = 0
+
+    def next_turn(self) -> int:
+        self._turn += 1
+        if self._reused:
+            self._call = 0
+        return self._turn
+
+    def next_call(self) -> str:
+        self._call += 1
+        return f"call_{self._call}"
+
+
+@st.composite
+def conversations(
+    draw: Draw, format_name: str, broken: bool = False, min_turns: int = 1, max_turns: int = 6
+) -> list[Native]:
+    """A conversation in that format. If it is not broken, it is a valid request as it stands (but that
+    Anthropic's holds no system message). A broken one has been interrupted, reordered, cut or recorded
+    twice in places, and carries what replies carry (usage, ids, …)."""
+    ids = Ids(reused=draw(st.booleans()))
+    turn = _TURNS[format_name]
+    natives = list(_HEADS[format_name](draw))
+    for _ in range(draw(st.integers(min_turns, max_turns))):
+        natives += turn(draw, ids)
+    return draw(breakings(natives, format_name)) if broken else natives
+
+
+@st.composite
+def breakings(draw: Draw, natives: Sequence[Native], format_name: str) -> list[Native]:
+    """The natives with up to five things gone wrong, each at some place."""
+    broken = copy.deepcopy(list(natives))
+    for _ in range(draw(st.integers(1, 5))):
+        if not broken:
+            break
+        place = draw(st.integers(0, len(broken) - 1))
+        kind = draw(st.sampled_from(("drop", "drop", "swap", "twice", "cut", "late", "speak", "reply")))
+        if kind == "drop":
+            del broken[place]
+        elif kind == "swap" and place:
+            broken[place - 1], broken[place] = broken[place], broken[place - 1]
+        elif kind == "twice":
+            broken.insert(place, copy.deepcopy(broken[place]))
+        elif kind == "cut":
+            broken = broken[place:]
+        elif kind == "late":
+            broken.append(broken.pop(place))
+        elif kind == "speak":
+            broken.insert(place, get_format(format_name).user_message(draw(st.sampled_from(("hm", " ", "")))))
+        else:
+            broken[place] = {**broken[place], **_reply_keys(draw, format_name, broken[place])}
+    return broken
+
+
+def _reply_keys(draw: Draw, format_name: str, native: Native) -> Native:
+    if format_name != "anthropic":
+        return {"usage": {"prompt_tokens": 120, "completion_tokens": 7}}
+    if native.get("role") != "assistant":
+        return {}
+    reply = {"id": f"msg_{draw(st.integers(1, 3))}", "type": "message", "model": "claude-opus-4-5"}
+    return {**reply, "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 9}}
+
+
+def _anthropic_head(draw: Draw) -> list[Native]:
+    return [{"role": "user", "content": draw(texts)}]
+
+
+def _anthropic_turn(draw: Draw, ids: Ids) -> list[Native]:
+    """An assistant message, its calls' results, and mostly a user message."""
+    turn = ids.next_turn()
+    calls = [(ids.next_call(), *draw(tool_calls)) for _ in range(draw(st.integers(0, 3)))]
+    content: list[dict[str, Any]] = []
+    thinking = draw(st.sampled_from(("none", "signed", "omitted", "redacted")))
+    if thinking in ("signed", "omitted"):
+        thought = draw(texts) if thinking == "signed" else ""
+        content.append({"type": "thinking", "thinking": thought, "signature": f"c2lnbmF0dXJl{turn}"})
+    elif thinking == "redacted":
+        content.append({"type": "redacted_thinking", "data": f"ZGF0YQ{turn}"})
+    if draw(st.booleans()):
+        content += _anthropic_search(turn)
+    if not calls or draw(st.booleans()):
+        content.append({"type": "text", "text": draw(texts)})
+    content += [{"type": "tool_use", "id": id_, "name": name, "input": given} for id_, name, given in calls]
+    only_text = [block["type"] for block in content] == ["text"]
+    reply = {"role": "assistant", "content": content[0]["text"] if only_text and turn % 2 else content}
+    results = [_anthropic_result(draw, call_id) for call_id, _, _ in draw(st.permutations(calls))]
+    said = [draw(_anthropic_user_blocks)] if not calls or draw(st.booleans()) else []
+    return [reply, {"role": "user", "content": [*results, *said]}]
+
+
+def _anthropic_search(turn: int) -> list[dict[str, Any]]:
+    found = {"type": "web_search_result", "url": "https://example.org", "encrypted_content": "ZW5j"}
+    call_id = f"srvtoolu_{turn}"
+    return [
+        {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": call_id, "content": [found]},
+    ]
+
+
+_anthropic_image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+_anthropic_user_blocks = st.one_of(
+    texts.map(lambda text: {"type": "text", "text": text}),
+    st.just(_anthropic_image),
+    texts.map(
+        lambda text: {
+            "type": "document",
+            "source": {"type": "text", "media_type": "text/plain", "data": text},
+            "title": "notes",
+        }
+    ),
+    st.just({"type": "container_upload", "file_id": "file_1"}),
+    st.just({"type": "block_of_tomorrow", "payload": {"a": [1, 2]}}),
+)
+
+
+def _anthropic_result(draw: Draw, call_id: str) -> dict[str, Any]:
+    content: object = draw(outputs)
+    shape = draw(st.sampled_from(("string", "parts", "image", "error", "none")))
+    if shape == "parts":
+        content = [{"type": "text", "text": draw(texts)}, {"type": "text", "text": draw(texts)}]
+    elif shape == "image":
+        content = [{"type": "text", "text": draw(texts)}, _anthropic_image]
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+    if shape == "none":
+        del result["content"]
+    return {**result, "is_error": True} if shape == "error" else result
+
+
+def _chat_head(draw: Draw) -> list[Native]:
+    role = draw(st.sampled_from(("system", "developer", None)))
+    system = [{"role": role, "content": draw(texts)}] if role else []
+    return [*system, {"role": "user", "content": draw(texts)}]
+
+
+def _chat_turn(draw: Draw, ids: Ids) -> list[Native]:
+    ids.next_turn()
+    kind = draw(st.sampled_from(("text", "calls", "calls", "legacy", "refusal", "custom")))
+    if kind == "text":
+        reply: Native = {"content": draw(texts), "role": "assistant"}
+        if draw(st.booleans()):
+            reply["reasoning_content"] = draw(texts)
+        return [reply, _chat_user(draw)]
+    if kind == "refusal":
+        return [
+            {"role": "assistant", "content": None, "refusal": "I can't do that."},
+            _chat_user(draw),
+        ]
+    if kind == "legacy":
+        call = {"name": "now", "arguments": "{}"}
+        answer = {"role": "function", "name": "now", "content": draw(outputs)}
+        return [{"role": "assistant", "content": None, "function_call": call}, answer]
+    calls = [_chat_call(ids.next_call(), draw(tool_calls), kind) for _ in range(draw(st.integers(1, 3)))]
+    content = draw(st.one_of(st.none(), texts))
+    results = [_chat_result(draw, call["id"]) for call in draw(st.permutations(calls))]
+    said = [_chat_user(draw)] if draw(st.booleans()) else []
+    return [{"role": "assistant", "content": content, "tool_calls": calls}, *results, *said]
+
+
+def _chat_call(call_id: str, called: tuple[str, dict[str, Any]], kind: str) -> dict[str, Any]:
+    name, given = called
+    if kind == "custom":
+        custom = {"name": name, "input": "*** Begin Patch\n*** Update File: a.py\n*** End Patch"}
+        return {"id": call_id, "type": "custom", "custom": custom}
+    function = {"name": name, "arguments": json.dumps(given)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _chat_result(draw: Draw, call_id: str) -> Native:
+    content: object = draw(outputs)
+    if draw(st.booleans()):
+        content = [{"type": "text", "text": draw(texts)}, {"type": "text", "text": draw(texts)}]
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _chat_user(draw: Draw) -> Native:
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+    audio = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    part = draw(st.sampled_from((None, None, image, audio, {"type": "part_of_tomorrow", "a": 1})))
+    text = draw(texts)
+    content = text if part is None else [{"type": "text", "text": text}, part]
+    return {"role": "user", "content": content}
+
+
+def _responses_head(draw: Draw) -> list[Native]:
+    system = [{"role": "developer", "content": draw(texts)}] if draw(st.booleans()) else []
+    return [*system, {"role": "user", "content": draw(texts)}]
+
+
+def _responses_turn(draw: Draw, ids: Ids) -> list[Native]:
+    turn = ids.next_turn()
+    items: list[Native] = []
+    if draw(st.booleans()):
+        summary = [{"type": "summary_text", "text": draw(texts)}] if draw(st.booleans()) else []
+        reasoning = {"type": "reasoning", "id": f"rs_{turn}", "summary": summary}
+        items.append({**reasoning, "encrypted_content": "Z0FBQUFB"} if draw(st.booleans()) else reasoning)
+    if draw(st.booleans()):
+        action = {"type": "search", "query": draw(texts)}
+        items.append({"type": "web_search_call", "id": f"ws_{turn}", "status": "completed", "action": action})
+    calls = [
+        _responses_call(draw, ids.next_call(), *draw(tool_calls)) for _ in range(draw(st.integers(0, 3)))
+    ]
+    if not calls or draw(st.booleans()):
+        part = draw(
+            st.one_of(
+                texts.map(lambda text: {"type": "output_text", "text": text, "annotations": []}),
+                texts.map(lambda text: {"type": "refusal", "refusal": text}),
+            )
+        )
+        items.append({"type": "message", "role": "assistant", "content": [part], "id": f"msg_{turn}"})
+    items += calls + [_responses_output(draw, call) for call in draw(st.permutations(calls))]
+    if not calls or draw(st.booleans()):
+        items.append(_responses_user(draw))
+    return items
+
+
+def _responses_call(draw: Draw, call_id: str, name: str, given: dict[str, Any]) -> Native:
+    kind = draw(st.sampled_from(("function_call", "custom_tool_call", "local_shell_call", "computer_call")))
+    call = {"type": kind, "call_id": call_id}
+    if kind == "function_call":
+        return {**call, "name": name, "arguments": json.dumps(given), "status": "completed"}
+    if kind == "custom_tool_call":
+        return {**call, "name": name, "input": draw(texts)}
+    if kind == "local_shell_call":
+        return {**call, "id": f"lsh_{call_id}", "action": {"type": "exec", "command": ["bash", "-lc", "ls"]}}
+    return {**call, "action": {"type": "screenshot"}, "pending_safety_checks": []}
+
+
+def _responses_output(draw: Draw, call: Native) -> Native:
+    output: object = draw(outputs)
+    if call["type"] == "computer_call":
+        output = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PIXEL}"}
+    elif draw(st.booleans()):
+        image = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
+        output = [{"type": "input_text", "text": draw(texts)}, image]
+    return {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": output}
+
+
+def _responses_user(draw: Draw) -> Native:
+    image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
+    part = draw(st.sampled_from((None, image, {"type": "part_of_tomorrow", "a": 1})))
+    content = [{"type": "input_text", "text": draw(texts)}, *([part] if part else [])]
+    return {"type": "message", "role": "user", "content": content}
+
+
+_HEADS: dict[str, Callable[[Draw], list[Native]]] = {
+    "openai-chat": _chat_head,
+    "openai-responses": _responses_head,
+    "anthropic": _anthropic_head,
+}
+_TURNS: dict[str, Callable[[Draw, Ids], list[Native]]] = {
+    "openai-chat": _chat_turn,
+    "openai-responses": _responses_turn,
+    "anthropic": _anthropic_turn,
+}
+
+
+def as_messages(format_name: str, natives: Sequence[Native]) -> list[Message]:
+    """The natives as recorded messages, bodies included, tokens a quarter of the characters."""
+    messages = []
+    for seq, native in enumerate(natives):
+        found = get_format(format_name).read(native)
+        blocks = tuple(block.model_copy(update={"tokens": block.size // 4 + 1}) for block in found.blocks)
+        answers = any(block.type == "tool_result" for block in blocks)
+        messages.append(
+            Message(
+                session_id="s",
+                seq=seq,
+                role=found.role,
+                kind="tool_result" if answers else "message",
+                blocks=blocks,
+                usage=found.usage,
+                group=found.group,
+                created_at=datetime(2026, 1, 1, tzinfo=UTC),
+                body=native,
+            )
+        )
+    return messages

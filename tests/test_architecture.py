@@ -1,0 +1,148 @@
+"""The directions in which imports may point, and what the pure parts keep away from."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SERVER = ROOT / "server" / "contextstash"
+STORAGE = ROOT / "storage" / "contextstash_storage"
+
+RECORDS = ("contextstash_storage.records", "contextstash_storage.errors")
+
+MAY_IMPORT_OF_OURS = {
+    "context": ("contextstash.context", "contextstash.formats.base", *RECORDS),
+    "formats": ("contextstash.formats", "contextstash.context", *RECORDS),
+    "summarizers": ("contextstash.summarizers", "contextstash.context", "contextstash.formats", *RECORDS),
+}
+"""For each pure layer, all of ours that it may import."""
+
+MUST_NOT_IMPORT = {
+    "service": ("mcp", "hosts", "cli", "demo", "gateway"),
+    "hosts": ("mcp", "cli", "demo", "gateway"),
+    "mcp": ("cli", "demo", "gateway"),
+    "demo": ("mcp", "cli", "hosts", "gateway"),
+}
+"""For each other layer, the parts of the server that must not be known to it."""
+
+IMPURE = {
+    "aiosqlite", "anyio", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+    "random", "secrets", "shutil", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile",
+    "threading", "time", "uuid",
+}  # fmt: skip
+"""Modules that read the outside world, wait, or give another answer each time."""
+
+IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eval"}
+
+ONLY_IN = {
+    "mcp": ("server/contextstash/mcp",),
+    "uvicorn": ("server/contextstash/mcp",),
+    "click": ("server/contextstash/cli",),
+    "rich": ("server/contextstash/cli",),
+    "aiosqlite": ("storage",),
+    "sqlite3": ("storage",),
+    "tiktoken": ("server/contextstash/tokenizer",),
+    "genai_prices": ("server/contextstash/models",),
+}
+"""Where each dependency may be known."""
+
+
+class Import(NamedTuple):
+    file: str
+    line: int
+    module: str
+
+
+def modules(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.py"))
+
+
+def imports(path: Path) -> list[Import]:
+    """Every import of a file, also those inside functions; `from a import b` counts as `a` and `a.b`."""
+    found = []
+    name = path.relative_to(ROOT).as_posix()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [Import(name, node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno} imports relatively"
+            found += [Import(name, node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
+
+
+def is_within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def is_ours(module: str) -> bool:
+    return is_within(module, ("contextstash", "contextstash_storage"))
+
+
+def test_there_is_something_to_check() -> None:
+    assert modules(SERVER)
+    assert modules(STORAGE)
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT_OF_OURS)
+def test_a_pure_layer_imports_only_pure_layers(layer: str) -> None:
+    allowed = MAY_IMPORT_OF_OURS[layer]
+    everything = [found for path in modules(SERVER / layer) for found in imports(path)]
+    assert [
+        found for found in everything if is_ours(found.module) and not is_within(found.module, allowed)
+    ] == []
+
+
+@pytest.mark.parametrize("layer", MUST_NOT_IMPORT)
+def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
+    above = tuple(f"contextstash.{name}" for name in MUST_NOT_IMPORT[layer])
+    everything = [found for path in modules(SERVER / layer) for found in imports(path)]
+    assert [found for found in everything if is_within(found.module, above)] == []
+
+
+def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
+    allowed = (*RECORDS, "contextstash_storage.store")
+    everything = [found for path in modules(SERVER / "service") for found in imports(path)]
+    stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]
+    assert [found for found in stores if not is_within(found.module, allowed)] == []
+
+
+def test_storage_knows_nothing_of_the_server() -> None:
+    everything = [found for path in modules(STORAGE) for found in imports(path)]
+    assert [found for found in everything if is_within(found.module, ("contextstash",))] == []
+
+
+@pytest.mark.parametrize("layer", ["context", "formats"])
+def test_a_pure_layer_imports_no_clock_no_chance_no_input_or_output(layer: str) -> None:
+    everything = [found for path in modules(SERVER / layer) for found in imports(path)]
+    assert [found for found in everything if found.module.split(".")[0] in IMPURE] == []
+
+
+@pytest.mark.parametrize("layer", ["context", "formats"])
+def test_a_pure_layer_calls_nothing_that_looks_outside_and_waits_for_nothing(layer: str) -> None:
+    impure = []
+    for path in modules(SERVER / layer):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                impure.append(f"{path.name}:{node.lineno} waits")
+            if isinstance(node, ast.Call) and called_name(node) in IMPURE_CALLS:
+                impure.append(f"{path.name}:{node.lineno} calls {called_name(node)}")
+    assert impure == []
+
+
+def called_name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+@pytest.mark.parametrize("dependency", ONLY_IN)
+def test_a_dependency_is_known_in_one_place(dependency: str) -> None:
+    everything = [
+        found for folder in (SERVER, STORAGE) for path in modules(folder) for found in imports(path)
+    ]
+    uses = [found for found in everything if found.module.split(".")[0] == dependency]
+    assert [found for found in uses if not found.file.startswith(ONLY_IN[dependency])] == []
