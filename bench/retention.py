@@ -62,11 +62,7 @@ def read_session(path: Path, family: str) -> tuple[list[Turn], dict[int, str]]:
         if is_summary:
             summaries[len(turns)] = "\n".join(reading.texts)
             continue
-        handles = {
-            i: f"out_{len(turns)}_{i}"
-            for i, block in enumerate(reading.blocks)
-            if block.type == "tool_result"
-        }
+        handles = {i: f"out_{len(turns)}_{i}" for i, block in enumerate(reading.blocks) if block.type == "tool_result"}
         turns.append(Turn(len(turns), reading.role, reading.blocks, reading.texts, handles))
     return turns, summaries
 

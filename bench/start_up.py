@@ -66,9 +66,7 @@ class Server:
 
     def handshake(self) -> None:
         client = {"name": "bench", "version": "1"}
-        self.request(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-        )
+        self.request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def _send(self, message: dict[str, Any]) -> None:

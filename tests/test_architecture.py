@@ -91,9 +91,7 @@ def test_there_is_something_to_check() -> None:
 def test_a_pure_layer_imports_only_pure_layers(layer: str) -> None:
     allowed = MAY_IMPORT_OF_OURS[layer]
     everything = [found for path in modules(SERVER / layer) for found in imports(path)]
-    assert [
-        found for found in everything if is_ours(found.module) and not is_within(found.module, allowed)
-    ] == []
+    assert [found for found in everything if is_ours(found.module) and not is_within(found.module, allowed)] == []
 
 
 @pytest.mark.parametrize("layer", MUST_NOT_IMPORT)
@@ -141,8 +139,6 @@ def called_name(call: ast.Call) -> str:
 
 @pytest.mark.parametrize("dependency", ONLY_IN)
 def test_a_dependency_is_known_in_one_place(dependency: str) -> None:
-    everything = [
-        found for folder in (SERVER, STORAGE) for path in modules(folder) for found in imports(path)
-    ]
+    everything = [found for folder in (SERVER, STORAGE) for path in modules(folder) for found in imports(path)]
     uses = [found for found in everything if found.module.split(".")[0] == dependency]
     assert [found for found in uses if not found.file.startswith(ONLY_IN[dependency])] == []

@@ -44,9 +44,7 @@ def committed_files() -> list[Path]:
 def test_a_file_is_short_and_so_are_its_functions(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= MOST_LINES_OF_A_FILE
-    functions = [
-        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     lengths = {function.name: (function.end_lineno or 0) - function.lineno + 1 for function in functions}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION} == {}
 
@@ -60,9 +58,7 @@ def test_a_module_says_in_its_first_line_what_it_is(path: Path) -> None:
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:
-    assert [
-        name_of(path) for path in CHECKED if path.stem in VAGUE_NAMES or path.parent.name in VAGUE_NAMES
-    ] == []
+    assert [name_of(path) for path in CHECKED if path.stem in VAGUE_NAMES or path.parent.name in VAGUE_NAMES] == []
 
 
 def test_no_lock_file_is_committed() -> None:
@@ -99,7 +95,5 @@ def test_constraints_pin_every_dependency_and_name_no_index() -> None:
     assert all(re.match(r"[A-Za-z0-9._-]+==\S+", line) for line in pins)
     pinned = {line.split("==")[0] for line in pins}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = project["dependencies"] + [
-        name for extra in project["optional-dependencies"].values() for name in extra
-    ]
+    wanted = project["dependencies"] + [name for extra in project["optional-dependencies"].values() for name in extra]
     assert {re.split(r"[<>=\[;]", name)[0] for name in wanted} <= pinned

@@ -65,9 +65,7 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     ours = {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(PREFIX) and name not in OTHER_VARIABLES
+        name: value for name, value in environment.items() if name.startswith(PREFIX) and name not in OTHER_VARIABLES
     }
     settings = {name.removeprefix(PREFIX).lower(): _read_value(value) for name, value in ours.items()}
     _check_names(settings, "the environment", _variable)

@@ -134,7 +134,8 @@ class Edit(Record):
     """One append-only change of the view, laid over the history.
 
     `archive` and `truncate` show block `block` of message `seq` as `text`. `summary` shows messages
-    `first_seq..last_seq` as `text` (`summary` is the same without the words around it); `rewind` shows nothing of them. `restore` undoes the edits named in `undoes`.
+    `first_seq..last_seq` as `text` (`summary` is the same without the words around it); `rewind` shows
+    nothing of them. `restore` undoes the edits named in `undoes`.
     `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages.
     """
 

@@ -20,9 +20,7 @@ def layers(tmp_path: Path) -> dict[str, Path]:
     return folders
 
 
-def settings(
-    layers: dict[str, Path], environment: dict[str, str] | None = None, **options: Any
-) -> dict[str, Any]:
+def settings(layers: dict[str, Path], environment: dict[str, str] | None = None, **options: Any) -> dict[str, Any]:
     return configured_settings(
         user_folder=layers["user_folder"],
         project=layers["project"],

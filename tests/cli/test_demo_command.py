@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from command_line import ANSI, CommandLine
@@ -71,3 +72,11 @@ def test_recording_again_adds_nothing(output: str) -> None:
 
 def test_there_is_no_colour_in_a_pipe(output: str) -> None:
     assert ANSI not in output
+
+
+def test_the_readme_quotes_what_the_demonstration_really_says(output: str) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    quoted = re.search(r"```text\n(.*?)```", readme, flags=re.DOTALL)
+    assert quoted
+    said = {line.rstrip() for line in output.splitlines()}
+    assert [line for line in quoted.group(1).splitlines() if line.strip() not in ("", "...") and line not in said] == []

@@ -65,9 +65,7 @@ def test_what_the_user_decided_is_kept_with_the_question_it_answers() -> None:
 
 
 def test_a_constraint_is_kept_even_where_the_task_is_too_long_to_show() -> None:
-    script = Script().user(
-        "Please read this report. " * 300 + "\nYou must never call the live API.\n" + "More. " * 300
-    )
+    script = Script().user("Please read this report. " * 300 + "\nYou must never call the live API.\n" + "More. " * 300)
     sections = summary_of(script.assistant("Reading."), most=300)
     assert "You must never call the live API." in sections[Section.DECISIONS]
 
@@ -102,9 +100,7 @@ def test_the_last_words_and_the_last_commands_are_kept() -> None:
 
 
 def test_work_that_was_cut_off_is_named_as_under_way() -> None:
-    script = (
-        Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
-    )
+    script = Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
     assert summary_of(script)[Section.OPEN] == ["Under way: Rename the module loans to lending."]
     assert summary_of(script)[Section.STATE] == ["ran `git mv a b`: no result yet"]
 
@@ -141,9 +137,7 @@ def test_a_summary_is_carried_on_section_by_section_not_nested() -> None:
     assert not any(line.startswith("unresolved") for line in sections[Section.ERRORS])
     assert sections[Section.OPEN] == ["[ ] Tag the release"]
     assert sections[Section.STATE][0] == "The assistant's last words: The changelog is written."
-    assert (
-        "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in sections[Section.DECISIONS]
-    )
+    assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in sections[Section.DECISIONS]
 
 
 def test_carrying_on_with_nothing_new_changes_nothing() -> None:
@@ -174,9 +168,7 @@ def test_refusals_and_answers_given_in_dialogs_are_decisions() -> None:
         Script()
         .user("Deploy it.")
         .call("Bash", {"command": "deploy --live"}, refusal, is_error=True)
-        .call(
-            "AskUserQuestion", {}, 'User has answered your questions: "Region?"="Porto". You can now continue'
-        )
+        .call("AskUserQuestion", {}, 'User has answered your questions: "Region?"="Porto". You can now continue')
     )
     sections = summary_of(script)
     assert sections[Section.DECISIONS] == [
@@ -202,9 +194,7 @@ def test_tool_output_cannot_forge_a_marker_in_a_summary() -> None:
 
 
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢\ud800\0?!:"), max_size=120)
-steps = st.lists(
-    st.tuples(st.sampled_from(["user", "assistant", "call"]), words, words, st.booleans()), max_size=12
-)
+steps = st.lists(st.tuples(st.sampled_from(["user", "assistant", "call"]), words, words, st.booleans()), max_size=12)
 
 
 def script_of(drawn: list[tuple[str, str, str, bool]]) -> Script:

@@ -24,14 +24,10 @@ FAILED tests/test_x.py::test_y - AssertionError: assert 1 == 2
 ======================== 2 failed, 41 passed in 3.21s =========================
 """
 DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\n"
-NUMBERED = "".join(
-    f"{n:6d}→{line}\n" for n, line in enumerate(["class Loans:", "    def lend(self):", ""], 40)
-)
+NUMBERED = "".join(f"{n:6d}→{line}\n" for n, line in enumerate(["class Loans:", "    def lend(self):", ""], 40))
 TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f()\nKeyError: 'due'\n"
 GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
-LONG_LISTING = (
-    "total 8\ndrwxr-xr-x 2 me us 4096 Jan  1 10:00 src\n-rw-r--r-- 1 me us  120 Jan  1 10:00 setup.py\n"
-)
+LONG_LISTING = "total 8\ndrwxr-xr-x 2 me us 4096 Jan  1 10:00 src\n-rw-r--r-- 1 me us  120 Jan  1 10:00 setup.py\n"
 FIRST_FAILURE = "tests/test_x.py::test_y AssertionError: assert 1 == 2"
 NOT_FOUND = "HTTP/1.1 404 Not Found\r\nContent-Type: text/html\r\n\r\nno"
 CHUNK = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nbad thing\n"
@@ -68,12 +64,8 @@ def test_an_error_is_told_by_its_error_line() -> None:
 
 
 @laws
-@given(
-    st.text(), st.text(), st.text() | st.binary().map(lambda raw: raw.decode("latin-1")), st.integers(0, 200)
-)
-def test_a_digest_is_one_printable_line_within_its_limit(
-    tool: str, argument: str, text: str, most: int
-) -> None:
+@given(st.text(), st.text(), st.text() | st.binary().map(lambda raw: raw.decode("latin-1")), st.integers(0, 200))
+def test_a_digest_is_one_printable_line_within_its_limit(tool: str, argument: str, text: str, most: int) -> None:
     digest = digest_output(tool, argument, text, False, most)
     assert len(digest) <= most
     assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in digest)
@@ -104,9 +96,7 @@ def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
 
 
 def test_a_cleared_output_leaves_a_bare_marker_with_its_handle() -> None:
-    assert (
-        cleared_placeholder("out_abcd2345") == "[contextstash: old tool output cleared, kept as out_abcd2345]"
-    )
+    assert cleared_placeholder("out_abcd2345") == "[contextstash: old tool output cleared, kept as out_abcd2345]"
 
 
 forged = st.sampled_from(
@@ -132,6 +122,4 @@ def test_tool_text_cannot_forge_a_marker_inside_a_placeholder(marker: str, rest:
 
 def test_a_digest_of_json_lines_counts_them() -> None:
     text = "\n".join(json.dumps({"id": number, "kind": "event"}) for number in range(20))
-    assert (
-        digest_output("Bash", "cat events.jsonl", text, False) == "20 lines, the first JSON: id=0, kind=event"
-    )
+    assert digest_output("Bash", "cat events.jsonl", text, False) == "20 lines, the first JSON: id=0, kind=event"

@@ -99,9 +99,7 @@ def test_head_keeps_the_start_and_head_tail_both_ends() -> None:
 
 def test_important_lines_are_the_summary_line_and_the_errors_with_their_numbers() -> None:
     noise = [f"compiling module {number}" for number in range(300)]
-    text = "\n".join(
-        [*noise, "src/a.py:3: error: Name 'x' is not defined", *noise, "2 failed, 41 passed in 3.2s"]
-    )
+    text = "\n".join([*noise, "src/a.py:3: error: Name 'x' is not defined", *noise, "2 failed, 41 passed in 3.2s"])
     shown = important_lines(text, 200)
     assert shown.split("\n") == [
         "301: src/a.py:3: error: Name 'x' is not defined",

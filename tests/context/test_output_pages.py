@@ -21,9 +21,7 @@ def byte_tokens(text: str) -> int:
 def all_pages(text: str, **arguments: int) -> list[Page]:
     pages = [page(text, max_tokens=arguments.get("max_tokens", 60), count=quarter)]
     while pages[-1].next_offset is not None:
-        pages.append(
-            page(text, offset=pages[-1].next_offset, max_tokens=arguments["max_tokens"], count=quarter)
-        )
+        pages.append(page(text, offset=pages[-1].next_offset, max_tokens=arguments["max_tokens"], count=quarter))
     return pages
 
 
@@ -91,9 +89,7 @@ def test_an_offset_past_the_end_is_an_error_that_names_the_number_of_lines() -> 
 
 def test_a_pattern_shows_matching_lines_with_numbers_and_two_lines_around() -> None:
     found = page(LOG, offset=40, limit=1, pattern=r"error$", max_tokens=200, count=quarter)
-    assert found.text == (
-        "48-line 48: fine\n49-line 49: fine\n50:line 50: error\n51-line 51: fine\n52-line 52: fine"
-    )
+    assert found.text == ("48-line 48: fine\n49-line 49: fine\n50:line 50: error\n51-line 51: fine\n52-line 52: fine")
     assert found.next_offset == 100
 
 

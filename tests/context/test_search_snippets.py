@@ -24,9 +24,7 @@ def test_the_window_with_the_most_terms_is_shown() -> None:
 
 
 def test_words_are_found_by_stem_and_identifiers_by_their_parts() -> None:
-    shown, matched = snippet(
-        "It was configured by parse_config in main.", ["configuring", "config-parse", '"main"']
-    )
+    shown, matched = snippet("It was configured by parse_config in main.", ["configuring", "config-parse", '"main"'])
     assert matched == ["configuring", "config-parse", '"main"']
     assert shown == "It was configured by parse_config in main."
 

@@ -43,8 +43,6 @@ def test_facts_occur_in_the_text_as_they_are_given(text: str) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "unit", ["a", '"', "/", "a/", "a.", "-", "0f", "1,", "'a ", "http://", "\n", "Error ", "漢"]
-)
+@pytest.mark.parametrize("unit", ["a", '"', "/", "a/", "a.", "-", "0f", "1,", "'a ", "http://", "\n", "Error ", "漢"])
 def test_a_megabyte_of_one_thing_is_no_trap(unit: str) -> None:
     find_facts(unit * (1_000_000 // len(unit)))

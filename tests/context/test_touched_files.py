@@ -57,9 +57,7 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
         ("get_order", {"order_id": "7"}, []),
     ],
 )  # fmt: skip
-def test_a_call_touches_these_files(
-    tool: str, arguments: dict[str, object] | str, expected: list[FileUse]
-) -> None:
+def test_a_call_touches_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
     assert uses_of(tool, arguments) == expected
 
 

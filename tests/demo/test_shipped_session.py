@@ -23,11 +23,7 @@ def test_user_and_assistant_take_turns_and_the_user_begins() -> None:
 def test_each_tool_call_is_answered_in_the_next_message() -> None:
     natives = shipped_session()
     for native, following in pairwise(natives):
-        calls = {
-            block["id"]
-            for block in native["content"]
-            if isinstance(block, dict) and block["type"] == "tool_use"
-        }
+        calls = {block["id"] for block in native["content"] if isinstance(block, dict) and block["type"] == "tool_use"}
         if calls:
             assert {block["tool_use_id"] for block in following["content"]} == calls
 

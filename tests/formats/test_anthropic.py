@@ -59,9 +59,7 @@ def test_a_whole_reply_is_read_with_its_usage_model_and_id() -> None:
     found = ANTHROPIC.read(reply)
     assert [block.type for block in found.blocks] == ["thinking", "text", "tool_call"]
     assert found.texts == ("hm", "hi", '{"file_path":"src/a.py"}')
-    assert found.usage == Usage(
-        prompt_tokens=115, completion_tokens=7, cached_tokens=100, cache_write_tokens=5
-    )
+    assert found.usage == Usage(prompt_tokens=115, completion_tokens=7, cached_tokens=100, cache_write_tokens=5)
     assert (found.role, found.model, found.group) == ("assistant", "claude-opus-4-5", "msg_1")
     call = found.blocks[2]
     assert (call.call_id, call.tool, call.argument) == ("toolu_1", "Read", "src/a.py")

@@ -78,9 +78,7 @@ def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
         {"role": "tool", "tool_call_id": "a", "content": "x"},
         {"type": "reasoning", "summary": []},
     ]
-    with pytest.raises(
-        BadMessageError, match="Message 2 is in the format openai-responses, but those before"
-    ):
+    with pytest.raises(BadMessageError, match="Message 2 is in the format openai-responses, but those before"):
         detect_format(natives)
 
 

@@ -19,8 +19,7 @@ USER: Native = {"role": "user", "content": "go"}
 
 def call(*ids: str, **keys: Any) -> Native:
     calls = [
-        {"id": id_, "type": "function", "function": {"name": "run", "arguments": '{"command": "ls -l"}'}}
-        for id_ in ids
+        {"id": id_, "type": "function", "function": {"name": "run", "arguments": '{"command": "ls -l"}'}} for id_ in ids
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls, **keys}
 
@@ -90,9 +89,7 @@ def test_tool_calls_are_read_with_name_arguments_and_main_argument() -> None:
         (result("a", None), "tool", ["tool_result"], ("",)),
     ],
 )
-def test_every_kind_of_message_is_read(
-    native: Native, role: str, kinds: list[str], texts: tuple[str, ...]
-) -> None:
+def test_every_kind_of_message_is_read(native: Native, role: str, kinds: list[str], texts: tuple[str, ...]) -> None:
     found = CHAT.read(native)
     assert found.role == role
     assert [block.type for block in found.blocks] == kinds

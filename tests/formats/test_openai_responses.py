@@ -107,9 +107,7 @@ def output(call_id: str, content: Any = "done", kind: str = "function_call_outpu
         ),
     ],
 )
-def test_every_kind_of_item_is_read(
-    native: Native, role: str, kinds: list[str], texts: tuple[str, ...]
-) -> None:
+def test_every_kind_of_item_is_read(native: Native, role: str, kinds: list[str], texts: tuple[str, ...]) -> None:
     found = RESPONSES.read(native)
     assert found.role == role
     assert [block.type for block in found.blocks] == kinds

@@ -95,9 +95,7 @@ def _goes(blocks: Any, place: int, chosen: list[int]) -> bool:
     if place in chosen:
         return True
     owners = [index for index in chosen if index < place]
-    return bool(
-        owners and blocks[place].type == "image" and blocks[place].call_id == blocks[owners[-1]].call_id
-    )
+    return bool(owners and blocks[place].type == "image" and blocks[place].call_id == blocks[owners[-1]].call_id)
 
 
 @formats

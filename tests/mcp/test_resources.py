@@ -169,9 +169,7 @@ async def test_ids_and_handles_complete_themselves(tmp_path: Path, mode: Mode) -
     async with stdio_client(tmp_path / "s.db", mode) as client:
         handle = await compacted(client)
         by_template = await client.complete(session, {"name": "session_id", "value": "par"})
-        by_prompt = await client.complete(
-            PromptReference(name="compact"), {"name": "session_id", "value": "par"}
-        )
+        by_prompt = await client.complete(PromptReference(name="compact"), {"name": "session_id", "value": "par"})
         none = await client.complete(session, {"name": "session_id", "value": "zzz"})
         handles = await client.complete(archive, {"name": "handle", "value": handle[:6]})
     assert by_template.completion.values == [SESSION]

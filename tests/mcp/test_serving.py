@@ -98,9 +98,7 @@ heavy = {"aiosqlite", "tiktoken", "genai_prices", "anthropic", "platformdirs", "
 print(sorted(heavy & sys.modules.keys()))
 """
     environment = {**os.environ, "CONTEXTSTASH_DB": str(tmp_path / "s.db")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert list(tmp_path.iterdir()) == []
 
@@ -132,9 +130,7 @@ def test_only_this_machine_is_served(tmp_path: Path, host: str) -> None:
     assert f"Serving on {host} would show every session" in errors
 
 
-def test_the_database_can_be_named_by_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_database_can_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "mine.db"))
     assert default_database() == tmp_path / "mine.db"
     monkeypatch.delenv("CONTEXTSTASH_DB")

@@ -171,9 +171,7 @@ async def test_lists_sent_as_json_text_are_understood(database: Path, mode: Mode
 async def test_sessions_are_listed_configured_and_deleted(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         await record(client)
-        changed = await answer(
-            client, "configure_session", session_id=SESSION, settings={"preset": "token-budget"}
-        )
+        changed = await answer(client, "configure_session", session_id=SESSION, settings={"preset": "token-budget"})
         listed = await answer(client, "list_sessions", limit=10)
         deleted = await answer(client, "delete_session", session_id=SESSION)
         left = await answer(client, "list_sessions")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from contextstash.service.stash import Stash
 from serving import MODES, SESSION, Mode, error, record, stdio_client
 
 from contextstash.mcp.server import build_server
+from contextstash.service.stash import Stash
 from contextstash_storage.errors import StoreBusyError
 from mcp import Client
 

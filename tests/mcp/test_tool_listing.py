@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contextstash.service.stash import Stash
 from contextstash.tokenizer import count_with
 from mcp.types import Tool
 from serving import MODES, Mode, stdio_client
 
 from contextstash.mcp.server import INSTRUCTIONS, build_server
+from contextstash.service.stash import Stash
 from mcp import Client
 
 AGENT_TOOLS = [
@@ -50,10 +50,7 @@ async def listed(tools: Any, mode: Mode = "auto") -> list[Tool]:
 
 
 def tokens_of(tools: list[Tool]) -> int:
-    seen = [
-        {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
-        for tool in tools
-    ]
+    seen = [{"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema} for tool in tools]
     return count_with("o200k_base")(json.dumps(seen, ensure_ascii=False))
 
 

@@ -53,9 +53,7 @@ def test_an_optional_argument_has_the_schema_of_its_type() -> None:
     generated = {
         "title": "Arguments",
         "type": "object",
-        "properties": {
-            "title": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "title": "Title"}
-        },
+        "properties": {"title": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None, "title": "Title"}},
     }
     assert input_schema(generated) == {
         "type": "object",

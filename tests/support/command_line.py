@@ -64,9 +64,7 @@ def write_transcript(
     """A Claude Code transcript in which an agent reads `outputs` files. Answers the outputs' texts."""
     texts = [_file_text(number) for number in range(outputs)]
     records: list[dict[str, Any]] = [{"type": "summary", "summary": "Reading the orchard", "leafUuid": "x"}]
-    records.append(
-        _record("user", session, 0, "Read all the orchard files. You must not change any of them.")
-    )
+    records.append(_record("user", session, 0, "Read all the orchard files. You must not change any of them."))
     for number, text in enumerate(texts):
         call = {
             "type": "tool_use",

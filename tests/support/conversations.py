@@ -251,9 +251,7 @@ def _responses_turn(draw: Draw, ids: Ids) -> list[Native]:
     if draw(st.booleans()):
         action = {"type": "search", "query": draw(texts)}
         items.append({"type": "web_search_call", "id": f"ws_{turn}", "status": "completed", "action": action})
-    calls = [
-        _responses_call(draw, ids.next_call(), *draw(tool_calls)) for _ in range(draw(st.integers(0, 3)))
-    ]
+    calls = [_responses_call(draw, ids.next_call(), *draw(tool_calls)) for _ in range(draw(st.integers(0, 3)))]
     if not calls or draw(st.booleans()):
         part = draw(
             st.one_of(

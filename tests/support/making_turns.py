@@ -46,9 +46,7 @@ class Script:
         block = Block(type="tool_call", call_id=call_id, tool=tool, argument=main_argument(arguments))
         self._add("assistant", block, text)
         if output is not None:
-            result = Block(
-                type="tool_result", call_id=call_id, tool=tool, size=len(output), is_error=is_error
-            )
+            result = Block(type="tool_result", call_id=call_id, tool=tool, size=len(output), is_error=is_error)
             self._add("tool", result, output, handle=f"out_{len(self.turns):08d}")
         return self
 

@@ -136,18 +136,14 @@ def run_to_end(command: list[str]) -> tuple[int, str]:
 @contextmanager
 def talking(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A server process that is spoken to line by line."""
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def answered(
-    process: subprocess.Popen[bytes], *messages: dict[str, Any], before: bytes = b""
-) -> dict[str, Any]:
+def answered(process: subprocess.Popen[bytes], *messages: dict[str, Any], before: bytes = b"") -> dict[str, Any]:
     """Send `before` and the messages, and wait for the answer to the last of them."""
     assert process.stdin
     assert process.stdout

@@ -49,15 +49,13 @@ def prune(
         return
     if answer.archived:
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in answer.archived]
-        print_table(["handle", "tool", "tokens", "digest…"], rows)
+        print_table(["handle", "tool", "tokens", "digest"], rows)
     click.echo(f"{answer.reason} {change_line(answer.tokens_before, answer.tokens_after)}")
 
 
 @click.command()
 @click.argument("session")
-@click.option(
-    "--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin)."
-)
+@click.option("--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin).")
 @click.option("--instructions", help="What the summary should dwell on.")
 @DRY_RUN
 @database_options

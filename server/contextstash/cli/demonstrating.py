@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.changing import change_line
-from contextstash.cli.printing import console
+from contextstash.cli.printing import console, shortened
 from contextstash.cli.reading import print_estimate
 
 if TYPE_CHECKING:
@@ -31,10 +31,9 @@ def demo() -> None:
 
 
 async def _demonstrate() -> None:
-    from contextstash_storage.sqlite import open_sqlite
-
     from contextstash.demo.steps import SETTINGS, walk
     from contextstash.service.stash import Stash
+    from contextstash_storage.sqlite import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
@@ -83,7 +82,8 @@ def _show_pruned(number: int, step: Pruned) -> None:
     result = step.result
     _heading(f"{number}. Prune: old tool outputs leave the view for the archive")
     for output in sorted(result.archived, key=lambda output: -output.tokens)[:LISTED]:
-        _line(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {output.digest}")
+        digest = " ".join(output.digest.split())
+        _line(shortened(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {digest}", WIDTH))
     if len(result.archived) > LISTED:
         _line(f"... and {len(result.archived) - LISTED} more.")
     _line("In its place the model now sees, for instance:")
@@ -99,10 +99,7 @@ def _show_pruned(number: int, step: Pruned) -> None:
 def _show_compacted(number: int, step: Compacted) -> None:
     result = step.result
     _heading(f"{number}. Compact: older messages become a summary ({result.strategy} writer)")
-    lines = (result.summary or "").splitlines()
-    _quote("\n".join(lines[:SUMMARY_LINES]))
-    if len(lines) > SUMMARY_LINES:
-        _line(f"  ... and {len(lines) - SUMMARY_LINES} lines more.")
+    _quote(result.summary or "", SUMMARY_LINES)
     _line(f"{result.reason} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
     _line(f"The model is now sent {step.sent} messages.")
 
@@ -140,7 +137,12 @@ def _line(text: str, *, bold: bool = False) -> None:
     console().print(text, style="bold" if bold else "", soft_wrap=True)
 
 
-def _quote(text: str) -> None:
-    for line in text.splitlines():
-        for part in textwrap.wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]:
-            console().print(f"  | {part}", style="dim", soft_wrap=True)
+def _quote(text: str, most: int | None = None) -> None:
+    """A text as the model sees it, set off and wrapped; of a long one only the first lines."""
+    lines = [
+        part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]
+    ]
+    for line in lines[:most]:
+        console().print(f"  | {line}", style="dim", soft_wrap=True)
+    if most is not None and len(lines) > most:
+        _line(f"  ... and {len(lines) - most} lines more.")

@@ -93,8 +93,8 @@ def _without_absent(result: Imported) -> dict[str, object]:
 def _print(results: Sequence[Imported]) -> None:
     done = [result for result in results if result.error is None]
     if done:
-        rows = [(result.file, result.session_id, result.recorded, result.duplicates) for result in done]
-        print_table(["file…", "session", "recorded", "duplicates"], rows)
+        rows = [(result.session_id, result.recorded, result.duplicates, result.file) for result in done]
+        print_table(["session", "recorded", "duplicates", "file"], rows)
     for result in results:
         if result.error:
             click.echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)

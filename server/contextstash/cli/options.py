@@ -45,10 +45,9 @@ class Opening:
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
         """The stash, closed at the end."""
-        from contextstash_storage.sqlite import open_sqlite
-
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite import open_sqlite
 
         stash = Stash(await open_sqlite(self.database or default_database()), settings=self.settings)
         try:
@@ -80,9 +79,7 @@ def database_options(command: Command) -> Command:
     """Adds --db, --preset, --set and --json; the command gets `opening` and `as_json`."""
 
     @functools.wraps(command)
-    def opened(
-        db: Path | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any
-    ) -> Any:
+    def opened(db: Path | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any) -> Any:
         return command(opening=Opening(db, settings_from(preset, given)), as_json=as_json, **arguments)
 
     return DATABASE(PRESET(SET(JSON(opened))))  # type: ignore[return-value]

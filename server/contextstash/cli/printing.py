@@ -36,25 +36,26 @@ def print_json(result: Result | Sequence[Result]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table. Numbers stand right; a column whose name ends in `…` gives way where room is short."""
-    from rich.table import Table
+    """A plain table. Numbers stand right; the last column is cut where room is short, all others never."""
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[place], int | float) for row in cells)
-        flexible = name.endswith("…")
-        table.add_column(
-            name.rstrip("…"),
-            justify="right" if numeric else "left",
-            no_wrap=True,
-            overflow="ellipsis" if flexible else "fold",
-            ratio=1 if flexible else None,
-        )
-    for row in cells:
-        table.add_row(*(Text(_cell(value)) for value in row))
-    console().print(table)
+    out = console()
+    values = [list(row) for row in rows]
+    lines = [list(columns), *([_cell(value) for value in row] for row in values)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns) - 1)]
+    room = max(20, out.width - sum(widths) - 2 * len(widths))
+    for number, line in enumerate(lines):
+        cells = [
+            cell.rjust(width) if values and isinstance(values[0][place], int) else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(line, widths, strict=False))
+        ]
+        text = "  ".join([*cells, shortened(line[-1], room)])
+        out.print(Text(text.rstrip()), style="" if number else "bold", soft_wrap=True)
+
+
+def shortened(text: str, width: int) -> str:
+    """At most `width` characters of a text."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _cell(value: object) -> str:

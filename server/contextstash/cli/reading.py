@@ -46,9 +46,10 @@ def print_estimate(estimate: Estimate) -> None:
     line.append(f"{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ")
     line.append(estimate.level, style=level_style(estimate.level))
     out.print(line)
+    counted = sum(estimate.breakdown.values())
     for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1]):
         if tokens:
-            bar = "█" * max(1, round(BAR_WIDTH * tokens / max(1, estimate.tokens)))
+            bar = "█" * max(1, round(BAR_WIDTH * tokens / counted))
             out.print(Text(f"  {part.replace('_', ' '):<14}{tokens:>9,}  {bar}"), soft_wrap=True)
     out.print(Text(f"By {estimate.method}; window {estimate.window:,}."), style="dim", soft_wrap=True)
     out.print(Text(estimate.next_step), soft_wrap=True)
@@ -77,7 +78,7 @@ def sessions(opening: Opening, as_json: bool, limit: int) -> None:
             )
             for line in answer.sessions
         ]
-        print_table(["session", "messages", "tokens", "full", "level", "changed", "title…"], rows)
+        print_table(["session", "messages", "tokens", "full", "level", "changed", "title"], rows)
         if answer.next_cursor:
             click.echo(f"More: contextstash sessions --limit {limit * 2}")
 
@@ -106,7 +107,7 @@ def show(opening: Opening, as_json: bool, what: str, pattern: str | None, first:
         print_json(messages)
         return
     rows = [(line.seq, line.role, line.kind, line.tokens, _preview(line)) for line in messages.messages]
-    print_table(["seq", "role", "kind", "tokens", "message…"], rows)
+    print_table(["seq", "role", "kind", "tokens", "message"], rows)
     if messages.next_seq is not None:
         click.echo(f"{messages.total} messages. More: contextstash show {what} --first {messages.next_seq}")
 
@@ -115,9 +116,7 @@ async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> 
     """All pages of an archived output."""
     pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=8_000)]
     while (offset := pages[-1].next_offset) is not None:
-        pages.append(
-            await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=8_000)
-        )
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=8_000))
     return pages
 
 
@@ -154,9 +153,7 @@ def _collect_texts(value: object, texts: list[str]) -> None:
 @click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
 @database_options
-def search(
-    opening: Opening, as_json: bool, query: str, session: str | None, scope: str | None, limit: int
-) -> None:
+def search(opening: Opening, as_json: bool, query: str, session: str | None, scope: str | None, limit: int) -> None:
     """Find words in everything that was ever recorded."""
 
     async def find(stash: Stash) -> SearchResult:

@@ -20,9 +20,7 @@ from contextstash_storage.errors import BadInputError
     show_default=True,
     help="List the tools that a model uses, or those for programs too.",
 )
-@click.option(
-    "--follow", type=click.Choice(["claude-code"]), help="Read this client's own transcripts from disk."
-)
+@click.option("--follow", type=click.Choice(["claude-code"]), help="Read this client's own transcripts from disk.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @PRESET

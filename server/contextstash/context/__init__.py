@@ -1,0 +1,1 @@
+"""Pure policy: messages and settings in, decisions out."""

@@ -14,9 +14,7 @@ from contextstash.context.shell_text import Printed, unwrap, without_heredocs
 from contextstash.context.turns import Turn
 
 COMMAND_KEYS = ("command", "cmd", "script")
-_HARMLESS_FAILURE = re.compile(
-    r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b"
-)
+_HARMLESS_FAILURE = re.compile(r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b")
 _REFUSAL = re.compile(
     r"user (?:doesn't want|does not want|rejected|denied|declined)|rejected by (?:the )?user", re.IGNORECASE
 )
@@ -65,16 +63,12 @@ class Action:
             return not self._harmless()
         if _TOOL_ERROR.match(self.output.text[:200]):
             return self.command is None
-        return (
-            self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
-        )
+        return self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
 
     def _harmless(self) -> bool:
         if self.output is None or self.output.exit_code not in (None, 1):
             return False
-        return len(self.output.text) < 2_000 and bool(
-            _HARMLESS_FAILURE.match(bare_command(self.command or ""))
-        )
+        return len(self.output.text) < 2_000 and bool(_HARMLESS_FAILURE.match(bare_command(self.command or "")))
 
     @property
     def complaint(self) -> str:
@@ -121,17 +115,13 @@ def actions_of(turns: Iterable[Turn]) -> list[Action]:
                 call_id = block.call_id or ""
                 _, tool, argument, call = calls.get(call_id, (0, block.tool or "tool", "", ""))
                 answered.add(call_id)
-                done.append(
-                    _action(turn.seq, tool, argument, call, text, block.is_error, turn.handles.get(index))
-                )
+                done.append(_action(turn.seq, tool, argument, call, text, block.is_error, turn.handles.get(index)))
     open_calls = [call for call_id, call in calls.items() if call_id not in answered]
     done += [Action(seq, tool, argument, text, _arguments(text)) for seq, tool, argument, text in open_calls]
     return sorted(done, key=lambda action: action.seq)
 
 
-def _action(
-    seq: int, tool: str, argument: str, call: str, text: str, is_error: bool, handle: str | None
-) -> Action:
+def _action(seq: int, tool: str, argument: str, call: str, text: str, is_error: bool, handle: str | None) -> Action:
     output = unwrap(text)
     arguments = _arguments(call)
     runs = any(key in arguments for key in COMMAND_KEYS)

@@ -109,9 +109,7 @@ class _Chosen:
     def text_within(self, max_tokens: int) -> str:
         """The text, less items from the end of the weights where counting the whole shows it to be too
         long."""
-        order = sorted(
-            self._texts, key=lambda place: (-_rank(place[0]), self._sections[place[0]][place[1]].weight)
-        )
+        order = sorted(self._texts, key=lambda place: (-_rank(place[0]), self._sections[place[0]][place[1]].weight))
         text = self._text()
         for place in order:
             if self._count(text) <= max_tokens:
@@ -123,11 +121,7 @@ class _Chosen:
     def _text(self) -> str:
         return write_summary(
             {
-                section: [
-                    self._texts[section, index]
-                    for index in range(len(items))
-                    if (section, index) in self._texts
-                ]
+                section: [self._texts[section, index] for index in range(len(items)) if (section, index) in self._texts]
                 for section, items in self._sections.items()
             }
         )

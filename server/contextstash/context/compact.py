@@ -51,7 +51,9 @@ def plan_compaction(entries: Sequence[Entry], *, keep_tokens: int, keep_messages
     earlier = [cut for cut in cuts if cut <= wanted]
     if not later and not earlier:
         return CompactPlan(
-            (), tuple(entries), f"Nothing done: all {len(body)} messages are recent or belong to an open tool call."
+            (),
+            tuple(entries),
+            f"Nothing done: all {len(body)} messages are recent or belong to an open tool call.",
         )
     cut = later[0] if later else earlier[-1]
     covered = tuple(body[:cut])

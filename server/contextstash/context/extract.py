@@ -92,9 +92,7 @@ class _Material:
 
 
 def _long_words(text: str) -> frozenset[str]:
-    return frozenset(
-        word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii()
-    )
+    return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
 def _read(turns: Sequence[Turn], previous: str | None, instructions: str | None) -> _Material:
@@ -142,10 +140,7 @@ def _decisions(material: _Material, shown: str) -> list[Item]:
     new.sort(key=lambda entry: entry[0])
     weights = {line: weight + place / (len(new) + 1) for place, (_, line, weight) in enumerate(new)}
     lines = merged(material.old(Section.DECISIONS), [unforged(line) for _, line, _ in new])
-    return [
-        Item(line, weight=weights.get(line, 1.0) + material.wished(line), cut=len(line) > 400)
-        for line in lines
-    ]
+    return [Item(line, weight=weights.get(line, 1.0) + material.wished(line), cut=len(line) > 400) for line in lines]
 
 
 def _files(material: _Material) -> list[Item]:

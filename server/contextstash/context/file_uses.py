@@ -90,9 +90,7 @@ def _from_arguments(action: Action) -> list[FileUse]:
 
 def _texts(action: Action) -> tuple[str, str]:
     edits = action.arguments.get("edits")
-    sources = (
-        [item for item in edits if isinstance(item, dict)] if isinstance(edits, list) else [action.arguments]
-    )
+    sources = [item for item in edits if isinstance(item, dict)] if isinstance(edits, list) else [action.arguments]
     old = "\n".join(str(item[key]) for item in sources for key in _OLD_TEXT_KEYS if key in item)
     new = "\n".join(str(item[key]) for item in sources for key in _NEW_TEXT_KEYS if key in item)
     return old, new
@@ -190,9 +188,7 @@ def _from_words(words: Sequence[str]) -> Iterator[FileUse]:
     elif program in ("rm", "touch", "tee"):
         yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
     else:
-        yield from _named_files(
-            program, rest, [path for path in files if "/" in path or "." in path.strip(".")]
-        )
+        yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
 
 
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:

@@ -55,10 +55,7 @@ def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
             if worth > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
                 found.append(Finding(len(found), shown, worth + 0.6 * (closing and number < 3)))
-    return [
-        Finding(finding.place, finding.text, finding.worth + 1.5 * finding.place / len(found))
-        for finding in found
-    ]
+    return [Finding(finding.place, finding.text, finding.worth + 1.5 * finding.place / len(found)) for finding in found]
 
 
 def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:

@@ -89,17 +89,7 @@ def _shorten_outputs(
     tokens: int | None,
 ) -> tuple[list[Entry], int]:
     """Shorten outputs, oldest first (largest first where they are cut), until `excess` tokens are freed."""
-    least = tokens if tokens is not None else PLACEHOLDER_TOKENS
-    found: list[tuple[int, int, int]] = []
-    for place in places:
-        message = entries[place].message
-        if message is None:
-            continue
-        for index in range(len(message.blocks)):
-            if (message.seq, index) in outputs and index not in entries[place].replaced:
-                cost = output_tokens(message, index)
-                if cost > 2 * least:
-                    found.append((cost, place, index))
+    found = _whole_outputs(entries, outputs, places, 2 * (PLACEHOLDER_TOKENS if tokens is None else tokens))
     if tokens is not None:
         found.sort(key=lambda item: (-item[0], item[1]))
     result = list(entries)
@@ -117,3 +107,18 @@ def _shorten_outputs(
             excess -= cost - edit.tokens
             count += 1
     return result, count
+
+
+def _whole_outputs(
+    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], places: range, least: int
+) -> list[tuple[int, int, int]]:
+    """Outputs shown whole that cost more than `least`: cost, place of the entry, block."""
+    found: list[tuple[int, int, int]] = []
+    for place in places:
+        message = entries[place].message
+        for index in range(len(message.blocks) if message else 0):
+            if message and (message.seq, index) in outputs and index not in entries[place].replaced:
+                cost = output_tokens(message, index)
+                if cost > least:
+                    found.append((cost, place, index))
+    return found

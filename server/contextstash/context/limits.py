@@ -71,11 +71,7 @@ def _described(text: str, first: str, last: str, where: str) -> Limited:
 
 def _pair_at(text: str, index: int) -> bool:
     """Whether a surrogate pair, kept as two characters, lies across this index."""
-    return (
-        0 < index < len(text)
-        and "\ud800" <= text[index - 1] <= "\udbff"
-        and "\udc00" <= text[index] <= "\udfff"
-    )
+    return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
 
 
 def _characters_from_start(text: str, most: int) -> str:

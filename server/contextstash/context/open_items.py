@@ -45,9 +45,7 @@ def todo_lines(actions: Sequence[Action]) -> list[str] | None:
 def _line(state: str, text: str) -> str:
     if state in ("done", "gone"):
         return ""
-    return (
-        f"[{'~' if state == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (state == 'doing')}"
-    )
+    return f"[{'~' if state == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (state == 'doing')}"
 
 
 def _entries(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:

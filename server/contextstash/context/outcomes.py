@@ -102,9 +102,7 @@ def _cargo(text: str) -> TestRun | None:
     if not found:
         return None
     failed = sum(int(number) for _, number in found)
-    return TestRun(
-        failed, sum(int(number) for number, _ in found), _first(_CARGO_FIRST, text) if failed else ""
-    )
+    return TestRun(failed, sum(int(number) for number, _ in found), _first(_CARGO_FIRST, text) if failed else "")
 
 
 def _unittest(text: str) -> TestRun | None:
@@ -138,12 +136,8 @@ _PYTHON_ERROR = re.compile(
     r"\b[^\n]{0,300})",
     re.MULTILINE,
 )
-_PANIC = re.compile(
-    r"^(panic: [^\n]{1,300}|thread '[^'\n]{1,80}' (?:\(\d+\) )?panicked at [^\n]{1,200})", re.MULTILINE
-)
-_STACK = re.compile(
-    r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{1,300})\n[ \t]+at ", re.MULTILINE
-)
+_PANIC = re.compile(r"^(panic: [^\n]{1,300}|thread '[^'\n]{1,80}' (?:\(\d+\) )?panicked at [^\n]{1,200})", re.MULTILINE)
+_STACK = re.compile(r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{1,300})\n[ \t]+at ", re.MULTILINE)
 
 
 def find_crash(text: str) -> str:

@@ -52,15 +52,9 @@ def describe_crash(seen: Seen) -> str | None:
     return find_crash(seen.text) or None
 
 
-_DIFF = re.compile(
-    r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE
-)
-_DIFF_FILE = re.compile(
-    r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )([^\t\n]{1,300})", re.MULTILINE
-)
-_STAT = re.compile(
-    r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE
-)
+_DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
+_DIFF_FILE = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )([^\t\n]{1,300})", re.MULTILINE)
+_STAT = re.compile(r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE)
 
 
 def describe_diff(seen: Seen) -> str | None:

@@ -143,9 +143,7 @@ class _Fit:
         if 1 < low < len(text) and "\ud800" <= text[low - 1] <= "\udbff":
             low -= 1
         if not self.holds(text[:low]):
-            raise BadInputError(
-                f"max_tokens {self.max_tokens} is too small to show anything: pass 50 or more."
-            )
+            raise BadInputError(f"max_tokens {self.max_tokens} is too small to show anything: pass 50 or more.")
         return text[:low]
 
 
@@ -208,9 +206,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
     last = max(row.line for row in shown if row.match)
     following = next((line + 1 for line, _ in found if line > last), None)
     matches = sum(row.match for row in shown)
-    note = f"{matches:,} of {len(found):,} matching lines" + (
-        f" from line {first + 1:,} on." if first else "."
-    )
+    note = f"{matches:,} of {len(found):,} matching lines" + (f" from line {first + 1:,} on." if first else ".")
     note += f" The rest from offset {following}." if following else ""
     body = "\n".join(row.text for row in shown)
     return Page(body, len(lines), total, shown[0].line + 1, shown[-1].line + 1, following, note)

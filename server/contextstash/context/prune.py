@@ -45,9 +45,7 @@ class PrunePlan:
     reason: str
 
 
-def plan_prune(
-    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], limits: PruneLimits
-) -> PrunePlan:
+def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], limits: PruneLimits) -> PrunePlan:
     """Walk back from the newest output, skip what is protected, take the rest in one batch.
 
     An output counts as protected while fewer than `protect_turns` user turns lie after it, while it is among
@@ -85,9 +83,7 @@ def plan_prune(
     return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
 
 
-def _visible_outputs(
-    entry: Entry, outputs: Mapping[tuple[int, int], Output]
-) -> list[tuple[Output, int]]:
+def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[tuple[Output, int]]:
     message = entry.message
     if message is None:
         return []

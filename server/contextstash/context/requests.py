@@ -122,11 +122,7 @@ def laid_down(request: Request) -> list[tuple[str, bool]]:
     pasted = len(request.text) > OWN_TEXT
     found = []
     for sentence in sentences(request.text):
-        if (
-            8 <= len(sentence) <= LONGEST_RULE
-            and not sentence.endswith(("?", ":"))
-            and _LAID_DOWN.search(sentence)
-        ):
+        if 8 <= len(sentence) <= LONGEST_RULE and not sentence.endswith(("?", ":")) and _LAID_DOWN.search(sentence):
             strong = bool(_STRONG.search(sentence))
             if strong or not pasted:
                 found.append((sentence, strong))
@@ -138,14 +134,10 @@ def reply_line(request: Request) -> str:
     said = sentences(request.asked) or [request.asked]
     asked = [sentence for sentence in said if sentence.endswith(("?", "？"))]
     reply = f"the user answered “{one_line(request.text, 80)}”"
-    return (
-        f"Asked “{one_line(asked[-1], 220)}” {reply}" if asked else f"To “{one_line(said[-1], 220)}” {reply}"
-    )
+    return f"Asked “{one_line(asked[-1], 220)}” {reply}" if asked else f"To “{one_line(said[-1], 220)}” {reply}"
 
 
-_ANSWERED = re.compile(
-    r"User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL
-)
+_ANSWERED = re.compile(r"User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL)
 _SAID = re.compile(
     r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.{1,800})",
     re.DOTALL | re.IGNORECASE,
@@ -170,7 +162,5 @@ def answers_to_tools(actions: Sequence[Action]) -> list[tuple[int, str]]:
             found.append((action.seq, f"The user answered: {one_line(answered.group(1), 500)}"))
         elif action.tool.lower() in _PLAN_TOOLS and not action.is_error:
             plan = action.arguments.get("plan")
-            found.append(
-                (action.seq, f"The user approved the plan: {clip(str(plan), 1_200)}" if plan else "")
-            )
+            found.append((action.seq, f"The user approved the plan: {clip(str(plan), 1_200)}" if plan else ""))
     return [(seq, line) for seq, line in found if line]

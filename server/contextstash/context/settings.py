@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from contextstash_storage.errors import BadInputError
 
 
@@ -28,7 +29,9 @@ class ContextSettings(BaseModel):
 
     window: int | None = Field(None, gt=0, description="Context window in tokens; by model if not set.")
     output_reserve: int | None = Field(
-        None, ge=0, description="Tokens kept free for the reply; an eighth of the window, at most 32,000, if not set."
+        None,
+        ge=0,
+        description="Tokens kept free for the reply; an eighth of the window, at most 32,000, if not set.",
     )
 
     prune_at: float = Field(0.70, gt=0, le=1, description="Level `prune` from this share on.")
@@ -39,18 +42,23 @@ class ContextSettings(BaseModel):
 
     prune_keep_last: int = Field(3, ge=0, description="Newest tool outputs that a prune never touches.")
     prune_protect_tokens: int | None = Field(
-        None, ge=0, description="Newest tool-output tokens that a prune never touches; a quarter of usable, at most 40,000, if not set."
+        None,
+        ge=0,
+        description="Newest tool-output tokens that a prune never touches; a quarter of usable, at most 40,000.",
     )
     prune_protect_turns: int = Field(0, ge=0, description="Newest user turns that a prune never touches.")
     prune_minimum_tokens: int | None = Field(
         None, ge=0, description="Least saving worth a prune; a tenth of usable, at most 20,000, if not set."
     )
     placeholder: Literal["described", "cleared"] = Field(
-        "described", description="What a pruned output leaves: tool, argument, size and handle, or a bare marker and handle."
+        "described",
+        description="What a pruned output leaves: tool, argument, size and handle, or a bare marker and handle.",
     )
 
     compact_keep_tokens: int | None = Field(
-        None, ge=0, description="Newest tokens that a compaction keeps; an eighth of usable, at most 20,000, if not set."
+        None,
+        ge=0,
+        description="Newest tokens that a compaction keeps; an eighth of usable, at most 20,000, if not set.",
     )
     compact_keep_messages: int = Field(4, ge=0, description="Newest messages that a compaction keeps at least.")
     summary_tokens: int = Field(2_500, gt=0, description="Longest summary that contextstash writes itself.")

@@ -177,9 +177,7 @@ def _read_plain(block: Mapping[str, Any], kind: str, where: str) -> Piece:
         return piece("document", _document_text(block))
     if kind in ("server_tool_use", "mcp_tool_use"):
         name = block.get("name")
-        return call_piece(
-            _id(block.get("id")), name if isinstance(name, str) else kind, block.get("input", {})
-        )
+        return call_piece(_id(block.get("id")), name if isinstance(name, str) else kind, block.get("input", {}))
     if kind.endswith("_tool_result"):
         return opaque(block, _id(block.get("tool_use_id")))
     if kind == "compaction" and isinstance(block.get("content"), str):

@@ -106,9 +106,7 @@ class _Builder:
         turn = self.turns[-1]
         same_reply = reply is not None and reply == turn.reply
         starts_anew = (
-            turn.user.blocks
-            or (turn.results and not same_reply)
-            or any(call_id in turn.call_ids for call_id in calls)
+            turn.user.blocks or (turn.results and not same_reply) or any(call_id in turn.call_ids for call_id in calls)
         )
         if starts_anew:
             turn = _Turn()

@@ -12,9 +12,7 @@ from contextstash.formats.openai_responses import OpenAIResponsesFormat
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
-FORMATS: dict[str, Format] = {
-    fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat())
-}
+FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat())}
 """The formats by name. Where a list fits several equally well, the first counts."""
 
 _ALIASES = {

@@ -75,9 +75,7 @@ class OpenAIChatFormat:
         if role == "assistant":
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_calls(native)]
         group = native.get("id") if role == "assistant" else None
-        return reading(
-            ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group
-        )
+        return reading(ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """See Format. Raises BadInputError where an index is not that of a tool result."""

@@ -54,9 +54,7 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
 
 def _request_shaped(native: Native) -> Native:
     item = {
-        key: value
-        for key, value in native.items()
-        if key not in REPLY_KEYS and not (key == "status" and value is None)
+        key: value for key, value in native.items() if key not in REPLY_KEYS and not (key == "status" and value is None)
     }
     if item_type(item) == "reasoning" and not isinstance(item.get("summary"), list):
         item["summary"] = []
@@ -85,9 +83,7 @@ def _can_answer(output: Native, call: Native) -> bool:
 
 def _unanswered(items: Sequence[Native], answers: Mapping[int, int]) -> set[int]:
     answered = set(answers.values())
-    return {
-        place for place, item in enumerate(items) if call_id_of(item) is not None and place not in answered
-    }
+    return {place for place, item in enumerate(items) if call_id_of(item) is not None and place not in answered}
 
 
 def _fitting(output: Native, call: Native) -> Native:

@@ -50,9 +50,7 @@ class AgentTools:
         self,
         session_id: SessionId = None,
         keep_last: Annotated[int | None, Field(description="How many newest outputs to keep")] = None,
-        protect_tokens: Annotated[
-            int | None, Field(description="How many tokens of newest outputs to keep")
-        ] = None,
+        protect_tokens: Annotated[int | None, Field(description="How many tokens of newest outputs to keep")] = None,
         minimum_tokens: Annotated[int | None, Field(description="Do nothing if it saves less")] = None,
         dry_run: DryRun = False,
     ) -> PruneResult:
@@ -132,17 +130,13 @@ class AgentTools:
 
     async def restore_outputs(
         self,
-        handles: Annotated[
-            list[str], Field(description="Handles of outputs (out_...) or summaries (sum_...)")
-        ],
+        handles: Annotated[list[str], Field(description="Handles of outputs (out_...) or summaries (sum_...)")],
         session_id: SessionId = None,
     ) -> RestoreResult:
         stash = await self._stash.get()
         result = await stash.restore_outputs(handles, session_id=session_id)
         unknown = result.not_archived[:RESTORED_LISTED] if result.not_archived else None
-        return result.model_copy(
-            update={"restored": result.restored[:RESTORED_LISTED], "not_archived": unknown}
-        )
+        return result.model_copy(update={"restored": result.restored[:RESTORED_LISTED], "not_archived": unknown})
 
 
 def agent_tools(stash: LazyStash) -> list[StashTool]:
@@ -185,8 +179,7 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.get_archived_output,
             title="Get archived output",
-            description="Read a pruned tool output word for word, in pages."
-            " Use instead of running the tool again.",
+            description="Read a pruned tool output word for word, in pages. Use instead of running the tool again.",
             line=lines.output,
             read_only=True,
             idempotent=True,
@@ -194,8 +187,7 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.search_history,
             title="Search history",
-            description="Find anything ever said or output in the session, also what was pruned or"
-            " compacted.",
+            description="Find anything ever said or output in the session, also what was pruned or compacted.",
             line=lines.search,
             read_only=True,
             idempotent=True,

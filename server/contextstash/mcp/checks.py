@@ -47,6 +47,4 @@ class ProtocolChecks:
         known = self._prompts[name]
         for argument in params.get("arguments") or {}:
             if argument not in known:
-                raise MCPError(
-                    INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, known)
-                )
+                raise MCPError(INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, known))

@@ -61,15 +61,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(
-    open_stash: OpenStash, tools: ToolSet, host: str, path: str, listener: socket.socket
-) -> None:
+async def _serve(open_stash: OpenStash, tools: ToolSet, host: str, path: str, listener: socket.socket) -> None:
     app = build_server(open_stash, tools).streamable_http_app(
         streamable_http_path=path, stateless_http=True, max_request_body_size=LARGEST_BODY, host=host
     )
-    config = uvicorn.Config(
-        app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS
-    )
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS)
     http = _Server(config)
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, http)

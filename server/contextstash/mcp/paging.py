@@ -38,9 +38,7 @@ def bounded_page(page: dict[str, Any]) -> str:
 
 def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
     shown = {name: value for name, value in line.items() if name != "message"}
-    shown["left_out"] = (
-        f"{size:,} characters, too large for a page; get_archived_output pages its tool outputs"
-    )
+    shown["left_out"] = f"{size:,} characters, too large for a page; get_archived_output pages its tool outputs"
     return shown
 
 

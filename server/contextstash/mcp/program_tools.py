@@ -30,18 +30,14 @@ class ProgramTools:
     async def record_messages(
         self,
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
-        session_id: Annotated[
-            str | None, Field(description="Made if new; default: current or a new one")
-        ] = None,
+        session_id: Annotated[str | None, Field(description="Made if new; default: current or a new one")] = None,
         format: Annotated[
             str | None,
             Field(description="openai-chat, openai-responses or anthropic; default: detected"),
         ] = None,
         model: Annotated[str | None, Field(description="Model of the session")] = None,
         agent: Annotated[str | None, Field(description="Name of the agent")] = None,
-        usage: Annotated[
-            JsonObject | None, Field(description="Usage the provider reported for the last reply")
-        ] = None,
+        usage: Annotated[JsonObject | None, Field(description="Usage the provider reported for the last reply")] = None,
     ) -> RecordResult:
         stash = await self._stash.get()
         return await stash.record_messages(

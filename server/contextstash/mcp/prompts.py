@@ -57,9 +57,7 @@ class PromptTexts:
     async def compact(
         self,
         session_id: Session = None,
-        instructions: Annotated[
-            str | None, Field(description="What the summary must keep or leave out")
-        ] = None,
+        instructions: Annotated[str | None, Field(description="What the summary must keep or leave out")] = None,
     ) -> str:
         return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
 

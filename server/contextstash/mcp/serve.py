@@ -57,10 +57,9 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
-        from contextstash_storage.sqlite import open_sqlite
-
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite import open_sqlite
 
         store = await open_sqlite(options.db or default_database())
         try:
@@ -99,6 +98,4 @@ def _prepare(options: ServeOptions) -> None:
     from contextstash.context.settings import resolve_settings
 
     resolve_settings(options.settings)
-    logging.basicConfig(
-        level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr
-    )
+    logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)

@@ -40,9 +40,7 @@ class AnswerMetadata(FuncMetadata):
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         """Some clients send lists and objects as JSON text. Strings stay strings: a summary may be JSON."""
         parsed = super().pre_parse_json(data)
-        structured = {
-            name for name, schema in self.properties.items() if schema.get("type") in ("array", "object")
-        }
+        structured = {name for name, schema in self.properties.items() if schema.get("type") in ("array", "object")}
         return {name: parsed[name] if name in structured else value for name, value in data.items()}
 
 
@@ -84,9 +82,7 @@ class StashTool(Tool):
         )
         return tool
 
-    async def run(
-        self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
-    ) -> Any:
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Every failure but a protocol error is a ToolError with a text of ours."""
         self._refuse_unknown(arguments)
         try:

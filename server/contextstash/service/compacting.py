@@ -162,18 +162,23 @@ async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tupl
 def _summary_edit(desk: Desk, plan: CompactPlan, written: WrittenSummary) -> Edit:
     messages = plan.last_seq - plan.first_seq + 1
     shown = summary_text(written.text, plan.first_seq, plan.last_seq, messages)
-    content = f"{plan.first_seq}\0{plan.last_seq}\0{written.text}".encode("utf-8", "surrogatepass")
     return Edit(
         kind="summary",
         first_seq=plan.first_seq,
         last_seq=plan.last_seq,
-        summary_id="sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower(),
+        summary_id=summary_id(plan.first_seq, plan.last_seq, written.text),
         strategy=written.strategy,
         level="recent",
         text=shown,
         summary=written.text,
         tokens=desk.counter.count(shown) + desk.settings.message_overhead,
     )
+
+
+def summary_id(first_seq: int, last_seq: int, text: str) -> str:
+    """The short name of a summary: made from what it covers and says."""
+    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
+    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
 
 def _nothing(desk: Desk, reason: str) -> CompactResult:
@@ -195,9 +200,7 @@ async def get_summary(access: Access, session_id: str | None, level: str | None)
     found = [edit for edit in desk.overlay.summaries if level in (None, edit.level)]
     if not found:
         kind = f"{level} " if level else ""
-        raise NotFoundError(
-            f"Session {session.session_id} has no {kind}summary yet. compact_session makes one."
-        )
+        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
     edit = found[-1]
     first, last = span(edit)
     return SummaryResult(

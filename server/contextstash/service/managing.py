@@ -68,8 +68,6 @@ class AutomaticCare:
             tokens_after=estimate.tokens,
             messages_before=session.counters.view_messages,
             messages_after=session.counters.view_messages,
-            reason=f"Level {session.counters.level} -> {estimate.level} at {estimate.percent} % of {estimate.usable:,}.",
+            reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
         )
-        await self._access.store.append_event(
-            self._access.owner, session.session_id, event, level=estimate.level
-        )
+        await self._access.store.append_event(self._access.owner, session.session_id, event, level=estimate.level)

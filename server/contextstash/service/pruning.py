@@ -59,7 +59,10 @@ async def prune(
 
 
 def prune_limits(
-    desk: Desk, keep_last: int | None = None, protect_tokens: int | None = None, minimum_tokens: int | None = None
+    desk: Desk,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
 ) -> PruneLimits:
     """What a prune may touch, by the arguments given and the session's settings."""
     settings, room = desk.settings, desk.room
@@ -126,9 +129,7 @@ def _archived(edit: Edit, digest: str, desk: Desk) -> ArchivedOutput:
     return ArchivedOutput(handle=output.handle, tool=output.tool, tokens=output.tokens, digest=digest)
 
 
-async def _archive_edits(
-    access: Access, desk: Desk, chosen: Sequence[Candidate]
-) -> list[tuple[Edit, str]]:
+async def _archive_edits(access: Access, desk: Desk, chosen: Sequence[Candidate]) -> list[tuple[Edit, str]]:
     """An edit, with its output's digest, for each chosen output whose placeholder is smaller than itself."""
     shown = {entry.message.seq: entry for entry in desk.entries if entry.message}
     made = []

@@ -71,9 +71,7 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
         del calls[next(iter(calls))]
 
 
-async def ensure_session(
-    access: Access, session_id: str | None, natives: Sequence[Native], **facts: Any
-) -> Session:
+async def ensure_session(access: Access, session_id: str | None, natives: Sequence[Native], **facts: Any) -> Session:
     """The session to record into: the one named, made if it is not there, or a new one with an id of its own.
 
     `facts` are fields of Session; those that are None or already known stay as they are, but a new model counts.
@@ -214,9 +212,7 @@ def _named(block: Block, calls: Calls) -> Block:
     return block.model_copy(update={"tool": calls[block.call_id][0]})
 
 
-def _outputs(
-    reading: Reading, blocks: Sequence[Block], counter: Counter, calls: Calls
-) -> tuple[Output, ...]:
+def _outputs(reading: Reading, blocks: Sequence[Block], counter: Counter, calls: Calls) -> tuple[Output, ...]:
     outputs = []
     for place, (block, text) in enumerate(zip(blocks, reading.texts, strict=True)):
         if block.type != "tool_result":
@@ -260,9 +256,7 @@ def _search_text(reading: Reading, blocks: Sequence[Block], calls: Calls) -> str
     return "\n".join(piece for piece in pieces if piece)
 
 
-def with_usage(
-    natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
+def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Extra fields that put a reported usage on the last reply of a batch. Raises BadInputError where it
     is not in a provider's form, or where there is no reply to put it on."""
     extras: list[dict[str, Any]] = [{} for _ in natives]

@@ -60,7 +60,12 @@ async def get_archived_output(
 
 
 async def search_history(
-    access: Access, query: str, *, session_id: str | None = None, limit: int | None = None, scope: str | None = None
+    access: Access,
+    query: str,
+    *,
+    session_id: str | None = None,
+    limit: int | None = None,
+    scope: str | None = None,
 ) -> SearchResult:
     """Ranked finds. `scope` is `session` (the default), `outputs` or `messages` (only these of the session), or
     `everywhere` (all of the owner's sessions, as also where no session is named or followed)."""

@@ -112,9 +112,7 @@ def _unanswered(entries: Sequence[Entry]) -> int:
     return max(0, calls)
 
 
-def _shortened(
-    desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
-) -> Edit:
+def _shortened(desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None) -> Edit:
     text = desk.format.read(bodies[message.seq]).texts[output.block]
     if tokens is None:
         digest = digest_output(output.tool, output.argument, text, output.is_error)
@@ -187,7 +185,9 @@ def _left_out(dropped: Sequence[Entry]) -> LeftOut | None:
 def _over(desk: Desk, fitted: Fitted, tokens: int, budget: int) -> str:
     largest = max(fitted.kept, key=lambda entry: entry.tokens)
     unrecorded = tokens - total_tokens(fitted.kept)
-    extra = f", and about {unrecorded:,} tokens are not recorded messages (system prompt, tools)" if unrecorded > 0 else ""
+    extra = (
+        f", and about {unrecorded:,} tokens are not recorded messages (system prompt, tools)" if unrecorded > 0 else ""
+    )
     return (
         f"The {len(fitted.kept)} messages that must stay take about {tokens:,} tokens, over the budget of {budget:,}."
         f" The largest is message {largest.last_seq} with {largest.tokens:,}{extra}."

@@ -19,9 +19,7 @@ def choose(strategy: str, summary: str | None = None) -> Summarizer:
     an unknown strategy, on `host` without a text, and on another strategy with one.
     """
     if strategy not in STRATEGIES:
-        raise BadInputError(
-            f"There is no strategy '{strategy[:40]}' here. Pass one of {', '.join(STRATEGIES)}."
-        )
+        raise BadInputError(f"There is no strategy '{strategy[:40]}' here. Pass one of {', '.join(STRATEGIES)}.")
     if strategy == "extractive" and summary is not None:
         raise BadInputError("Pass either a summary or the strategy extractive: a summary is taken as it is.")
     if strategy == "host" and summary is None:

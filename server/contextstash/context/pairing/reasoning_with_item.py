@@ -12,8 +12,7 @@ def cuts_after_lone_thinking(messages: Sequence[Message]) -> set[int]:
     return {
         place + 1
         for place, message in enumerate(messages)
-        if _is_lone_thinking(message)
-        and (place + 1 == len(messages) or messages[place + 1].role == "assistant")
+        if _is_lone_thinking(message) and (place + 1 == len(messages) or messages[place + 1].role == "assistant")
     }
 
 

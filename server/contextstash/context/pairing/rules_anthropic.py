@@ -77,9 +77,7 @@ def _blocks(place: int, native: Native) -> Iterator[str]:
 
 def _texts(where: str, block: dict[str, Any]) -> Iterator[str]:
     inner = block.get("content") if block["type"] == "tool_result" else None
-    parts = (
-        [block, *(part for part in inner if isinstance(part, dict))] if isinstance(inner, list) else [block]
-    )
+    parts = [block, *(part for part in inner if isinstance(part, dict))] if isinstance(inner, list) else [block]
     if any(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in parts):
         yield f"{where} is an empty text."
     if block["type"] == "compaction" and block.get("content") == "":
@@ -99,9 +97,7 @@ def _tool_results(natives: Sequence[Native]) -> Iterator[str]:
         content = _content(native)
         if native["role"] == "assistant":
             following = _content(natives[place + 1]) if place + 1 < len(natives) else []
-            results = Counter(
-                block.get("tool_use_id") for block in following if block["type"] == "tool_result"
-            )
+            results = Counter(block.get("tool_use_id") for block in following if block["type"] == "tool_result")
             yield from _calls(place, content, results)
         else:
             previous = _content(natives[place - 1]) if place else []

@@ -1,0 +1,97 @@
+"""Sessions themselves: listing, configuring, deleting, and paging through the full history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.service.access import Access
+from contextstash.service.estimating import estimate_session
+from contextstash.service.results import (
+    ConfigureResult,
+    DeleteResult,
+    MessageLine,
+    MessagePage,
+    SessionLine,
+    SessionList,
+)
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Session
+
+MOST_LISTED = 200
+
+
+async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
+    """One page of sessions; `cursor` is the previous page's `next_cursor`."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise BadInputError(f"limit is 1 to {MOST_LISTED}, not {limit}.")
+    found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor)
+    page = found[:limit]
+    return SessionList(
+        sessions=[await _line(access, session) for session in page],
+        next_cursor=page[-1].session_id if len(found) > limit else None,
+    )
+
+
+async def _line(access: Access, session: Session) -> SessionLine:
+    estimate = await estimate_session(access, session)
+    return SessionLine(
+        session_id=session.session_id,
+        title=session.title,
+        agent=session.agent,
+        model=session.model,
+        messages=session.counters.messages,
+        tokens=estimate.tokens,
+        percent=estimate.percent,
+        level=estimate.level,
+        updated_at=session.updated_at.isoformat(),
+        parent_session_id=session.parent_session_id,
+    )
+
+
+async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
+    """Change a session's own layer; answers the settings then in force."""
+    session = await access.session(session_id)
+    unknown = settings.keys() - ContextSettings.model_fields.keys()
+    layer = {
+        name: value for name, value in {**session.settings, **settings}.items() if value is not None or name in unknown
+    }
+    before = access.settings(session).model_dump()
+    after = resolve_settings(access.layer, layer).model_dump()
+    await access.store.update_session(access.owner, session.session_id, settings=layer)
+    return ConfigureResult(
+        session_id=session.session_id,
+        settings={name: value for name, value in after.items() if value is not None},
+        changed=[name for name, value in after.items() if before[name] != value],
+    )
+
+
+async def delete(access: Access, session_id: str) -> DeleteResult:
+    """Delete a session for good. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    await access.store.delete_session(access.owner, session_id)
+    return DeleteResult(session_id=session_id, deleted=True, messages=session.counters.messages)
+
+
+async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:
+    """Messages as they were recorded, from position `first` on."""
+    session = await access.session(session_id)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
+    return MessagePage(
+        session_id=session_id,
+        messages=[
+            MessageLine(
+                seq=message.seq,
+                role=message.role,
+                kind=message.kind,
+                tokens=message.tokens,
+                message=message.body or {},
+            )
+            for message in messages
+        ],
+        total=total,
+        next_seq=last + 1 if last + 1 < total else None,
+    )

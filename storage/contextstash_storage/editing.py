@@ -1,0 +1,56 @@
+"""Edits in the database, and the counters kept in step with them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from contextstash_storage.records import Counters, Edit
+from contextstash_storage.rows import now
+
+
+def read_edits(db: sqlite3.Connection, session: int) -> list[Edit]:
+    """All edits of a session, in order."""
+    rows = db.execute("SELECT record FROM edits WHERE session = ? ORDER BY edit_id", (session,))
+    return [Edit.model_validate_json(record) for (record,) in rows]
+
+
+def insert_edits(
+    db: sqlite3.Connection, session: int, counters: Counters, edits: Sequence[Edit], *, own: bool
+) -> Counters:
+    """Number and store edits; answers the counters after them. `own` edits count as `unsent`."""
+    for edit in edits:
+        number = counters.edits + 1
+        stored = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or now()})
+        db.execute(
+            "INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)",
+            (session, number, stored.model_dump_json(exclude_defaults=True)),
+        )
+        counters = _counted(counters, stored, own)
+    if any(edit.kind in ("summary", "restore") for edit in edits):
+        counters = counters.model_copy(update={"summary_seq": _summary_seq(read_edits(db, session))})
+    return counters
+
+
+def _counted(counters: Counters, edit: Edit, own: bool) -> Counters:
+    parts = dict(counters.parts)
+    for part, delta in edit.delta.items():
+        parts[part] = parts.get(part, 0) + delta
+    return counters.model_copy(
+        update={
+            "parts": {part: tokens for part, tokens in parts.items() if tokens},
+            "edits": edit.edit_id,
+            "view_messages": counters.view_messages + edit.view_messages,
+            "unsent": counters.unsent - sum(edit.delta.values()) * own,
+        }
+    )
+
+
+def _summary_seq(edits: Sequence[Edit]) -> int:
+    live: dict[int, int] = {}
+    for edit in edits:
+        if edit.kind == "summary" and edit.last_seq is not None:
+            live[edit.edit_id] = edit.last_seq
+        for undone in edit.undoes:
+            live.pop(undone, None)
+    return max(live.values(), default=-1)

@@ -1,0 +1,58 @@
+"""Numbered migrations: SQL files applied in order, each in a transaction, each once."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from importlib.resources import files
+
+from contextstash_storage.connection import in_transaction
+from contextstash_storage.errors import StoreVersionError
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Number and SQL of every migration, in order."""
+    found = []
+    for file in files("contextstash_storage").joinpath("schema").iterdir():
+        if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
+            found.append((int(match[1]), file.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring a database up to date. Raises StoreVersionError where it is newer than this program."""
+    version = _version(db)
+    known = migrations()
+    newest = known[-1][0]
+    if version > newest:
+        raise StoreVersionError(
+            f"The database is of version {version}, this contextstash knows up to {newest}. Upgrade contextstash,"
+            " or name another database with --db."
+        )
+    if version < newest:
+        in_transaction(db, lambda db: _apply(db, known))
+
+
+def _apply(db: sqlite3.Connection, known: list[tuple[int, str]]) -> None:
+    version = _version(db)
+    for number, sql in known:
+        if number > version:
+            for statement in _statements(sql):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number}")
+
+
+def _statements(sql: str) -> list[str]:
+    statements: list[str] = []
+    pending = ""
+    for line in sql.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            statements.append(pending)
+            pending = ""
+    return statements
+
+
+def _version(db: sqlite3.Connection) -> int:
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    return int(version)

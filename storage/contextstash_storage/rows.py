@@ -1,0 +1,94 @@
+"""Rows of the database to records and back."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash_storage.bodies import put_together
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import Counters, Message, NewMessage, Session
+
+SESSION_COLUMNS = (
+    "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
+    " created_at, updated_at, counters"
+)
+_DERIVED = {"role", "kind", "blocks", "usage", "group", "agent_visible", "user_visible"}
+
+
+def now() -> datetime:
+    """This moment."""
+    return datetime.now(UTC)
+
+
+def session_row(db: sqlite3.Connection, owner: str, session_id: str) -> tuple[int, Session]:
+    """A session's row number and record. Raises SessionNotFoundError."""
+    row = db.execute(
+        f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id)
+    ).fetchone()
+    if row is None:
+        raise SessionNotFoundError(
+            f"There is no session '{session_id}'. list_sessions, or `contextstash sessions`, names those there are."
+        )
+    return row[0], session_of(row)
+
+
+def session_of(row: tuple[Any, ...]) -> Session:
+    """The session of a row of SESSION_COLUMNS."""
+    (
+        _,
+        session_id,
+        owner,
+        agent,
+        model,
+        format_,
+        title,
+        source,
+        settings,
+        parent,
+        created,
+        updated,
+        counters,
+    ) = row
+    return Session(
+        session_id=session_id,
+        owner=owner,
+        agent=agent,
+        model=model,
+        format=format_,
+        title=title,
+        source=source,
+        settings=json.loads(settings),
+        parent_session_id=parent,
+        created_at=datetime.fromisoformat(created),
+        updated_at=datetime.fromisoformat(updated),
+        counters=Counters.model_validate_json(counters),
+    )
+
+
+def derived(message: NewMessage) -> str:
+    """What is derived from a message, as JSON; what is absent or usual is left out."""
+    return message.model_dump_json(include=_DERIVED, exclude_defaults=True)
+
+
+def message_of(
+    session_id: str,
+    row: tuple[int, str | None, str, str],
+    stored: tuple[bytes, Iterable[tuple[str, bytes]]] | None,
+) -> Message:
+    """The message of a row (seq, key, derived, created_at), with its body where that was read."""
+    seq, key, derived_json, created = row
+    fields = json.loads(derived_json)
+    fields.setdefault("kind", "message")
+    fields.setdefault("blocks", ())
+    return Message(
+        session_id=session_id,
+        seq=seq,
+        key=key,
+        created_at=datetime.fromisoformat(created),
+        body=None if stored is None else put_together(*stored),
+        **fields,
+    )

@@ -1,0 +1,349 @@
+"""The embedded session store: one SQLite file, safely shared by several processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from contextstash_storage import searching
+from contextstash_storage.appending import append, prepare
+from contextstash_storage.connection import Connection, close, connect
+from contextstash_storage.editing import insert_edits, read_edits
+from contextstash_storage.errors import BadInputError, EditConflictError, HandleNotFoundError, StoreError
+from contextstash_storage.migrations import migrate
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Cursor,
+    Edit,
+    Event,
+    Message,
+    NewMessage,
+    Output,
+    SearchHit,
+    Session,
+)
+from contextstash_storage.rows import SESSION_COLUMNS, message_of, now, session_of, session_row
+from contextstash_storage.store import Count, EditsAfter
+
+CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
+
+
+async def open_sqlite(path: Path) -> SqliteStore:
+    """Open the database at `path`; it is made where it isn't there, readable by its owner alone.
+
+    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that can't be used.
+    """
+    await asyncio.to_thread(_make_file, path)
+    writer = await connect(path)
+    try:
+        await writer.run(migrate)
+        reader = await connect(path, read_only=True)
+    except BaseException:
+        await close(writer)
+        raise
+    return SqliteStore(writer, reader)
+
+
+def _make_file(path: Path) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
+
+
+class SqliteStore:
+    """A SessionStore in one file. One connection writes, behind a lock; another reads, so that reading never
+    waits for a commit."""
+
+    def __init__(self, writer: Connection, reader: Connection) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._lock = asyncio.Lock()
+
+    async def close(self) -> None:
+        async with self._lock:
+            await close(self._writer, self._reader)
+
+    async def create_session(self, session: Session) -> Session:
+        def work(db: sqlite3.Connection) -> Session:
+            db.execute(
+                "INSERT INTO sessions (session_id, owner, agent, model, format, title, source, settings,"
+                " parent_session_id, created_at, updated_at, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (owner, session_id) DO NOTHING",
+                (
+                    session.session_id,
+                    session.owner,
+                    session.agent,
+                    session.model,
+                    session.format,
+                    session.title,
+                    session.source,
+                    json.dumps(dict(session.settings)),
+                    session.parent_session_id,
+                    session.created_at.isoformat(),
+                    session.updated_at.isoformat(),
+                    session.counters.model_dump_json(exclude_defaults=True),
+                ),
+            )
+            return session_row(db, session.owner, session.session_id)[1]
+
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def get_session(self, owner: str, session_id: str) -> Session:
+        return await self._reader.run(lambda db: session_row(db, owner, session_id)[1])
+
+    async def list_sessions(
+        self, owner: str, *, limit: int = 50, before: str | None = None, parent: str | None = None
+    ) -> list[Session]:
+        def work(db: sqlite3.Connection) -> list[Session]:
+            sql = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ?"
+            values: list[object] = [owner]
+            if parent is not None:
+                sql += " AND parent_session_id = ?"
+                values.append(parent)
+            if before is not None:
+                last, session = session_row(db, owner, before)
+                sql += " AND (updated_at, session) < (?, ?)"
+                values += [session.updated_at.isoformat(), last]
+            rows = db.execute(sql + " ORDER BY updated_at DESC, session DESC LIMIT ?", (*values, limit))
+            return [session_of(row) for row in rows]
+
+        return await self._reader.run(work)
+
+    async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]:
+        return await self._column(
+            "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ?"
+            " ORDER BY updated_at DESC LIMIT ?",
+            (owner, len(prefix), prefix, limit),
+        )
+
+    async def _column(self, sql: str, values: Sequence[object]) -> list[str]:
+        def work(db: sqlite3.Connection) -> list[str]:
+            return [value for (value,) in db.execute(sql, tuple(values))]
+
+        return await self._reader.run(work)
+
+    async def update_session(self, owner: str, session_id: str, **changes: Any) -> Session:
+        unknown = changes.keys() - CHANGEABLE
+        if unknown:
+            raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+
+        def work(db: sqlite3.Connection) -> Session:
+            row, _ = session_row(db, owner, session_id)
+            for name, value in changes.items():
+                stored = json.dumps(dict(value)) if name == "settings" else value
+                db.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (stored, row))
+            db.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (now().isoformat(), row))
+            return session_row(db, owner, session_id)[1]
+
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def delete_session(self, owner: str, session_id: str) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            row, _ = session_row(db, owner, session_id)
+            searching.forget_texts(db, row)
+            db.execute(
+                "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?",
+                (owner, session_id),
+            )
+            db.execute("DELETE FROM sessions WHERE session = ?", (row,))
+            db.execute(
+                "DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM message_blobs WHERE message_blobs.blob = blobs.blob)"
+            )
+
+        async with self._lock:
+            await self._writer.write(work)
+
+    async def append_messages(
+        self,
+        owner: str,
+        session_id: str,
+        messages: Sequence[NewMessage],
+        *,
+        count: Count,
+        cursor: Cursor | None = None,
+        edits: EditsAfter | None = None,
+    ) -> Appended:
+        def work(db: sqlite3.Connection) -> Appended:
+            return append(db, owner, session_id, batch, count, cursor, edits)
+
+        batch = prepare(messages) if len(messages) < 8 else await asyncio.to_thread(prepare, messages)
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def get_cursor(self, owner: str, source: str) -> Cursor | None:
+        records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (owner, source))
+        return Cursor.model_validate_json(records[0]) if records else None
+
+    async def read_messages(
+        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
+    ) -> list[Message]:
+        def work(db: sqlite3.Connection) -> list[Message]:
+            row, session = session_row(db, owner, session_id)
+            end = session.counters.messages - 1 if last is None else last
+            rows = db.execute(
+                "SELECT message, seq, key, derived, created_at, body FROM messages"
+                " WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+                if bodies
+                else "SELECT message, seq, key, derived, created_at, NULL FROM messages"
+                " WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq",
+                (row, first, end),
+            ).fetchall()
+            return [
+                message_of(
+                    session_id,
+                    (seq, key, derived, created),
+                    (body, _blobs(db, number)) if bodies else None,
+                )
+                for number, seq, key, derived, created, body in rows
+            ]
+
+        return await self._reader.run(work)
+
+    async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
+        def work(db: sqlite3.Connection) -> int | None:
+            row, _ = session_row(db, owner, session_id)
+            found = db.execute("SELECT seq FROM messages WHERE session = ? AND key = ?", (row, key)).fetchone()
+            return None if found is None else int(found[0])
+
+        return await self._reader.run(work)
+
+    async def read_edits(self, owner: str, session_id: str) -> list[Edit]:
+        return await self._reader.run(lambda db: read_edits(db, session_row(db, owner, session_id)[0]))
+
+    async def append_edits(
+        self,
+        owner: str,
+        session_id: str,
+        edits: Sequence[Edit],
+        *,
+        expected: int,
+        event: Event | None = None,
+    ) -> Session:
+        def work(db: sqlite3.Connection) -> Session:
+            row, session = session_row(db, owner, session_id)
+            if session.counters.edits != expected:
+                raise EditConflictError("The session's view was edited meanwhile; read it again and plan anew.")
+            counters = insert_edits(db, row, session.counters, edits, own=True)
+            if event is not None:
+                _insert_event(db, row, event)
+            updated = now()
+            db.execute(
+                "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
+                (counters.model_dump_json(exclude_defaults=True), updated.isoformat(), row),
+            )
+            return session.model_copy(update={"counters": counters, "updated_at": updated})
+
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def read_outputs(self, owner: str, session_id: str) -> list[Output]:
+        def work(db: sqlite3.Connection) -> list[Output]:
+            row, _ = session_row(db, owner, session_id)
+            rows = db.execute("SELECT record FROM outputs WHERE session = ? ORDER BY seq, block", (row,))
+            return [Output.model_validate_json(record) for (record,) in rows]
+
+        return await self._reader.run(work)
+
+    async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+        def work(db: sqlite3.Connection) -> tuple[str, Output]:
+            named = "" if session_id is None else "AND sessions.session_id = ?"
+            values = (owner, handle) if session_id is None else (owner, handle, session_id)
+            row = db.execute(
+                "SELECT sessions.session_id, outputs.record FROM outputs JOIN sessions USING (session)"
+                f" WHERE sessions.owner = ? AND outputs.handle = ? {named}"
+                " ORDER BY sessions.updated_at DESC LIMIT 1",
+                values,
+            ).fetchone()
+            if row is None:
+                raise HandleNotFoundError(
+                    f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
+                    " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
+                )
+            return row[0], Output.model_validate_json(row[1])
+
+        return await self._reader.run(work)
+
+    async def find_handles(self, owner: str, prefix: str, limit: int) -> list[str]:
+        return await self._column(
+            "SELECT DISTINCT handle FROM outputs JOIN sessions USING (session)"
+            " WHERE sessions.owner = ? AND handle >= ? AND substr(handle, 1, ?) = ? ORDER BY handle LIMIT ?",
+            (owner, prefix, len(prefix), prefix, limit),
+        )
+
+    async def search(
+        self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+    ) -> list[SearchHit]:
+        return await self._reader.run(lambda db: searching.search(db, owner, query, session_id, scope, limit))
+
+    async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            row, session = session_row(db, owner, session_id)
+            _insert_event(db, row, event)
+            if level is not None:
+                counters = session.counters.model_copy(update={"level": level})
+                db.execute(
+                    "UPDATE sessions SET counters = ? WHERE session = ?",
+                    (counters.model_dump_json(exclude_defaults=True), row),
+                )
+
+        async with self._lock:
+            await self._writer.write(work)
+
+    async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
+        def work(db: sqlite3.Connection) -> list[Event]:
+            row, _ = session_row(db, owner, session_id)
+            rows = db.execute(
+                "SELECT event_id, record FROM events WHERE session = ? AND event_id > ? ORDER BY event_id LIMIT ?",
+                (row, after, limit),
+            )
+            return [
+                Event.model_validate_json(record).model_copy(update={"event_id": number}) for number, record in rows
+            ]
+
+        return await self._reader.run(work)
+
+    async def append_call(self, owner: str, session_id: str, call: Call) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            row, _ = session_row(db, owner, session_id)
+            stamped = call.model_copy(update={"created_at": call.created_at or now()})
+            db.execute(
+                "INSERT INTO calls (session, record) VALUES (?, ?)",
+                (row, stamped.model_dump_json(exclude_defaults=True)),
+            )
+
+        async with self._lock:
+            await self._writer.write(work)
+
+    async def read_calls(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
+        def work(db: sqlite3.Connection) -> list[Call]:
+            row, _ = session_row(db, owner, session_id)
+            rows = db.execute(
+                "SELECT call_id, record FROM calls WHERE session = ? AND call_id > ? ORDER BY call_id LIMIT ?",
+                (row, after, limit),
+            )
+            return [Call.model_validate_json(record).model_copy(update={"call_id": number}) for number, record in rows]
+
+        return await self._reader.run(work)
+
+
+def _insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
+    stamped = event.model_copy(update={"created_at": event.created_at or now()})
+    db.execute(
+        "INSERT INTO events (session, record) VALUES (?, ?)",
+        (session, stamped.model_dump_json(exclude_defaults=True)),
+    )
+
+
+def _blobs(db: sqlite3.Connection, message: int) -> list[tuple[str, bytes]]:
+    return db.execute(
+        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ?", (message,)
+    ).fetchall()
