@@ -165,7 +165,8 @@ class Counters(Record):
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt
     total that the provider reported, plus that call's completion; `reported_view` what `parts` added up to
     just then. `true_growth` and `counted_growth` add up, over pairs of successive reports, how much the
-    prompt grew by report and by count: their ratio calibrates the counter. `summary_seq` is the last message
+    prompt grew by report and by count: their ratio calibrates the counter. `reported_group` is that reply's id.
+    `summary_seq` is the last message
     that a summary covers, -1 for none. `unsent` is by how many tokens edits of ours have shrunk the view since
     the last report: a client that sends its own history has not seen them.
     """
@@ -178,6 +179,7 @@ class Counters(Record):
     reported: int | None = None
     reported_view: int = 0
     reported_seq: int = -1
+    reported_group: str | None = None
     true_growth: int = 0
     counted_growth: int = 0
     unsent: int = 0

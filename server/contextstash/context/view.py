@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.records import Block, Edit, Message, Part
+from contextstash_storage.records import Block, Edit, Message, NewMessage, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ _PARTS_BY_ROLE: dict[str, Part] = {
 }
 
 
-def part_of(message: Message, block: Block) -> Part:
+def part_of(message: Message | NewMessage, block: Block) -> Part:
     """Which part of the window a block's tokens count to."""
     if message.kind in ("summary", "tool_summary"):
         return Part.SUMMARIES

@@ -17,6 +17,10 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
 
+CLAUDE_CODE = "claude-code"
+CLAUDE_CODE_WINDOW = 200_000
+"""Claude Code uses this much of a larger window unless the model's name ends in [1m]."""
+
 CurrentSession = Callable[[], Awaitable[str | None]]
 
 
@@ -76,14 +80,16 @@ class Access:
         """The settings in force for a session: the server's layer, then the session's own."""
         return resolve_settings(self.layer, session.settings if session else {})
 
-    def room(self, settings: ContextSettings, model: str | None) -> Room:
+    def room(self, settings: ContextSettings, model: str | None, agent: str | None = None) -> Room:
         """The window and the numbers that follow from it."""
-        window = settings.window
-        if window is not None:
-            return room_of(settings, window)
+        if settings.window is not None:
+            return room_of(settings, settings.window)
         from contextstash.models import model_facts
 
-        return room_of(settings, model_facts(model).window)
+        window = model_facts(model).window
+        if agent == CLAUDE_CODE and "[1m]" not in (model or ""):
+            window = min(window, CLAUDE_CODE_WINDOW)
+        return room_of(settings, window)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
@@ -100,7 +106,7 @@ class Access:
         return Desk(
             session=session,
             settings=settings,
-            room=self.room(settings, session.model),
+            room=self.room(settings, session.model, session.agent),
             counter=self.counter(settings, session.model),
             format=get_format(session.format or "openai-chat"),
             edits=tuple(edits),

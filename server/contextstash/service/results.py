@@ -60,7 +60,7 @@ class CacheCost(Result):
 class PruneResult(Result):
     session_id: str
     archived: list[ArchivedOutput]
-    more: int | None = Field(None, description="Further outputs archived, not listed")
+    more: int | None = Field(default=None, description="Further outputs archived, not listed")
     tokens_before: int
     tokens_after: int
     tokens_saved: int

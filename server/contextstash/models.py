@@ -1,0 +1,80 @@
+"""Models: context windows and prices by name, from genai-prices, loaded at the first question."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from contextstash_storage.records import Usage
+
+UNKNOWN_WINDOW = 200_000
+"""Taken for a model that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What is known of a model. `window` is in tokens; `known` is False where it is only taken for granted."""
+
+    model: str | None
+    window: int
+    known: bool
+
+
+@cache
+def model_facts(model: str | None) -> ModelFacts:
+    """A model's facts by its name, in any of the forms that providers and gateways give it. Never fails."""
+    if model is None:
+        return ModelFacts(None, UNKNOWN_WINDOW, False)
+    if "[1m]" in model:
+        return ModelFacts(model, 1_000_000, True)
+    found = _found(model)
+    window = getattr(found, "context_window", None)
+    return ModelFacts(model, window or UNKNOWN_WINDOW, bool(window))
+
+
+def price_of(model: str | None, usage: Usage) -> float | None:
+    """What a call cost in US dollars, None where the model's price is not known."""
+    if model is None:
+        return None
+    from genai_prices import Usage as PricedUsage
+    from genai_prices import calc_price
+
+    for name in _names(model):
+        try:
+            priced = calc_price(
+                PricedUsage(
+                    input_tokens=usage.prompt_tokens,
+                    output_tokens=usage.completion_tokens,
+                    cache_read_tokens=usage.cached_tokens,
+                    cache_write_tokens=usage.cache_write_tokens,
+                ),
+                model_ref=name,
+            )
+        except (LookupError, ValueError):
+            continue
+        return float(priced.total_price)
+    return None
+
+
+def _found(model: str) -> Any:
+    from genai_prices.data_snapshot import get_snapshot
+
+    snapshot = get_snapshot()
+    for name in _names(model):
+        try:
+            return snapshot.find_provider_model(name, None, None, None)[1]
+        except LookupError:
+            continue
+    return None
+
+
+def _names(model: str) -> list[str]:
+    """The name and its plainer forms: without gateway prefixes, regions, versions and dates."""
+    name = model.strip().lower().removesuffix("[1m]")
+    plain = name.rsplit("/", 1)[-1]
+    plain = re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic|meta|amazon|mistral|deepseek|openai|google)\.", "", plain)
+    plain = re.sub(r"-v\d+(?::\d+)?$", "", plain)
+    undated = re.sub(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", plain)
+    return list(dict.fromkeys((name, plain, undated)))

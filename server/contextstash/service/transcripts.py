@@ -1,0 +1,41 @@
+"""What is read out of a client's transcript: sessions and messages, with what the client did to its own window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from contextstash_storage.records import Native, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptSession:
+    """The session that a transcript holds. `source` is the file."""
+
+    session_id: str
+    format: str
+    agent: str | None = None
+    model: str | None = None
+    title: str | None = None
+    source: str | None = None
+    parent_session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptMessage:
+    """One message of a transcript. `key` is the client's own unique id of it.
+
+    `covers_before`: the client compacted, and this message is its summary of everything before.
+    `rewind_to_key`: the messages after the one with that key were abandoned before this one came.
+    `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
+    """
+
+    body: Native
+    key: str | None = None
+    group: str | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    created_at: datetime | None = None
+    covers_before: bool = False
+    rewind_to_key: str | None = None
+    cleared_call_ids: tuple[str, ...] = ()
