@@ -74,24 +74,7 @@ async def _carry_out(
     count = sum(1 for entry in plan.covered if entry.message)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
-        edit = edit.model_copy(
-            update={
-                "delta": change(desk.entries, entries),
-                "view_messages": len(entries) - len(desk.entries),
-            }
-        )
-        event = Event(
-            kind="compaction",
-            tokens_before=before,
-            tokens_after=after,
-            messages_before=len(desk.entries),
-            messages_after=len(entries),
-            reason=reason,
-            duration_ms=round(1000 * (time.perf_counter() - started), 2),
-        )
-        await access.store.append_edits(
-            access.owner, desk.session.session_id, [edit], expected=len(desk.edits), event=event
-        )
+        await _append(access, desk, edit, entries, reason, time.perf_counter() - started)
     return CompactResult(
         session_id=desk.session.session_id,
         compacted=not dry_run,
@@ -107,6 +90,26 @@ async def _carry_out(
         reason=reason,
         dry_run=dry_run or None,
         note=CLIENT_NOTE if desk.session.source else None,
+    )
+
+
+async def _append(
+    access: Access, desk: Desk, edit: Edit, entries: Sequence[Entry], reason: str, seconds: float
+) -> None:
+    event = Event(
+        kind="compaction",
+        tokens_before=total_tokens(desk.entries),
+        tokens_after=total_tokens(entries),
+        messages_before=len(desk.entries),
+        messages_after=len(entries),
+        reason=reason,
+        duration_ms=round(1000 * seconds, 2),
+    )
+    whole = edit.model_copy(
+        update={"delta": change(desk.entries, entries), "view_messages": len(entries) - len(desk.entries)}
+    )
+    await access.store.append_edits(
+        access.owner, desk.session.session_id, [whole], expected=len(desk.edits), event=event
     )
 
 

@@ -63,7 +63,7 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     return ConfigureResult(
         session_id=session.session_id,
         settings={name: value for name, value in after.items() if value is not None},
-        changed=[name for name, value in after.items() if before[name] != value],
+        changed=[name for name in settings if before[name] != after[name]],
     )
 
 

@@ -1,0 +1,136 @@
+"""The laws of the design, over generated sessions always and over real ones where they lie beside the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from conversations import FORMAT_NAMES, conversations
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stashing import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
+from trace_natives import trace_files, trace_natives
+
+from contextstash.context.pairing.rules import violations
+from contextstash.formats import get_format
+from contextstash.service.stash import Stash
+from contextstash_storage.records import Native
+
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int) -> None:
+    """Record, prune, compact, retrieve, restore: laws 1 to 5 and 7 at every step."""
+    async with stash_at(path, window=max(2_000, budget)) as stash:
+        answer = await stash.record_messages(natives, session_id=SESSION, format=format_name)
+        assert answer.recorded == len(natives)
+        assert (await stash.record_messages(natives, session_id=SESSION)).recorded == 0
+        untouched = await valid_view(stash, format_name)
+
+        pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
+        assert pruned.tokens_after == pruned.tokens_before - pruned.tokens_saved
+        shown = await valid_view(stash, format_name)
+        assert as_bytes(await view(stash)) == as_bytes(shown)
+        await outputs_come_back(stash, natives, format_name)
+
+        compacted = await stash.compact_session(SESSION)
+        assert compacted.compacted == (compacted.tokens_after < compacted.tokens_before)
+        await valid_view(stash, format_name)
+        await fits_or_says_why(stash, format_name, budget)
+
+        if compacted.summary_id:
+            await stash.restore_outputs([compacted.summary_id], session_id=SESSION)
+        assert as_bytes(await view(stash)) == as_bytes(shown)
+        if handles := await all_handles(stash):
+            await stash.restore_outputs(handles, session_id=SESSION)
+        assert as_bytes(await view(stash)) == as_bytes(untouched)
+        assert (await stash.prune_tool_outputs(SESSION, keep_last=1, dry_run=True)).tokens_before == (
+            pruned.tokens_before
+        )
+        assert as_bytes(await history(stash)) == as_bytes(natives)
+
+
+async def outputs_come_back(stash: Stash, natives: Sequence[Native], format_name: str) -> None:
+    """Every tool output of the session equals what was recorded, page by page."""
+    fmt = get_format(format_name)
+    recorded = set()
+    for native in natives:
+        reading = fmt.read(native)
+        recorded |= {
+            text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type == "tool_result"
+        }
+    handles = await all_handles(stash)
+    assert {await whole_output(stash, handle) for handle in handles} == recorded
+
+
+async def fits_or_says_why(stash: Stash, format_name: str, budget: int) -> None:
+    fitted = await stash.get_context(SESSION, budget=budget)
+    assert violations(format_name, fitted.messages) == []
+    if fitted.fits:
+        assert fitted.tokens <= budget
+    else:
+        assert "must stay" in (fitted.reason or "")
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@few
+@given(data=st.data())
+async def test_the_laws_hold_over_generated_sessions(format_name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(format_name, broken=data.draw(st.booleans())))
+    budget = data.draw(st.integers(60, 3_000))
+    with TemporaryDirectory() as folder:
+        await hold_laws(Path(folder) / "laws.db", natives, format_name, budget)
+
+
+@pytest.mark.parametrize(("format_name", "path"), trace_files(), ids=lambda value: Path(str(value)).stem[:40])
+async def test_the_laws_hold_over_real_sessions(format_name: str, path: Path, tmp_path: Path) -> None:
+    await hold_laws(tmp_path / "laws.db", trace_natives(format_name, path), format_name, 20_000)
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@few
+@given(data=st.data())
+async def test_chained_prunes_and_compactions_keep_every_view_valid(format_name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(format_name, min_turns=3))
+    steps = data.draw(st.lists(st.sampled_from(["prune", "compact", "restore"]), max_size=6))
+    middle = len(natives) // 2
+    with TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "chain.db", window=4_000) as stash:
+            await stash.record_messages(natives[:middle] or natives, session_id=SESSION, format=format_name)
+            for place, step in enumerate(steps):
+                await take(stash, step)
+                await valid_view(stash, format_name)
+                if place == 1:
+                    await stash.record_messages(natives, session_id=SESSION)
+                    await valid_view(stash, format_name)
+            await stash.record_messages(natives, session_id=SESSION)
+            assert as_bytes(await history(stash)) == as_bytes(natives)
+            estimate = await stash.estimate_context(SESSION)
+            assert sum(estimate.breakdown.values()) == estimate.tokens
+
+
+async def take(stash: Stash, step: str) -> None:
+    if step == "prune":
+        await stash.prune_tool_outputs(SESSION, keep_last=1)
+    elif step == "compact":
+        await stash.compact_session(SESSION)
+    elif handles := await all_handles(stash):
+        await stash.restore_outputs(handles[:2], session_id=SESSION)
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@few
+@given(data=st.data())
+async def test_the_same_history_and_settings_give_the_same_views(format_name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(format_name))
+    views = []
+    with TemporaryDirectory() as folder:
+        for name in ("one", "two"):
+            async with stash_at(Path(folder) / f"{name}.db", window=4_000) as stash:
+                await stash.record_messages(natives, session_id=SESSION, format=format_name)
+                await stash.prune_tool_outputs(SESSION, keep_last=0)
+                await stash.compact_session(SESSION)
+                views.append(as_bytes(await view(stash)))
+    assert views[0] == views[1]
