@@ -142,6 +142,10 @@ class AgentTools:
 def agent_tools(stash: LazyStash) -> list[StashTool]:
     """The tools of `--tools agent`, in the order in which a session needs them."""
     tools = AgentTools(stash)
+    return [*_shrinking(tools), *_bringing_back(tools)]
+
+
+def _shrinking(tools: AgentTools) -> list[StashTool]:
     return [
         StashTool.of(
             tools.estimate_context,
@@ -154,8 +158,7 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.prune_tool_outputs,
             title="Prune tool outputs",
-            description="Shrink the context: replace old tool outputs by short placeholders. Use at"
-            " level prune."
+            description="Shrink the context: replace old tool outputs by short placeholders. Use at level prune."
             " Reversible.",
             line=lines.prune,
             idempotent=True,
@@ -168,6 +171,11 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
             " Use at level compact or above. Reversible.",
             line=lines.compact,
         ),
+    ]
+
+
+def _bringing_back(tools: AgentTools) -> list[StashTool]:
+    return [
         StashTool.of(
             tools.get_summary,
             title="Get summary",

@@ -32,7 +32,8 @@ class LazyStash:
             if self._stash is None:
                 with anyio.CancelScope(shield=True):  # a half-opened store would leave its thread behind
                     self._stash = await self._open()
-            return self._stash
+            stash = self._stash
+        return stash
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:

@@ -44,63 +44,22 @@ Read = Callable[..., Awaitable[str]]
 
 
 def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read]]:
+    session = "One session's estimate: tokens, window, level, breakdown and next step."
+    messages = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
+    context = "The message list that a session would send next."
+    summary = "The text of a session's newest summary."
+    events = "What was done to a session's context and why: `limit` (100, at most 200) events after `after`."
+    calls = "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`."
+    output = "A tool output word for word, from line `offset` on; its last line says where to go on."
+    paged = "{?after,limit}"
     return [
-        (
-            SESSION,
-            "session",
-            "Session",
-            "One session's estimate: tokens, window, level, breakdown and next step.",
-            JSON,
-            views.session,
-        ),
-        (
-            SESSION + "/messages{?first,limit}",
-            "messages",
-            "Messages",
-            "A session's messages as recorded, `limit` (20, at most 200) from position `first` on.",
-            JSON,
-            views.messages,
-        ),
-        (
-            SESSION + "/context",
-            "context",
-            "Context",
-            "The message list that a session would send next.",
-            JSON,
-            views.context,
-        ),
-        (
-            SESSION + "/summary",
-            "summary",
-            "Summary",
-            "The text of a session's newest summary.",
-            "text/markdown",
-            views.summary,
-        ),
-        (
-            SESSION + "/events{?after,limit}",
-            "events",
-            "Events",
-            "What was done to a session's context and why: `limit` (100, at most 200) events after `after`.",
-            JSON,
-            views.events,
-        ),
-        (
-            SESSION + "/calls{?after,limit}",
-            "calls",
-            "Model calls",
-            "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`.",
-            JSON,
-            views.calls,
-        ),
-        (
-            ARCHIVE + "{?offset}",
-            "archived-output",
-            "Archived output",
-            "A tool output word for word, from line `offset` on; its last line says where to go on.",
-            "text/plain",
-            views.archived_output,
-        ),
+        (SESSION, "session", "Session", session, JSON, views.session),
+        (SESSION + "/messages{?first,limit}", "messages", "Messages", messages, JSON, views.messages),
+        (SESSION + "/context", "context", "Context", context, JSON, views.context),
+        (SESSION + "/summary", "summary", "Summary", summary, "text/markdown", views.summary),
+        (SESSION + "/events" + paged, "events", "Events", events, JSON, views.events),
+        (SESSION + "/calls" + paged, "calls", "Model calls", calls, JSON, views.calls),
+        (ARCHIVE + "{?offset}", "archived-output", "Archived output", output, "text/plain", views.archived_output),
     ]
 
 
