@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from contextstash_storage.errors import StoreError
+
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
@@ -29,11 +31,14 @@ class LazyStash:
     async def get(self) -> Stash:
         """The open stash. Raises what opening raises; the next call then tries again."""
         async with self._lock:
-            if self._stash is None:
-                with anyio.CancelScope(shield=True):  # a half-opened store would leave its thread behind
-                    self._stash = await self._open()
             stash = self._stash
-        return stash
+            if stash is None:
+                with anyio.CancelScope(shield=True):  # a half-opened store would leave its thread behind
+                    stash = await self._open()
+                self._stash = stash
+            if stash is None:
+                raise StoreError("Opening the session store was interrupted; try again.")
+            return stash
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
