@@ -14,6 +14,9 @@ from contextstash_storage.records import NewMessage
 RANDOM_ID = 12
 """A call id at least this long is taken for random, so that the same one means the same call."""
 
+NO_INTERJECTION = 80
+"""An opening message at least this long, in characters, is not said again by chance."""
+
 
 class History(Protocol):
     """What has been stored of a session; fingerprints by position."""
@@ -30,6 +33,10 @@ class History(Protocol):
 
     def places(self, fingerprint: bytes) -> Sequence[int]:
         """Positions of this fingerprint, newest first."""
+        ...
+
+    def is_unanswered(self, call_id: str, after: int) -> bool:
+        """Whether a tool call of this id stands after that position, and no result after the call."""
         ...
 
 
@@ -49,31 +56,37 @@ def align(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage])
     that can't be a coincidence); or the next piece of a session sent again from its start, piece by piece.
     Plain words said again later are new: "continue" is not a duplicate of "continue".
     """
-    if not history.length or not marks:
+    if not marks or not history.places(marks[0]):
         return Alignment(0)
-    replayed = _replay(history, marks)
-    if replayed is not None:
-        return replayed
-    same = _common(history.fingerprints(0, len(marks)), marks)
-    if same and (same > 1 or same == min(len(marks), history.length)):
-        return Alignment(same, same if same == len(marks) and same < history.length else None)
-    overlap = _overlap(history, marks)
-    if overlap:
-        return Alignment(overlap)
-    if _contained(history, marks, batch):
-        return Alignment(len(marks))
-    return Alignment(0)
+    return (
+        _replayed(history, marks)
+        or _sent_whole(history, marks, batch)
+        or Alignment(_overlap(history, marks) or _contained(history, marks, batch))
+    )
 
 
-def _replay(history: History, marks: Sequence[bytes]) -> Alignment | None:
+def _replayed(history: History, marks: Sequence[bytes]) -> Alignment | None:
+    """The next piece of a session that is sent again piece by piece."""
     at = history.replay
     if at is None or at >= history.length:
         return None
     same = _common(history.fingerprints(at, len(marks)), marks)
-    if not same or (same < len(marks) and at + same < history.length):
+    if not same:
         return None
-    end = at + same
-    return Alignment(same, end if end < history.length else None)
+    goes_on = same == len(marks) and at + same < history.length
+    return Alignment(same, at + same if goes_on else None)
+
+
+def _sent_whole(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage]) -> Alignment | None:
+    """The session from its start: the growing list, a list that took another course, or a replay's first piece."""
+    same = _common(history.fingerprints(0, len(marks)), marks)
+    if not same:
+        return None
+    if same == len(marks):
+        return Alignment(same, same if same < history.length else None)
+    if same == 1 and history.length > 1 and not _is_no_interjection(batch[0]):
+        return None
+    return Alignment(same)
 
 
 def _common(stored: Sequence[bytes], marks: Sequence[bytes]) -> int:
@@ -86,28 +99,60 @@ def _common(stored: Sequence[bytes], marks: Sequence[bytes]) -> int:
 
 
 def _overlap(history: History, marks: Sequence[bytes]) -> int:
-    """The longest head of the batch that is the history's tail."""
+    """The longest head of the batch that is the history's tail, in time linear in the batch."""
     most = min(len(marks), history.length)
-    tail = list(history.fingerprints(history.length - most, most))
-    for count in range(most, 0, -1):
-        if tail[most - count :] == list(marks[:count]):
-            return count
+    borders = _borders(marks)
+    held = 0
+    for known in history.fingerprints(history.length - most, most):
+        while held and marks[held] != known:
+            held = borders[held - 1]
+        if marks[held] == known:
+            held += 1
+    return held
+
+
+def _borders(marks: Sequence[bytes]) -> list[int]:
+    """For each head of the batch, how long its longest proper head is that is also its tail (Knuth, Morris, Pratt)."""
+    borders = [0] * len(marks)
+    held = 0
+    for place in range(1, len(marks)):
+        while held and marks[held] != marks[place]:
+            held = borders[held - 1]
+        if marks[held] == marks[place]:
+            held += 1
+        borders[place] = held
+    return borders
+
+
+def _contained(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage]) -> int:
+    """The batch's length where it lies whole inside the history and can't do so by chance, else 0."""
+    first = next((place for place, message in enumerate(batch) if _is_distinctive(message)), None)
+    if first is None:
+        return 0
+    for place in history.places(marks[first]):
+        start = place - first
+        if start >= 0 and _common(history.fingerprints(start, len(marks)), marks) == len(marks):
+            return 0 if _answers_a_later_call(history, batch, start + len(marks) - 1) else len(marks)
     return 0
 
 
-def _contained(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage]) -> bool:
-    distinctive = [place for place, message in enumerate(batch) if _is_distinctive(message)]
-    if not distinctive:
-        return False
-    first = distinctive[0]
-    for place in history.places(marks[first])[:8]:
-        start = place - first
-        if start >= 0 and list(history.fingerprints(start, len(marks))) == list(marks):
-            return True
-    return False
+def _answers_a_later_call(history: History, batch: Sequence[NewMessage], after: int) -> bool:
+    return any(
+        block.type == "tool_result" and block.call_id is not None and history.is_unanswered(block.call_id, after)
+        for message in batch
+        for block in message.blocks
+    )
 
 
 def _is_distinctive(message: NewMessage) -> bool:
     if message.group and len(message.group) >= RANDOM_ID:
         return True
     return any(block.call_id and len(block.call_id) >= RANDOM_ID for block in message.blocks)
+
+
+def _is_no_interjection(message: NewMessage) -> bool:
+    return (
+        message.role == "system"
+        or _is_distinctive(message)
+        or sum(block.size for block in message.blocks) >= NO_INTERJECTION
+    )

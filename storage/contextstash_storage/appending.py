@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contextstash_storage.alignment import Alignment, align
-from contextstash_storage.bodies import Blob, fingerprint, packed, take_apart
+from contextstash_storage.alignment import align
+from contextstash_storage.bodies import Blob, Parts, fingerprint, folded, packed_text, take_apart
 from contextstash_storage.editing import insert_edits
 from contextstash_storage.records import (
     Appended,
@@ -20,7 +20,7 @@ from contextstash_storage.records import (
     Output,
     Session,
 )
-from contextstash_storage.rows import derived, now, session_row
+from contextstash_storage.rows import derived, from_json, now, session_row, to_json
 from contextstash_storage.searching import index_text
 from contextstash_storage.store import Count, EditsAfter
 
@@ -30,24 +30,33 @@ class Prepared:
     """A message made ready for its row before the transaction begins."""
 
     message: NewMessage
+    parts: Parts
     fingerprint: bytes
-    body: bytes
-    blobs: list[Blob]
+    search_text: bytes | None
 
 
 def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
     """Do what needs no database: JSON, hashes, compression."""
-    return [Prepared(message, fingerprint(message.body), *take_apart(message.body)) for message in messages]
+    prepared = []
+    for message in messages:
+        parts = take_apart(message.body)
+        text = folded(message.search_text, parts.blobs) if message.search_text else None
+        prepared.append(Prepared(message, parts, fingerprint(message.body), text))
+    return prepared
 
 
 class _History:
     """What the database has of a session, for the alignment."""
 
-    def __init__(self, db: sqlite3.Connection, session: int, length: int, replay: int | None) -> None:
+    def __init__(self, db: sqlite3.Connection, session: int, length: int) -> None:
         self._db = db
         self._session = session
         self.length = length
-        self.replay = replay
+
+    @property
+    def replay(self) -> int | None:
+        [replay] = self._db.execute("SELECT replay_seq FROM sessions WHERE session = ?", (self._session,)).fetchone()
+        return None if replay is None else int(replay)
 
     def fingerprints(self, first: int, count: int) -> list[bytes]:
         rows = self._db.execute(
@@ -63,6 +72,17 @@ class _History:
         )
         return [seq for (seq,) in rows]
 
+    def is_unanswered(self, call_id: str, after: int) -> bool:
+        rows = self._db.execute(
+            "SELECT derived FROM messages WHERE session = ? AND seq > ? AND instr(derived, ?) ORDER BY seq DESC",
+            (self._session, after, json.dumps(call_id, ensure_ascii=False)),
+        )
+        for (text,) in rows:
+            for block in reversed(json.loads(text).get("blocks", ())):
+                if block.get("call_id") == call_id:
+                    return bool(block["type"] == "tool_call")
+        return False
+
 
 def append(
     db: sqlite3.Connection,
@@ -75,26 +95,30 @@ def append(
 ) -> Appended:
     """The whole of an append, within a transaction."""
     row, session = session_row(db, owner, session_id)
-    fresh = _fresh(db, row, session, batch)
+    fresh, replay = _fresh(db, row, session, batch)
     counters = session.counters
     stored = []
     for prepared in fresh:
         seq = counters.messages
         stored.append(_insert(db, row, session_id, seq, prepared))
         if prepared.message.usage is not None:
-            _insert_call(db, row, prepared.message, session.model, seq)
+            _store_call(db, row, prepared.message, session.model, seq)
         counters = count(counters, prepared.message, seq)
     if edits is not None and stored:
         counters = insert_edits(db, row, counters, edits(counters, tuple(stored)), own=False)
     if cursor is not None:
         _store_cursor(db, owner, row, cursor)
     if stored:
-        session = _store_counters(db, row, session, counters)
+        session = _store_counters(db, row, session, counters, replay)
+    elif batch:
+        db.execute("UPDATE sessions SET replay_seq = ? WHERE session = ?", (replay, row))
     return Appended(messages=tuple(stored), duplicates=len(batch) - len(stored), session=session)
 
 
-def _fresh(db: sqlite3.Connection, row: int, session: Session, batch: Sequence[Prepared]) -> list[Prepared]:
-    """The messages of a batch that are not there yet."""
+def _fresh(
+    db: sqlite3.Connection, row: int, session: Session, batch: Sequence[Prepared]
+) -> tuple[list[Prepared], int | None]:
+    """The messages of a batch that are not there yet, and the replay position after it."""
     known = {
         prepared.message.key
         for prepared in batch
@@ -103,7 +127,12 @@ def _fresh(db: sqlite3.Connection, row: int, session: Session, batch: Sequence[P
     }
     fresh: list[Prepared] = []
     unkeyed = [prepared for prepared in batch if prepared.message.key is None]
-    skipped = {id(prepared) for prepared in unkeyed[: _aligned(db, row, session, unkeyed).duplicates]}
+    aligned = align(
+        _History(db, row, session.counters.messages),
+        [prepared.fingerprint for prepared in unkeyed],
+        [prepared.message for prepared in unkeyed],
+    )
+    skipped = {id(prepared) for prepared in unkeyed[: aligned.duplicates]}
     for prepared in batch:
         key = prepared.message.key
         if (key is not None and key in known) or id(prepared) in skipped:
@@ -111,32 +140,31 @@ def _fresh(db: sqlite3.Connection, row: int, session: Session, batch: Sequence[P
         if key is not None:
             known.add(key)
         fresh.append(prepared)
-    return fresh
-
-
-def _aligned(db: sqlite3.Connection, row: int, session: Session, batch: Sequence[Prepared]) -> Alignment:
-    if not batch:
-        return Alignment(0)
-    [replay] = db.execute("SELECT replay_seq FROM sessions WHERE session = ?", (row,)).fetchone()
-    history = _History(db, row, session.counters.messages, replay)
-    found = align(history, [prepared.fingerprint for prepared in batch], [prepared.message for prepared in batch])
-    if found.replay != replay:
-        db.execute("UPDATE sessions SET replay_seq = ? WHERE session = ?", (found.replay, row))
-    return found
+    return fresh, aligned.replay
 
 
 def _insert(db: sqlite3.Connection, row: int, session_id: str, seq: int, prepared: Prepared) -> Message:
     message = prepared.message
     created = message.created_at or now()
     number = db.execute(
-        "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (row, seq, prepared.fingerprint, message.key, prepared.body, derived(message), created.isoformat()),
+        "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, search_text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            row,
+            seq,
+            prepared.fingerprint,
+            message.key,
+            prepared.parts.rest,
+            derived(message),
+            created.isoformat(),
+            prepared.search_text,
+        ),
     ).lastrowid
     assert number is not None
-    for blob in prepared.blobs:
+    for place, blob in enumerate(prepared.parts.blobs):
         db.execute(
-            "INSERT INTO message_blobs (message, path, blob) VALUES (?, ?, ?)",
-            (number, json.dumps(blob.path), _blob(db, blob)),
+            "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
+            (number, place, json.dumps(blob.path), _blob(db, blob)),
         )
     for output in message.outputs:
         _insert_output(db, row, output, seq)
@@ -162,7 +190,7 @@ def _blob(db: sqlite3.Connection, blob: Blob) -> int:
     if known is not None:
         return int(known[0])
     number = db.execute(
-        "INSERT INTO blobs (sha256, content) VALUES (?, ?)", (blob.sha256, packed(blob.content))
+        "INSERT INTO blobs (sha256, content) VALUES (?, ?)", (blob.sha256, packed_text(blob.text))
     ).lastrowid
     assert number is not None
     return number
@@ -178,38 +206,59 @@ def _insert_output(db: sqlite3.Connection, row: int, output: Output, seq: int) -
     placed = output.model_copy(update={"handle": handle, "seq": seq})
     db.execute(
         "INSERT INTO outputs (session, handle, seq, block, record) VALUES (?, ?, ?, ?, ?)",
-        (row, handle, seq, output.block, placed.model_dump_json(exclude_defaults=True)),
+        (row, handle, seq, output.block, to_json(placed)),
     )
 
 
-def _insert_call(db: sqlite3.Connection, row: int, message: NewMessage, model: str | None, seq: int) -> None:
+def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, model: str | None, seq: int) -> None:
+    """Store the model call that a message reports on. A reply recorded in several messages is one call,
+    with the last of its reports."""
     usage = message.usage
     assert usage is not None
+    stored = db.execute("SELECT record FROM calls WHERE session = ? AND reply = ?", (row, message.group)).fetchone()
+    if stored is not None:
+        known = from_json(Call, stored[0]).model_copy(update=usage.model_dump())
+        db.execute("UPDATE calls SET record = ? WHERE session = ? AND reply = ?", (to_json(known), row, message.group))
+        return
     call = Call(
         purpose="agent",
         model=message.model or model,
-        request_seq=seq - 1,
+        request_seq=_reply_start(db, row, message.group, seq) - 1,
         created_at=message.created_at or now(),
         **usage.model_dump(),
     )
     db.execute(
-        "INSERT INTO calls (session, record) VALUES (?, ?)",
-        (row, call.model_dump_json(exclude_defaults=True)),
+        "INSERT INTO calls (session, reply, record) VALUES (?, ?, ?)",
+        (row, message.group, to_json(call)),
     )
+
+
+def _reply_start(db: sqlite3.Connection, row: int, group: str | None, seq: int) -> int:
+    """The first position of the reply whose part at `seq` is the first that reports usage."""
+    if group is None:
+        return seq
+    rows = db.execute("SELECT seq, derived FROM messages WHERE session = ? AND seq < ? ORDER BY seq DESC", (row, seq))
+    for before, text in rows:
+        if json.loads(text).get("group") != group:
+            break
+        seq = before
+    return seq
 
 
 def _store_cursor(db: sqlite3.Connection, owner: str, row: int, cursor: Cursor) -> None:
     db.execute(
         "INSERT INTO cursors (owner, source, session, record) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (owner, source) DO UPDATE SET session = excluded.session, record = excluded.record",
-        (owner, cursor.source, row, cursor.model_dump_json()),
+        (owner, cursor.source, row, to_json(cursor)),
     )
 
 
-def _store_counters(db: sqlite3.Connection, row: int, session: Session, counters: Counters) -> Session:
+def _store_counters(
+    db: sqlite3.Connection, row: int, session: Session, counters: Counters, replay: int | None
+) -> Session:
     updated = now()
     db.execute(
-        "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
-        (counters.model_dump_json(exclude_defaults=True), updated.isoformat(), row),
+        "UPDATE sessions SET counters = ?, updated_at = ?, replay_seq = ? WHERE session = ?",
+        (to_json(counters), updated.isoformat(), replay, row),
     )
     return session.model_copy(update={"counters": counters, "updated_at": updated})

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 
 LARGE_STRING = 1_024
 """Strings longer than this, in characters, are blobs."""
+
+MOST_LEVELS = 200
+"""How deep a body may be nested; Python's JSON reader and writer give up at some 900 levels."""
 
 COMPRESSED_FROM = 512
 """Bytes from which compression is tried."""
@@ -20,14 +24,24 @@ COMPRESSED_FROM = 512
 _PLAIN = b"\x00"
 _ZLIB = b"\x01"
 
+Path = tuple[str | int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Blob:
     """A large string and where in its message's JSON it stands: keys and list positions from the top."""
 
-    path: tuple[str | int, ...]
+    path: Path
+    text: str
     sha256: bytes
-    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A body taken apart: the bytes of what is left of it, and the large strings in order."""
+
+    rest: bytes
+    blobs: tuple[Blob, ...]
 
 
 def fingerprint(body: Native) -> bytes:
@@ -58,20 +72,32 @@ def unpacked(stored: bytes) -> bytes:
     return zlib.decompress(stored[1:]) if stored[:1] == _ZLIB else stored[1:]
 
 
-def take_apart(body: Native) -> tuple[bytes, list[Blob]]:
-    """The bytes to store for a body, and the large strings that were taken out of it."""
+def packed_text(text: str) -> bytes:
+    """Any text, lone surrogates and NULs included, packed."""
+    return packed(text.encode("utf-8", "surrogatepass"))
+
+
+def unpacked_text(stored: bytes) -> str:
+    """The text of `packed_text`."""
+    return unpacked(stored).decode("utf-8", "surrogatepass")
+
+
+def take_apart(body: Native) -> Parts:
+    """What to store for a body. Raises BadMessageError where it is nested too deep to be read back surely."""
     blobs: list[Blob] = []
     rest = _without_large(body, (), blobs)
-    return packed(to_bytes(rest)), blobs
+    return Parts(packed(to_bytes(rest)), tuple(blobs))
 
 
-def _without_large(value: Any, path: tuple[str | int, ...], blobs: list[Blob]) -> Any:
+def _without_large(value: Any, path: Path, blobs: list[Blob]) -> Any:
     if isinstance(value, str):
         if len(value) <= LARGE_STRING:
             return value
-        data = value.encode("utf-8", "surrogatepass")
-        blobs.append(Blob(path, hashlib.sha256(data).digest(), data))
+        digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+        blobs.append(Blob(path, value, digest))
         return None
+    if isinstance(value, dict | list) and len(path) >= MOST_LEVELS:
+        raise BadMessageError(f"A message is nested more than {MOST_LEVELS} levels deep; flatten it.")
     if isinstance(value, dict):
         return {key: _without_large(child, (*path, key), blobs) for key, child in value.items()}
     if isinstance(value, list):
@@ -87,5 +113,23 @@ def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]]) -> Native:
         place: Any = body
         for step in parents:
             place = place[step]
-        place[last] = unpacked(content).decode("utf-8", "surrogatepass")
+        place[last] = unpacked_text(content)
     return body
+
+
+def folded(text: str, blobs: Sequence[Blob]) -> bytes:
+    """A text that repeats large strings of its message, with their numbers in their stead; packed."""
+    pieces: list[str | int] = [text]
+    for number, blob in enumerate(blobs):
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, str) and blob.text in piece:
+                before, _, after = piece.partition(blob.text)
+                pieces[place : place + 1] = [before, number, after]
+                break
+    return packed(to_bytes(pieces))
+
+
+def unfolded(stored: bytes, blobs: Sequence[bytes]) -> str:
+    """The text of `folded`; `blobs` are the packed contents in order."""
+    pieces: list[str | int] = json.loads(unpacked(stored))
+    return "".join(unpacked_text(blobs[piece]) if isinstance(piece, int) else piece for piece in pieces)

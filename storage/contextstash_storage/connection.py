@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -11,13 +12,19 @@ from typing import TypeVar
 import aiosqlite
 
 from contextstash_storage.errors import (
+    BadInputError,
     StoreBusyError,
     StoreError,
     StoreFullError,
 )
 
-BUSY_SECONDS = 15.0
+BUSY_SECONDS = 10.0
+"""How long to wait for another process's transaction."""
+
 CACHED_STATEMENTS = 256
+
+_RETRY_SECONDS = 0.02
+_PRIMARY_CODE = 0xFF
 
 Result = TypeVar("Result")
 Work = Callable[[sqlite3.Connection], Result]
@@ -32,16 +39,22 @@ class Connection(aiosqlite.Connection):
 
     async def run(self, work: Work[Result]) -> Result:
         """What `work` answers. Once begun it runs to its end, also where the caller is cancelled."""
-        return await self._execute(_translated, work, self._conn)  # type: ignore[no-any-return, no-untyped-call]
+        if not self._running or self._connection is None:
+            raise StoreError("The session store is closed.")
+        return await self._execute(_translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
 
     async def write(self, work: Work[Result]) -> Result:
         """What `work` answers, as one transaction: committed and durable, or rolled back whole."""
         return await self.run(lambda db: in_transaction(db, work))
 
+    async def read(self, work: Work[Result]) -> Result:
+        """What `work` answers, all of it from one moment's state of the database."""
+        return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
-def in_transaction(db: sqlite3.Connection, work: Work[Result]) -> Result:
-    """Run `work` between BEGIN IMMEDIATE and COMMIT; roll back on any error."""
-    db.execute("BEGIN IMMEDIATE")
+
+def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = "BEGIN IMMEDIATE") -> Result:
+    """Run `work` between `begin` and COMMIT; roll back on any error."""
+    db.execute(begin)
     try:
         result = work(db)
         db.execute("COMMIT")
@@ -57,38 +70,45 @@ def _translated(work: Work[Result], db: sqlite3.Connection) -> Result:
         return work(db)
     except sqlite3.Error as error:
         raise store_error(error) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
 
 
 def store_error(error: sqlite3.Error) -> StoreError:
     """The error of ours that says what a driver's error means and what to do."""
-    text = str(error)
-    if "locked" in text or "busy" in text:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
             "The database is held by another process for too long; nothing was written. Try again in a moment."
         )
-    if "full" in text:
+    if code == sqlite3.SQLITE_FULL:
         return StoreFullError("The disk is full; nothing was written. Make room and try again.")
-    if "not a database" in text or "malformed" in text:
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreError(
             "The database file is damaged or is no SQLite database. Put it aside and restore a backup,"
             " or name another with --db."
         )
-    return StoreError(f"The database could not do that: {text}.")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+        return StoreError(
+            f"The database cannot be read or written ({error}). See to its folder, its disk and their permissions,"
+            " or name another with --db."
+        )
+    return StoreError(f"The database could not do that: {error}.")
 
 
-async def connect(path: Path, *, read_only: bool = False) -> Connection:
+async def connect(path: Path, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS) -> Connection:
     """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
 
     def open_it() -> sqlite3.Connection:
         db = sqlite3.connect(
             path,
             isolation_level=None,
-            timeout=BUSY_SECONDS,
+            timeout=busy_seconds,
             cached_statements=CACHED_STATEMENTS,
             check_same_thread=False,
         )
         try:
-            db.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(db, busy_seconds)
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
             db.execute("PRAGMA temp_store = MEMORY")
@@ -108,6 +128,25 @@ async def connect(path: Path, *, read_only: bool = False) -> Connection:
     return connection
 
 
+def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
+    """Turn the write-ahead log on. Where two processes do that to a new file at once, SQLite answers one of them
+    'locked' without waiting; so the waiting is done here."""
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(_RETRY_SECONDS)
+
+
 async def close(*connections: Connection) -> None:
-    """Close for certain, also where the caller is being cancelled."""
-    await asyncio.shield(asyncio.gather(*(connection.close() for connection in connections)))
+    """Close for certain: a caller that is cancelled meanwhile learns of it when all is closed."""
+    closing = asyncio.gather(*(connection.close() for connection in connections))
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise

@@ -6,13 +6,13 @@ import sqlite3
 from collections.abc import Sequence
 
 from contextstash_storage.records import Counters, Edit
-from contextstash_storage.rows import now
+from contextstash_storage.rows import from_json, now, to_json
 
 
 def read_edits(db: sqlite3.Connection, session: int) -> list[Edit]:
     """All edits of a session, in order."""
     rows = db.execute("SELECT record FROM edits WHERE session = ? ORDER BY edit_id", (session,))
-    return [Edit.model_validate_json(record) for (record,) in rows]
+    return [from_json(Edit, record) for (record,) in rows]
 
 
 def insert_edits(
@@ -24,7 +24,7 @@ def insert_edits(
         stored = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or now()})
         db.execute(
             "INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)",
-            (session, number, stored.model_dump_json(exclude_defaults=True)),
+            (session, number, to_json(stored)),
         )
         counters = _counted(counters, stored, own)
     if any(edit.kind in ("summary", "restore") for edit in edits):

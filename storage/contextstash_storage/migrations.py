@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from importlib.resources import files
 
 from contextstash_storage.connection import in_transaction
@@ -19,10 +20,11 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring a database up to date. Raises StoreVersionError where it is newer than this program."""
+def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = None) -> None:
+    """Bring a database up to date with the migrations `known`, all there are if not given, in one transaction.
+    Raises StoreVersionError where it is newer than this program."""
     version = _version(db)
-    known = migrations()
+    known = migrations() if known is None else known
     newest = known[-1][0]
     if version > newest:
         raise StoreVersionError(
@@ -33,8 +35,8 @@ def migrate(db: sqlite3.Connection) -> None:
         in_transaction(db, lambda db: _apply(db, known))
 
 
-def _apply(db: sqlite3.Connection, known: list[tuple[int, str]]) -> None:
-    version = _version(db)
+def _apply(db: sqlite3.Connection, known: Sequence[tuple[int, str]]) -> None:
+    version = _version(db)  # again: another process may have migrated it meanwhile
     for number, sql in known:
         if number > version:
             for statement in _statements(sql):

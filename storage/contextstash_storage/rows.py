@@ -6,16 +6,21 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from contextstash_storage.bodies import put_together
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Counters, Message, NewMessage, Session
+from contextstash_storage.records import Counters, Message, NewMessage, Record, Session
 
 SESSION_COLUMNS = (
     "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
     " created_at, updated_at, counters"
 )
+StoredRecord = TypeVar("StoredRecord", bound=Record)
+
 _DERIVED = {"role", "kind", "blocks", "usage", "group", "agent_visible", "user_visible"}
 
 
@@ -65,13 +70,29 @@ def session_of(row: tuple[Any, ...]) -> Session:
         parent_session_id=parent,
         created_at=datetime.fromisoformat(created),
         updated_at=datetime.fromisoformat(updated),
-        counters=Counters.model_validate_json(counters),
+        counters=from_json(Counters, counters),
     )
+
+
+def to_json(record: Record, include: set[str] | None = None) -> str:
+    """A record's fields as JSON; what is absent or usual is left out."""
+    try:
+        return record.model_dump_json(include=include, exclude_defaults=True)
+    except PydanticSerializationError:  # lone surrogates, which UTF-8 can't hold: escape them
+        return json.dumps(record.model_dump(mode="json", include=include, exclude_defaults=True))
+
+
+def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
+    """The record of `to_json`."""
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError:  # escaped lone surrogates
+        return kind.model_validate(json.loads(text))
 
 
 def derived(message: NewMessage) -> str:
     """What is derived from a message, as JSON; what is absent or usual is left out."""
-    return message.model_dump_json(include=_DERIVED, exclude_defaults=True)
+    return to_json(message, _DERIVED)
 
 
 def message_of(

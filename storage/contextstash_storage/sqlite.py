@@ -6,12 +6,13 @@ import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from contextstash_storage import searching
 from contextstash_storage.appending import append, prepare
-from contextstash_storage.connection import Connection, close, connect
+from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect, in_transaction
 from contextstash_storage.editing import insert_edits, read_edits
 from contextstash_storage.errors import BadInputError, EditConflictError, HandleNotFoundError, StoreError
 from contextstash_storage.migrations import migrate
@@ -27,22 +28,33 @@ from contextstash_storage.records import (
     SearchHit,
     Session,
 )
-from contextstash_storage.rows import SESSION_COLUMNS, message_of, now, session_of, session_row
+from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
 from contextstash_storage.store import Count, EditsAfter
 
 CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
 
 
-async def open_sqlite(path: Path) -> SqliteStore:
-    """Open the database at `path`; it is made where it isn't there, readable by its owner alone.
+async def open_sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
+    """Open the database at `path`; it is made where it isn't there, readable by its owner alone. A transaction
+    waits `busy_seconds` for those of other processes.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that can't be used.
     """
+    opening = asyncio.create_task(_open(path, busy_seconds))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(StoreError):
+            await (await opening).close()
+        raise
+
+
+async def _open(path: Path, busy_seconds: float) -> SqliteStore:
     await asyncio.to_thread(_make_file, path)
-    writer = await connect(path)
+    writer = await connect(path, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
-        reader = await connect(path, read_only=True)
+        reader = await connect(path, read_only=True, busy_seconds=busy_seconds)
     except BaseException:
         await close(writer)
         raise
@@ -67,8 +79,8 @@ class SqliteStore:
         self._lock = asyncio.Lock()
 
     async def close(self) -> None:
-        async with self._lock:
-            await close(self._writer, self._reader)
+        """Close both connections, after what was begun; closing again does nothing."""
+        await close(self._writer, self._reader)
 
     async def create_session(self, session: Session) -> Session:
         def work(db: sqlite3.Connection) -> Session:
@@ -88,7 +100,7 @@ class SqliteStore:
                     session.parent_session_id,
                     session.created_at.isoformat(),
                     session.updated_at.isoformat(),
-                    session.counters.model_dump_json(exclude_defaults=True),
+                    to_json(session.counters),
                 ),
             )
             return session_row(db, session.owner, session.session_id)[1]
@@ -97,7 +109,7 @@ class SqliteStore:
             return await self._writer.write(work)
 
     async def get_session(self, owner: str, session_id: str) -> Session:
-        return await self._reader.run(lambda db: session_row(db, owner, session_id)[1])
+        return await self._reader.read(lambda db: session_row(db, owner, session_id)[1])
 
     async def list_sessions(
         self, owner: str, *, limit: int = 50, before: str | None = None, parent: str | None = None
@@ -115,7 +127,7 @@ class SqliteStore:
             rows = db.execute(sql + " ORDER BY updated_at DESC, session DESC LIMIT ?", (*values, limit))
             return [session_of(row) for row in rows]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]:
         return await self._column(
@@ -128,7 +140,7 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> list[str]:
             return [value for (value,) in db.execute(sql, tuple(values))]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def update_session(self, owner: str, session_id: str, **changes: Any) -> Session:
         unknown = changes.keys() - CHANGEABLE
@@ -154,9 +166,12 @@ class SqliteStore:
                 "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?",
                 (owner, session_id),
             )
+            held = db.execute(
+                "SELECT DISTINCT blob FROM message_blobs JOIN messages USING (message) WHERE session = ?", (row,)
+            ).fetchall()
             db.execute("DELETE FROM sessions WHERE session = ?", (row,))
-            db.execute(
-                "DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM message_blobs WHERE message_blobs.blob = blobs.blob)"
+            db.executemany(
+                "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
             )
 
         async with self._lock:
@@ -173,15 +188,15 @@ class SqliteStore:
         edits: EditsAfter | None = None,
     ) -> Appended:
         def work(db: sqlite3.Connection) -> Appended:
-            return append(db, owner, session_id, batch, count, cursor, edits)
+            batch = prepare(messages)
+            return in_transaction(db, lambda db: append(db, owner, session_id, batch, count, cursor, edits))
 
-        batch = prepare(messages) if len(messages) < 8 else await asyncio.to_thread(prepare, messages)
         async with self._lock:
-            return await self._writer.write(work)
+            return await self._writer.run(work)
 
     async def get_cursor(self, owner: str, source: str) -> Cursor | None:
         records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (owner, source))
-        return Cursor.model_validate_json(records[0]) if records else None
+        return from_json(Cursor, records[0]) if records else None
 
     async def read_messages(
         self, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
@@ -206,7 +221,7 @@ class SqliteStore:
                 for number, seq, key, derived, created, body in rows
             ]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
         def work(db: sqlite3.Connection) -> int | None:
@@ -214,10 +229,10 @@ class SqliteStore:
             found = db.execute("SELECT seq FROM messages WHERE session = ? AND key = ?", (row, key)).fetchone()
             return None if found is None else int(found[0])
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def read_edits(self, owner: str, session_id: str) -> list[Edit]:
-        return await self._reader.run(lambda db: read_edits(db, session_row(db, owner, session_id)[0]))
+        return await self._reader.read(lambda db: read_edits(db, session_row(db, owner, session_id)[0]))
 
     async def append_edits(
         self,
@@ -238,7 +253,7 @@ class SqliteStore:
             updated = now()
             db.execute(
                 "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
-                (counters.model_dump_json(exclude_defaults=True), updated.isoformat(), row),
+                (to_json(counters), updated.isoformat(), row),
             )
             return session.model_copy(update={"counters": counters, "updated_at": updated})
 
@@ -249,9 +264,9 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> list[Output]:
             row, _ = session_row(db, owner, session_id)
             rows = db.execute("SELECT record FROM outputs WHERE session = ? ORDER BY seq, block", (row,))
-            return [Output.model_validate_json(record) for (record,) in rows]
+            return [from_json(Output, record) for (record,) in rows]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         def work(db: sqlite3.Connection) -> tuple[str, Output]:
@@ -268,9 +283,9 @@ class SqliteStore:
                     f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
                     " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
                 )
-            return row[0], Output.model_validate_json(row[1])
+            return row[0], from_json(Output, row[1])
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def find_handles(self, owner: str, prefix: str, limit: int) -> list[str]:
         return await self._column(
@@ -282,7 +297,7 @@ class SqliteStore:
     async def search(
         self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
     ) -> list[SearchHit]:
-        return await self._reader.run(lambda db: searching.search(db, owner, query, session_id, scope, limit))
+        return await self._reader.read(lambda db: searching.search(db, owner, query, session_id, scope, limit))
 
     async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -292,7 +307,7 @@ class SqliteStore:
                 counters = session.counters.model_copy(update={"level": level})
                 db.execute(
                     "UPDATE sessions SET counters = ? WHERE session = ?",
-                    (counters.model_dump_json(exclude_defaults=True), row),
+                    (to_json(counters), row),
                 )
 
         async with self._lock:
@@ -305,11 +320,9 @@ class SqliteStore:
                 "SELECT event_id, record FROM events WHERE session = ? AND event_id > ? ORDER BY event_id LIMIT ?",
                 (row, after, limit),
             )
-            return [
-                Event.model_validate_json(record).model_copy(update={"event_id": number}) for number, record in rows
-            ]
+            return [from_json(Event, record).model_copy(update={"event_id": number}) for number, record in rows]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
     async def append_call(self, owner: str, session_id: str, call: Call) -> None:
         def work(db: sqlite3.Connection) -> None:
@@ -317,7 +330,7 @@ class SqliteStore:
             stamped = call.model_copy(update={"created_at": call.created_at or now()})
             db.execute(
                 "INSERT INTO calls (session, record) VALUES (?, ?)",
-                (row, stamped.model_dump_json(exclude_defaults=True)),
+                (row, to_json(stamped)),
             )
 
         async with self._lock:
@@ -330,20 +343,20 @@ class SqliteStore:
                 "SELECT call_id, record FROM calls WHERE session = ? AND call_id > ? ORDER BY call_id LIMIT ?",
                 (row, after, limit),
             )
-            return [Call.model_validate_json(record).model_copy(update={"call_id": number}) for number, record in rows]
+            return [from_json(Call, record).model_copy(update={"call_id": number}) for number, record in rows]
 
-        return await self._reader.run(work)
+        return await self._reader.read(work)
 
 
 def _insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
     stamped = event.model_copy(update={"created_at": event.created_at or now()})
     db.execute(
         "INSERT INTO events (session, record) VALUES (?, ?)",
-        (session, stamped.model_dump_json(exclude_defaults=True)),
+        (session, to_json(stamped)),
     )
 
 
 def _blobs(db: sqlite3.Connection, message: int) -> list[tuple[str, bytes]]:
     return db.execute(
-        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ?", (message,)
+        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
     ).fetchall()

@@ -1,0 +1,1 @@
+"""Hosts: the clients whose transcripts are read, one file each."""

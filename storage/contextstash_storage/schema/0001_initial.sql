@@ -26,6 +26,7 @@ CREATE TABLE messages (
     body BLOB NOT NULL,
     derived TEXT NOT NULL,
     created_at TEXT NOT NULL,
+    search_text BLOB,
     UNIQUE (session, seq)
 );
 CREATE INDEX messages_by_fingerprint ON messages (session, fingerprint, seq);
@@ -38,9 +39,10 @@ CREATE TABLE blobs (
 );
 CREATE TABLE message_blobs (
     message INTEGER NOT NULL REFERENCES messages (message) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
     path TEXT NOT NULL,
     blob INTEGER NOT NULL REFERENCES blobs (blob),
-    PRIMARY KEY (message, path)
+    PRIMARY KEY (message, number)
 ) WITHOUT ROWID;
 CREATE INDEX message_blobs_by_blob ON message_blobs (blob);
 
@@ -53,6 +55,7 @@ CREATE TABLE outputs (
     PRIMARY KEY (session, handle)
 ) WITHOUT ROWID;
 CREATE INDEX outputs_by_handle ON outputs (handle);
+CREATE INDEX outputs_by_place ON outputs (session, seq, block);
 
 CREATE TABLE edits (
     session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
@@ -71,9 +74,11 @@ CREATE INDEX events_by_session ON events (session, event_id);
 CREATE TABLE calls (
     call_id INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
+    reply TEXT,
     record TEXT NOT NULL
 );
 CREATE INDEX calls_by_session ON calls (session, call_id);
+CREATE UNIQUE INDEX calls_by_reply ON calls (session, reply) WHERE reply IS NOT NULL;
 
 CREATE TABLE cursors (
     owner TEXT NOT NULL,
@@ -84,8 +89,4 @@ CREATE TABLE cursors (
 ) WITHOUT ROWID;
 CREATE INDEX cursors_by_session ON cursors (session);
 
-CREATE TABLE search_texts (
-    message INTEGER PRIMARY KEY REFERENCES messages (message) ON DELETE CASCADE,
-    text BLOB NOT NULL
-);
 CREATE VIRTUAL TABLE search_index USING fts5 (text, content = '', tokenize = 'porter unicode61');

@@ -1,0 +1,76 @@
+"""Codex CLI's rollout files: OpenAI Responses items, one JSON line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextstash.formats.usage import read_usage
+from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
+from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+
+NOT_SENT = frozenset({"ghost_snapshot", "other"})
+"""Items of the rollout that never go to the model."""
+
+
+class CodexReader:
+    """Reads `response_item` records; `token_count` events report the usage of the reply before them."""
+
+    name = "codex"
+
+    def knows(self, lines: list[Line]) -> bool:
+        return any(line.record.get("type") == "session_meta" for line in lines)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        messages: list[TranscriptMessage] = []
+        for line in lines:
+            payload = line.record.get("payload")
+            if isinstance(payload, dict):
+                _take(line, payload, state, messages)
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format="openai-responses",
+            agent="codex",
+            model=state.get("model"),
+            source=source,
+        )
+        return [Batch(session, messages)] if messages else []
+
+
+def _take(line: Line, payload: dict[str, Any], state: State, messages: list[TranscriptMessage]) -> None:
+    kind = line.record.get("type")
+    created = moment(line.record.get("timestamp"))
+    if kind == "session_meta" and text_of(payload.get("id")):
+        state.setdefault("session", payload["id"])
+    elif kind == "turn_context" and text_of(payload.get("model")):
+        state["model"] = payload["model"]
+    elif kind == "response_item" and payload.get("type") not in NOT_SENT:
+        messages.append(TranscriptMessage(body=payload, key=line.mark, model=state.get("model"), created_at=created))
+    elif kind == "compacted":
+        body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
+        messages.append(TranscriptMessage(body=body, key=line.mark, created_at=created, covers_before=True))
+    elif payload.get("type") == "token_count" and messages:
+        usage = (payload.get("info") or {}).get("last_token_usage")
+        if isinstance(usage, dict) and not messages[-1].covers_before and _is_reply(messages[-1].body):
+            messages[-1] = replace(messages[-1], usage=read_usage(usage))
+
+
+def _is_reply(item: dict[str, Any]) -> bool:
+    return item.get("role") == "assistant" or item.get("type") in (
+        "reasoning", "function_call", "custom_tool_call", "web_search_call", "local_shell_call",
+    )  # fmt: skip
+
+
+def _summary(payload: dict[str, Any]) -> str:
+    """What Codex put in place of the history: its summary, or the texts of the messages that it kept."""
+    if text := text_of(payload.get("message")):
+        return text
+    texts = []
+    for item in payload.get("replacement_history") or []:
+        content = item.get("content") if isinstance(item, dict) else None
+        for part in content if isinstance(content, list) else []:
+            if isinstance(part, dict) and text_of(part.get("text")):
+                texts.append(part["text"])
+    return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"

@@ -1,0 +1,118 @@
+"""Transcripts: files of JSON lines that grow, read from where the last reading stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+
+logger = logging.getLogger(__name__)
+
+State = dict[str, Any]
+"""What a reader must remember between two readings: JSON values only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record of a transcript. `mark` is a short name of the line's bytes, the same at every reading."""
+
+    record: dict[str, Any]
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one session, in order."""
+
+    session: TranscriptSession
+    messages: list[TranscriptMessage]
+
+
+class TranscriptReader(Protocol):
+    """Knows one kind of transcript."""
+
+    name: str
+
+    def knows(self, lines: list[Line]) -> bool:
+        """Whether a file that begins with these lines is of this kind."""
+        ...
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages in these lines, and `state` brought up to date. Unknown records are passed over."""
+        ...
+
+
+def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
+    """Whole records in `data`, and how many bytes they took.
+
+    A last line without its end is left for the next reading, unless it is the end of the file and complete.
+    A damaged line is passed over with a warning; records that run together on a line are taken apart.
+    """
+    end = data.rfind(b"\n") + 1
+    lines = [line for raw in data[:end].split(b"\n") for line in _records(raw)]
+    rest = data[end:]
+    if at_end and rest.strip() and (last := _whole(rest)) is not None:
+        lines.append(last)
+        end = len(data)
+    return lines, end
+
+
+def _whole(raw: bytes) -> Line | None:
+    try:
+        record = json.loads(raw)
+    except ValueError:
+        return None
+    return Line(record, _mark(raw)) if isinstance(record, dict) else None
+
+
+def _records(raw: bytes) -> Iterator[Line]:
+    text = raw.decode("utf-8", "replace").strip()
+    decoder = json.JSONDecoder()
+    place = 0
+    while place < len(text):
+        try:
+            record, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            again = _resume(text, place)
+            logger.warning("a damaged record of %d characters is passed over", len(text) - place)
+            if again is None:
+                return
+            place = again
+            continue
+        if isinstance(record, dict):
+            yield Line(record, _mark(text[place:end].encode("utf-8", "surrogatepass")))
+        place = end
+        while place < len(text) and text[place].isspace():
+            place += 1
+
+
+def _resume(text: str, place: int) -> int | None:
+    """Where, after a record that broke off, the next one on the same line begins."""
+    found = text.find('{"timestamp"', place + 1)
+    return found if found > place else None
+
+
+def _mark(raw: bytes) -> str:
+    return hashlib.sha256(raw.strip()).hexdigest()[:20]
+
+
+def moment(value: object) -> datetime | None:
+    """An ISO 8601 time with zone, None where it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def text_of(value: object) -> str | None:
+    """A text that isn't empty, else None."""
+    return value if isinstance(value, str) and value.strip() else None

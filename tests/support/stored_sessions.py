@@ -1,0 +1,76 @@
+"""Short ways to fill a session store: messages, their counting, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash_storage.records import (
+    Appended,
+    Block,
+    Counters,
+    NewMessage,
+    Output,
+    Part,
+    Session,
+)
+from contextstash_storage.sqlite import SqliteStore
+
+OWNER = "local"
+SESSION = "one"
+LONG_ID = "toolu_01ABCDEFGHIJ"
+
+
+async def new_session(store: SqliteStore, session_id: str = SESSION, **fields: Any) -> Session:
+    now = datetime.now(UTC)
+    return await store.create_session(Session(session_id=session_id, created_at=now, updated_at=now, **fields))
+
+
+def count(counters: Counters, message: NewMessage, seq: int) -> Counters:
+    """Every message counts for the user's part with the tokens of its blocks."""
+    parts = {**counters.parts, Part.USER: counters.parts.get(Part.USER, 0) + message.tokens}
+    return counters.model_copy(
+        update={"messages": seq + 1, "view_messages": counters.view_messages + 1, "parts": parts}
+    )
+
+
+async def record(
+    store: SqliteStore, *messages: NewMessage, session_id: str = SESSION, owner: str = OWNER, **rest: Any
+) -> Appended:
+    return await store.append_messages(owner, session_id, messages, count=count, **rest)
+
+
+async def bodies(store: SqliteStore, session_id: str = SESSION) -> list[Any]:
+    return [message.body for message in await store.read_messages(OWNER, session_id)]
+
+
+def says(text: str, role: Any = "user", **fields: Any) -> NewMessage:
+    """A message of plain text."""
+    block = Block(type="text", tokens=len(text) // 4, size=len(text))
+    body = {"role": role, "content": text}
+    return NewMessage(**{"body": body, "role": role, "blocks": (block,), "search_text": text, **fields})
+
+
+def calls(call_id: str, command: str = "ls") -> NewMessage:
+    """A message that calls a tool."""
+    block = Block(type="tool_call", call_id=call_id, tool="Bash", argument=command)
+    body = {"role": "assistant", "tool_calls": [{"id": call_id, "command": command}]}
+    return NewMessage(body=body, role="assistant", blocks=(block,), search_text=f"Bash {command}")
+
+
+def answers(call_id: str, text: str = "a.txt", handle: str = "out_a") -> NewMessage:
+    """A message with a tool's result."""
+    block = Block(type="tool_result", call_id=call_id, tool="Bash", size=len(text))
+    output = Output(
+        handle=handle, seq=0, block=0, tool="Bash", tokens=1, characters=len(text), lines=1, sha256="0" * 64
+    )
+    body = {"role": "tool", "tool_call_id": call_id, "content": text}
+    return NewMessage(body=body, role="tool", kind="tool_result", blocks=(block,), outputs=(output,), search_text=text)
+
+
+def conversation(turns: int) -> Sequence[NewMessage]:
+    """Turns of a question and a reply, all different."""
+    return [
+        message for turn in range(turns) for message in (says(f"ask {turn}"), says(f"reply {turn}", role="assistant"))
+    ]
