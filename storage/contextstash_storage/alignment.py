@@ -58,11 +58,13 @@ def align(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage])
     """
     if not marks or not history.places(marks[0]):
         return Alignment(0)
-    return (
-        _replayed(history, marks)
-        or _sent_whole(history, marks, batch)
-        or Alignment(_overlap(history, marks) or _contained(history, marks, batch))
-    )
+    replayed = _replayed(history, marks)
+    if replayed is not None:
+        return replayed
+    head, tail = _head(history, marks, batch), _overlap(history, marks)
+    if head == len(marks) > tail:
+        return Alignment(head, replay=head)
+    return Alignment(max(head, tail) or _contained(history, marks, batch))
 
 
 def _replayed(history: History, marks: Sequence[bytes]) -> Alignment | None:
@@ -77,16 +79,11 @@ def _replayed(history: History, marks: Sequence[bytes]) -> Alignment | None:
     return Alignment(same, at + same if goes_on else None)
 
 
-def _sent_whole(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage]) -> Alignment | None:
-    """The session from its start: the growing list, a list that took another course, or a replay's first piece."""
+def _head(history: History, marks: Sequence[bytes], batch: Sequence[NewMessage]) -> int:
+    """How long the batch goes as the session did from its start."""
     same = _common(history.fingerprints(0, len(marks)), marks)
-    if not same:
-        return None
-    if same == len(marks):
-        return Alignment(same, same if same < history.length else None)
-    if same == 1 and history.length > 1 and not _is_no_interjection(batch[0]):
-        return None
-    return Alignment(same)
+    by_chance = same == 1 and len(marks) > 1 and history.length > 1 and not _is_no_interjection(batch[0])
+    return 0 if by_chance else same
 
 
 def _common(stored: Sequence[bytes], marks: Sequence[bytes]) -> int:

@@ -14,7 +14,7 @@ MOST_TERMS = 64
 MOST_QUERY_CHARACTERS = 4_000
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TERM = re.compile(r"\w+(?:[./:@+-]+\w+)*")
+_TERM = re.compile(r"\w+(?:[./@+-]+\w+)*")
 _WORD = re.compile(r"[^\W_]")
 
 _RANKED = """

@@ -10,6 +10,7 @@ from typing import Any
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Usage
 
 NOT_SENT = frozenset({"ghost_snapshot", "other"})
 """Items of the rollout that never go to the model."""
@@ -51,10 +52,23 @@ def _take(line: Line, payload: dict[str, Any], state: State, messages: list[Tran
     elif kind == "compacted":
         body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
         messages.append(TranscriptMessage(body=body, key=line.mark, created_at=created, covers_before=True))
-    elif payload.get("type") == "token_count" and messages:
+    elif payload.get("type") == "token_count":
         usage = (payload.get("info") or {}).get("last_token_usage")
-        if isinstance(usage, dict) and not messages[-1].covers_before and _is_reply(messages[-1].body):
-            messages[-1] = replace(messages[-1], usage=read_usage(usage))
+        if isinstance(usage, dict):
+            _report(read_usage(usage), messages)
+
+
+def _report(usage: Usage | None, messages: list[TranscriptMessage]) -> None:
+    """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply,
+    and again where only its rate limits changed."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if _is_reply(message.body):
+            if message.usage is None:
+                messages[place] = replace(message, usage=usage)
+            return
+        if not str(message.body.get("type")).endswith("_output"):
+            return
 
 
 def _is_reply(item: dict[str, Any]) -> bool:

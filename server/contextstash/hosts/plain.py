@@ -63,4 +63,4 @@ def whole_document(data: bytes) -> list[Line] | None:
 def _with_system(document: dict[str, Any]) -> list[Any]:
     system = document.get("system")
     head = [{"role": "system", "content": system}] if system else []
-    return head + document["messages"]
+    return [*head, *document["messages"]]

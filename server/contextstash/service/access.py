@@ -19,7 +19,7 @@ from contextstash_storage.store import SessionStore
 
 CLAUDE_CODE = "claude-code"
 CLAUDE_CODE_WINDOW = 200_000
-"""Claude Code uses this much of a larger window unless the model's name ends in [1m]."""
+"""Claude Code uses this much of a larger window, unless the model's name ends in [1m] or it reported more."""
 
 CurrentSession = Callable[[], Awaitable[str | None]]
 
@@ -80,15 +80,16 @@ class Access:
         """The settings in force for a session: the server's layer, then the session's own."""
         return resolve_settings(self.layer, session.settings if session else {})
 
-    def room(self, settings: ContextSettings, model: str | None, agent: str | None = None) -> Room:
-        """The window and the numbers that follow from it."""
+    def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
+        """The window and the numbers that follow from it: as set, else by model."""
         if settings.window is not None:
             return room_of(settings, settings.window)
         from contextstash.models import model_facts
 
         window = model_facts(model).window
-        if agent == CLAUDE_CODE and "[1m]" not in (model or ""):
-            window = min(window, CLAUDE_CODE_WINDOW)
+        if session is not None and session.agent == CLAUDE_CODE and "[1m]" not in (model or ""):
+            seen = session.counters.reported or 0
+            window = min(window, CLAUDE_CODE_WINDOW) if seen <= CLAUDE_CODE_WINDOW else window
         return room_of(settings, window)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
@@ -106,7 +107,7 @@ class Access:
         return Desk(
             session=session,
             settings=settings,
-            room=self.room(settings, session.model, session.agent),
+            room=self.room(settings, session.model, session),
             counter=self.counter(settings, session.model),
             format=get_format(session.format or "openai-chat"),
             edits=tuple(edits),

@@ -18,7 +18,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     """From the session's running counters alone: the same effort however long the session is."""
     settings = access.settings(session)
     model = model or session.model
-    room = access.room(settings, model, session.agent)
+    room = access.room(settings, model, session)
     counter = access.counter(settings, model)
     counters = session.counters
     tokens, method = counting.estimate(counters, settings, counter.name, followed=session.source is not None)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from contextstash.context.digest import digest_output
 from contextstash.context.view import change, total_tokens
 from contextstash.formats import get_format
+from contextstash.formats.base import Format
 from contextstash.service.access import Access, Desk
 from contextstash.service.compacting import summary_id
 from contextstash.service.editing import entries_after, retrying
 from contextstash.service.pruning import archive_edit, replaced
 from contextstash.service.recording import Calls, RecentCalls, append, ensure_session
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Appended, Counters, Cursor, Edit, Message, Part, Session
 from contextstash_storage.store import EditsAfter
+
+logger = logging.getLogger(__name__)
 
 
 async def record_transcript(
@@ -40,6 +45,7 @@ async def record_transcript(
         source=transcript.source,
         parent_session_id=transcript.parent_session_id,
     )
+    messages = _readable(messages, get_format(session.format or transcript.format))
     calls = await recent.of(session)
     total = Appended(messages=(), duplicates=0, session=session)
     runs = _runs(messages)
@@ -53,6 +59,19 @@ async def record_transcript(
         )
     recent.keep(total.session, calls)
     return total
+
+
+def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
+    """The messages that can be read; a damaged one must not keep the rest of a transcript out."""
+    readable = []
+    for message in messages:
+        try:
+            fmt.read(message.body)
+        except BadMessageError as error:
+            logger.warning("a message of a transcript is passed over: %s", error)
+        else:
+            readable.append(message)
+    return readable
 
 
 def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:

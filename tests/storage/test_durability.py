@@ -1,0 +1,212 @@
+"""Law 6: what was acknowledged is there, whoever is killed, cancelled or in the way; and no file is left broken."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import recording_process
+from blockbuster import blockbuster_ctx
+from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+
+from contextstash_storage.connection import close, connect
+from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
+
+SCRIPT = Path(recording_process.__file__)
+
+
+def recording(path: Path, session_id: str, number: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(path), session_id, str(number)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def check_integrity(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@pytest.mark.parametrize("after", random.Random(6).sample(range(1, 200), 3))
+async def test_every_acknowledged_message_outlives_kill_9(path: Path, after: int) -> None:
+    with recording(path, SESSION, 100_000) as process:
+        assert process.stdout
+        acknowledged = [int(process.stdout.readline()) for _ in range(after)]
+        process.kill()
+        acknowledged += [int(line) for line in process.stdout.read().splitlines()]
+    store = await open_sqlite(path)
+    read = await store.read_messages(OWNER, SESSION)
+    assert [message.seq for message in read][: len(acknowledged)] == acknowledged
+    assert len(read) <= len(acknowledged) + 1
+    hits = await store.search(OWNER, f'"{acknowledged[-1]} word"', limit=1)
+    assert hits
+    await record(store, says("and on"))
+    await store.close()
+    check_integrity(path)
+
+
+async def test_processes_share_one_new_file_and_one_session(path: Path) -> None:
+    processes = [recording(path, SESSION, 30) for _ in range(3)]
+    positions: list[int] = []
+    for process in processes:
+        output, _ = await asyncio.to_thread(process.communicate)
+        assert process.returncode == 0
+        positions += map(int, output.split())
+    assert sorted(positions) == list(range(90))
+    check_integrity(path)
+
+
+async def test_stores_opened_at_once_on_a_new_file_all_work(path: Path) -> None:
+    stores = await asyncio.gather(*(open_sqlite(path) for _ in range(6)))
+    for place, store in enumerate(stores):
+        await new_session(store, str(place))
+    assert len(await stores[0].list_sessions(OWNER)) == 6
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_tasks_of_one_process_record_side_by_side(store: SqliteStore) -> None:
+    await asyncio.gather(*(record(store, says(f"message {place}")) for place in range(50)))
+    assert sorted(body["content"] for body in await bodies(store)) == sorted(f"message {p}" for p in range(50))
+
+
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: SqliteStore, steps: int) -> None:
+    task = asyncio.create_task(record(store, *conversation(10)))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await record(store, says("afterwards"))
+    assert len(await bodies(store)) in (1, 21)
+
+
+async def test_opening_that_is_cancelled_leaves_no_thread_and_no_open_file(path: Path) -> None:
+    before = threading.active_count()
+    for steps in range(0, 30, 3):
+        task = asyncio.create_task(open_sqlite(path))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        [answer] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(answer, SqliteStore):
+            await answer.close()
+    gc.collect()
+    workers = [thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name]
+    for worker in workers:
+        await asyncio.to_thread(worker.join, 10)
+    assert [thread.name for thread in workers if thread.is_alive()] == []
+    assert before <= threading.active_count()
+
+
+async def test_a_closed_store_says_so(path: Path) -> None:
+    store = await open_sqlite(path)
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.list_sessions(OWNER)
+    with pytest.raises(StoreError, match="closed"):
+        await new_session(store)
+
+
+async def test_a_store_closed_while_recording_finishes_what_it_began(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    task = asyncio.create_task(record(store, *conversation(20)))
+    await asyncio.sleep(0)
+    await store.close()
+    assert len((await task).messages) == 40
+
+
+async def test_a_database_held_by_another_process_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
+    store = await open_sqlite(path, busy_seconds=0.05)
+    await new_session(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match="Try again"):
+            await record(store, says("hi"))
+        assert (await store.get_session(OWNER, SESSION)).counters.messages == 0
+        other.execute("ROLLBACK")
+    assert len((await record(store, says("hi"))).messages) == 1
+    await store.close()
+
+
+async def test_a_full_disk_is_an_error_with_words_and_loses_nothing(store: SqliteStore) -> None:
+    await record(store, says("before"))
+
+    def leave_no_room(db: sqlite3.Connection) -> None:
+        [pages] = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+
+    await store._writer.run(leave_no_room)
+    with pytest.raises(StoreFullError, match="Make room"):
+        await record(store, says(random.Random(1).randbytes(200_000).hex()))
+    assert [body["content"] for body in await bodies(store)] == ["before"]
+    await store._writer.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
+    assert len((await record(store, says("after"))).messages) == 1
+
+
+async def test_a_damaged_file_is_an_error_with_words(path: Path) -> None:
+    store = await open_sqlite(path)
+    await new_session(store)
+    await store.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(StoreError, match="damaged"):
+        await _list_all(path)
+
+
+async def _list_all(path: Path) -> None:
+    store = await open_sqlite(path)
+    try:
+        await store.list_sessions(OWNER)
+    finally:
+        await store.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+async def test_only_its_owner_may_read_the_file_and_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "stash.db"
+    store = await open_sqlite(path)
+    await new_session(store)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    await store.close()
+
+
+async def test_nothing_blocks_the_event_loop(path: Path) -> None:
+    with blockbuster_ctx():
+        store = await open_sqlite(path)
+        await new_session(store)
+        await record(store, *conversation(20), answers("call_0", "long output " * 5_000))
+        await store.read_messages(OWNER, SESSION)
+        await store.search(OWNER, "long output")
+        await store.delete_session(OWNER, SESSION)
+        await store.close()
+
+
+async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:
+    reader = await connect(path)
+    writer = await connect(path)
+    await writer.run(lambda db: db.execute("CREATE TABLE t (x)").fetchall())
+
+    def read_twice(db: sqlite3.Connection) -> tuple[int, int]:
+        [before] = db.execute("SELECT count(*) FROM t").fetchone()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("INSERT INTO t VALUES (1)")
+        [after] = db.execute("SELECT count(*) FROM t").fetchone()
+        return before, after
+
+    assert await reader.read(read_twice) == (0, 0)
+    await close(reader, writer)

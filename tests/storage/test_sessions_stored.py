@@ -1,0 +1,106 @@
+"""Sessions: created once, listed by last change, changed, deleted with all that is theirs."""
+
+from __future__ import annotations
+
+import pytest
+from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.records import Call, Cursor, Edit, Event
+from contextstash_storage.sqlite import SqliteStore
+
+BIG = "shared output, many times\n" * 200
+
+
+async def test_a_session_is_created_once(store: SqliteStore) -> None:
+    first = await new_session(store, "two", title="first", settings={"window": 1000})
+    assert await new_session(store, "two", title="second") == first
+    assert await store.get_session(OWNER, "two") == first
+
+
+async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SqliteStore) -> None:
+    for name in ("two", "three", "four"):
+        await new_session(store, name)
+    await record(store, says("hi"))
+    page = await store.list_sessions(OWNER, limit=3)
+    rest = await store.list_sessions(OWNER, limit=3, before=page[-1].session_id)
+    assert [session.session_id for session in page + rest] == [SESSION, "four", "three", "two"]
+    assert await store.list_sessions("somebody") == []
+
+
+async def test_ids_are_completed(store: SqliteStore) -> None:
+    await new_session(store, "one%more")
+    assert sorted(await store.find_session_ids(OWNER, "one", 10)) == ["one", "one%more"]
+    assert await store.find_session_ids(OWNER, "one%", 10) == ["one%more"]
+
+
+async def test_a_session_is_changed_only_where_it_may_be(store: SqliteStore) -> None:
+    changed = await store.update_session(OWNER, SESSION, title="New", settings={"window": 5})
+    assert (changed.title, changed.settings) == ("New", {"window": 5})
+    with pytest.raises(BadInputError, match="counters"):
+        await store.update_session(OWNER, SESSION, counters={})
+
+
+async def fill(store: SqliteStore, session_id: str) -> None:
+    await record(
+        store,
+        says("find the needle", key="k"),
+        answers("call_0", BIG, handle=f"out_{session_id}"),
+        session_id=session_id,
+        cursor=Cursor(source=session_id),
+    )
+    await store.append_edits(OWNER, session_id, [Edit(kind="archive", seq=1, block=0)], expected=0)
+    await store.append_event(OWNER, session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
+    await store.append_call(OWNER, session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
+
+
+async def table_sizes(store: SqliteStore) -> dict[str, int]:
+    names = ("messages", "message_blobs", "blobs", "outputs", "edits", "events", "calls", "cursors")
+    counted = "SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
+    row = await store._reader.read(lambda db: db.execute(counted).fetchone())
+    return dict(zip(names, row, strict=True))
+
+
+async def test_a_deleted_session_leaves_nothing_behind(store: SqliteStore) -> None:
+    await new_session(store, "two")
+    await fill(store, SESSION)
+    alone = await table_sizes(store)
+    await fill(store, "two")
+    await store.delete_session(OWNER, "two")
+    assert await table_sizes(store) == alone
+    with pytest.raises(SessionNotFoundError):
+        await store.get_session(OWNER, "two")
+    with pytest.raises(HandleNotFoundError, match="out_two"):
+        await store.find_output(OWNER, "out_two")
+    assert await store.get_cursor(OWNER, "two") is None
+    assert {hit.session_id for hit in await store.search(OWNER, "needle")} == {SESSION}
+
+
+async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one(store: SqliteStore) -> None:
+    await new_session(store, "two")
+    await fill(store, SESSION)
+    await fill(store, "two")
+    await store.delete_session(OWNER, SESSION)
+    assert (await bodies(store, "two"))[1]["content"] == BIG
+    await store.delete_session(OWNER, "two")
+    assert set((await table_sizes(store)).values()) == {0}
+
+
+async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
+    await new_session(store, "two")
+    await record(store, *conversation(3), says("odd \ud800\x00 camelCase " + BIG), session_id="two")
+    await store.delete_session(OWNER, "two")
+    await store._writer.write(
+        lambda db: db.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')").fetchall()
+    )
+    terms = await store._reader.read(
+        lambda db: db.execute("SELECT count(*) FROM search_index WHERE search_index MATCH 'odd OR shared'").fetchone()
+    )
+    assert terms == (0,)
+
+
+async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SqliteStore) -> None:
+    await new_session(store, "child", parent_session_id=SESSION)
+    assert [child.session_id for child in await store.list_sessions(OWNER, parent=SESSION)] == ["child"]
+    await store.delete_session(OWNER, SESSION)
+    assert (await store.get_session(OWNER, "child")).parent_session_id is None
