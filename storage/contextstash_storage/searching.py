@@ -13,6 +13,10 @@ from contextstash_storage.rows import message_of
 MOST_TERMS = 64
 MOST_QUERY_CHARACTERS = 4_000
 
+LONGEST_NAME = 64
+"""Longer runs of letters are data, not names made of words."""
+
+_WORDS = re.compile(r"\w+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+)*")
 _WORD = re.compile(r"[^\W_]")
@@ -54,8 +58,17 @@ def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:
 
 
 def _indexed(text: str) -> str:
-    """The text as the index sees it: camelCase as words, nothing that SQLite's text can't hold."""
-    return _CAMEL.sub(" ", text).replace("\0", " ").encode("utf-8", "replace").decode()
+    """The text as the index sees it, followed by the words that its camelCase names are made of.
+
+    What this answers for a text must never change: the index could not forget that text any more.
+    """
+    names = (word for word in _WORDS.findall(text) if len(word) <= LONGEST_NAME and _CAMEL.search(word))
+    return " ".join([_storable(text), *(_CAMEL.sub(" ", name) for name in dict.fromkeys(names))])
+
+
+def _storable(text: str) -> str:
+    """The text without what SQLite's text can't hold."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def search(
@@ -80,7 +93,7 @@ def search(
 def _terms(query: str) -> list[str]:
     """The query's words as quoted phrases, so that no character in them is an operator. A path or a dotted name
     is one phrase: its words stand together."""
-    words = dict.fromkeys(_TERM.findall(_indexed(query[:MOST_QUERY_CHARACTERS])))
+    words = dict.fromkeys(_TERM.findall(_storable(query[:MOST_QUERY_CHARACTERS])))
     return [f'"{word}"' for word in words if _WORD.search(word)][:MOST_TERMS]
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contextstash.tokenizer import count_with
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
+from contextstash.tokenizer import count_with
 from mcp import Client
 
 SUMMARY = "The parser is being fixed; the public API must not change. The bug is in module 3, line 70."

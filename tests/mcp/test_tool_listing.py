@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contextstash.tokenizer import count_with
 from mcp.types import Tool
 from serving import MODES, Mode, stdio_client
 
 from contextstash.mcp.server import INSTRUCTIONS, build_server
 from contextstash.service.stash import Stash
+from contextstash.tokenizer import count_with
 from mcp import Client
 
 AGENT_TOOLS = [

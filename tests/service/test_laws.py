@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from conversations import FORMAT_NAMES, conversations
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from stashing import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
 from trace_natives import trace_files, trace_natives
@@ -79,6 +79,7 @@ async def fits_or_says_why(stash: Stash, format_name: str, budget: int) -> None:
 @given(data=st.data())
 async def test_the_laws_hold_over_generated_sessions(format_name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(format_name, broken=data.draw(st.booleans())))
+    assume(natives)
     budget = data.draw(st.integers(60, 3_000))
     with TemporaryDirectory() as folder:
         await hold_laws(Path(folder) / "laws.db", natives, format_name, budget)

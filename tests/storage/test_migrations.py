@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -88,11 +89,11 @@ async def test_a_database_of_a_newer_contextstash_is_refused_and_left_alone(path
         assert (version(newer), schema(newer)) == (NEWEST + 1, [])
 
 
-async def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
     content = b"These are notes, not a database. " * 100
     path.write_bytes(content)
     with pytest.raises(StoreError, match="no SQLite database"):
-        await open_sqlite(path)
+        asyncio.run(open_sqlite(path))
     assert path.read_bytes() == content
 
 

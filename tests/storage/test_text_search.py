@@ -28,6 +28,7 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteSt
         ("error in src/app/main_window.py:42", "src/app/main_window.py:42"),
         ("call getUserName now", "user name"),
         ("call getUserName now", "getUserName"),
+        ("call getUserName now", "getusername"),
         ("request 3f2b-77aa-9c01 failed", "3f2b-77aa-9c01"),
         ("running the tests", "run test"),
         ('{"file_path":"src/a.py","limit":20}', '{"file_path":"src/a.py"}'),
@@ -78,3 +79,11 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Sq
     assert {hit.session_id for hit in await store.search(OWNER, "needle")} == {SESSION, "two"}
     assert {hit.session_id for hit in await store.search(OWNER, "needle", session_id="two")} == {"two"}
     assert await store.search("somebody", "needle") == []
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
+async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SqliteStore, text: str) -> None:
+    await record(store, says(text + " needle"))
+    assert await found(store, f"needle {text}") == [0]
+    await store.delete_session(OWNER, SESSION)
+    assert await store.search(OWNER, "needle") == []

@@ -30,10 +30,12 @@ class PruneLimits:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An output chosen for the archive, and what it costs in the view now."""
+    """An output that could go to the archive. It costs `view_tokens` in the view now, `content_tokens` of them for
+    what it says, without the overhead of a message."""
 
     output: Output
     view_tokens: int
+    content_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
     chosen: list[Candidate] = []
     for entry in reversed(entries):
         turns += entry.is_user_turn
-        for output, tokens in _visible_outputs(entry, outputs):
+        for candidate in _visible_outputs(entry, outputs):
+            tokens = candidate.content_tokens
             if turns < limits.protect_turns:
                 protected += 1
                 continue
@@ -67,8 +70,8 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
             elif tokens < limits.smallest:
                 small += 1
             else:
-                chosen.append(Candidate(output, tokens))
-    freed = sum(candidate.view_tokens for candidate in chosen)
+                chosen.append(candidate)
+    freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
         return PrunePlan((), 0, _nothing(protected, small))
     if freed <= limits.minimum_tokens:
@@ -83,16 +86,21 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
     return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
 
 
-def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[tuple[Output, int]]:
+def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
+    """The outputs that an entry shows whole or cut, the last one first."""
     message = entry.message
-    if message is None:
-        return []
-    places = range(len(message.blocks) - 1, -1, -1)
-    return [
-        (outputs[message.seq, place], output_tokens(message, place))
-        for place in places
-        if (message.seq, place) in outputs and not _is_archived(entry, place)
-    ]
+    found: list[Candidate] = []
+    for place in range(len(message.blocks) - 1, -1, -1) if message else ():
+        if message is None or (message.seq, place) not in outputs or _is_archived(entry, place):
+            continue
+        output = outputs[message.seq, place]
+        if place in entry.replaced:
+            cost = entry.replaced[place].tokens
+            found.append(Candidate(output, cost, cost))
+        else:
+            cost = output_tokens(message, place)
+            found.append(Candidate(output, cost, cost - message.blocks[place].tokens + output.tokens))
+    return found
 
 
 def _is_archived(entry: Entry, place: int) -> bool:

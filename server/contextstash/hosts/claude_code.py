@@ -9,157 +9,154 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats.usage import read_usage
+from contextstash.hosts.lineage import Lineage
 from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 
-REMEMBERED = 400
-"""How many records back a parent is known; a rewind further back is not noticed."""
-
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
+_SIDECHAIN_RECORDS = 300
 
 
 class ClaudeCodeReader:
-    """Reads `user` and `assistant` records; sub-agents become child sessions."""
+    """Reads `user` and `assistant` records; sub-agents become child sessions.
+
+    Replies of the model `<synthetic>` are Claude Code's own words, such as an error of the connection: its model
+    did not write them, so they are passed over.
+    """
 
     name = "claude-code"
 
     def knows(self, lines: list[Line]) -> bool:
-        return any("sessionId" in line.record or "leafUuid" in line.record for line in lines)
+        return any(_is_ours(line.record) for line in lines)
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        reading = _Reading(state, source)
+        lines = list(lines)
+        reading = _Reading(state, source, lines)
         for line in lines:
-            reading.take(line)
+            reading.take(line.record)
         return reading.batches()
 
 
-class _Reading:
-    """One pass over some lines. `parents` leads from each recent record to its parent; `spoken` says which of them
-    were recorded, and whether as words (a reply or a prompt) rather than as a tool's answer."""
+def _is_ours(record: dict[str, Any]) -> bool:
+    if not isinstance(kind := record.get("type"), str):
+        return False
+    return "sessionId" in record or "leafUuid" in record or (kind in _TYPES and "messageId" in record)
 
-    def __init__(self, state: State, source: str) -> None:
+
+class _Reading:
+    """One pass over some lines. `awaited` are the calls that come further on in them."""
+
+    def __init__(self, state: State, source: str, lines: list[Line]) -> None:
         self._state = state
         self._source = source
         self._messages: list[tuple[str, TranscriptMessage]] = []
         self._cleared: list[str] = []
-        self._parents: dict[str, str | None] = state.setdefault("parents", {})
-        self._spoken: dict[str, bool] = state.setdefault("spoken", {})
-        self._calls: dict[str, bool] = state.setdefault("calls", {})
-        self._early: dict[str, tuple[str, TranscriptMessage]] = {}
+        self._lineage = Lineage(state.setdefault("lineage", {}))
+        self._roots: dict[str, str] = state.setdefault("roots", {})
+        self._awaited = {call for line in lines for call in _ids(_body(line.record), "tool_use", "id")}
+        self._early: dict[str, list[tuple[str, TranscriptMessage]]] = {}
 
-    def take(self, line: Line) -> None:
-        record = line.record
+    def take(self, record: dict[str, Any]) -> None:
         self._note_session(record)
         kind = record.get("type")
+        taken = False
         if kind in ("user", "assistant"):
-            self._take_message(record)
+            taken = self._take_message(record)
         elif kind == "attachment":
-            self._take_queued(record)
+            taken = self._take_attachment(record)
         elif record.get("subtype") == "microcompact_boundary":
-            ids = (record.get("microcompactMetadata") or {}).get("compactedToolIds") or []
-            self._cleared += [call_id for call_id in ids if isinstance(call_id, str)]
-        if isinstance(uuid := record.get("uuid"), str):
-            self._parents[uuid] = record.get("parentUuid") or record.get("logicalParentUuid")
-            _forget_old(self._parents)
+            self._cleared += _cleared_ids(record)
+        uuid = text_of(record.get("uuid"))
+        if uuid and not taken and not record.get("isSidechain"):
+            self._lineage.passed(uuid, _parent(record))
 
     def _note_session(self, record: dict[str, Any]) -> None:
         if "session" not in self._state:
             stem = Path(self._source).stem
-            found = stem if _UUID.fullmatch(stem) else record.get("sessionId")
-            if isinstance(found, str):
+            found = stem if _UUID.fullmatch(stem) else text_of(record.get("sessionId"))
+            if found:
                 self._state["session"] = _UNSAFE.sub("-", found)
-        for name in ("customTitle", "aiTitle", "summary"):
-            if record.get("type") in ("custom-title", "ai-title", "summary") and text_of(record.get(name)):
-                self._state["title"] = record[name].strip()[:200]
+        if record.get("type") in ("custom-title", "ai-title", "summary"):
+            for name in ("customTitle", "aiTitle", "summary"):
+                if title := text_of(record.get(name)):
+                    self._state["title"] = title.strip()[:200]
 
-    def _take_message(self, record: dict[str, Any]) -> None:
-        body = record.get("message")
-        if not isinstance(body, dict) or body.get("model") == "<synthetic>" or not body.get("content"):
-            return
+    def _take_message(self, record: dict[str, Any]) -> bool:
+        body = _body(record)
+        if body.get("model") == "<synthetic>" or not body.get("content"):
+            return False
         reply = body if record["type"] == "assistant" else {}
         usage = reply.get("usage")
         message = TranscriptMessage(
             body=body,
-            key=record.get("uuid"),
-            group=reply.get("id"),
+            key=text_of(record.get("uuid")),
+            group=text_of(reply.get("id")),
             usage=read_usage(usage) if isinstance(usage, dict) else None,
-            model=reply.get("model"),
+            model=text_of(reply.get("model")),
             created_at=moment(record.get("timestamp")),
-            covers_before=bool(record.get("isCompactSummary")),
+            covers_before=record.get("isCompactSummary") is True,
             rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
         )
         self._cleared = []
-        self._place(self._session_id(record), message, record)
+        self._place(message, record)
+        return True
 
-    def _take_queued(self, record: dict[str, Any]) -> None:
-        """A prompt typed while the agent worked reaches the model between two of its steps."""
-        attachment = record.get("attachment")
-        if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
-            return
-        if text := text_of(attachment.get("prompt")):
-            body = {"role": "user", "content": [{"type": "text", "text": text}]}
-            message = TranscriptMessage(body=body, key=record.get("uuid"), created_at=moment(record.get("timestamp")))
-            self._place(self._session_id(record), message, record)
+    def _take_attachment(self, record: dict[str, Any]) -> bool:
+        """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
+        Other attachments are made into words that are not in the transcript, so they are passed over."""
+        blocks = _attached(record.get("attachment"))
+        if blocks:
+            body = {"role": "user", "content": blocks}
+            key = text_of(record.get("uuid"))
+            self._place(TranscriptMessage(body=body, key=key, created_at=moment(record.get("timestamp"))), record)
+        return bool(blocks)
 
     def _session_id(self, record: dict[str, Any]) -> str:
         session = self._state.get("session") or _UNSAFE.sub("-", Path(self._source).stem)
         if not record.get("isSidechain"):
             return str(session)
-        agent = record.get("agentId")
-        return f"{_parent_of(record, session)}.{_UNSAFE.sub('-', agent) if isinstance(agent, str) else 'sidechain'}"
+        parent = text_of(record.get("sessionId"))
+        agent = text_of(record.get("agentId")) or self._root(record)
+        return f"{_UNSAFE.sub('-', parent) if parent else session}.{_UNSAFE.sub('-', agent)}"
 
-    def _place(self, session_id: str, message: TranscriptMessage, record: dict[str, Any]) -> None:
+    def _root(self, record: dict[str, Any]) -> str:
+        """A name for the sidechain of a record without agent: the first record that it descends from."""
+        uuid, parent = text_of(record.get("uuid")) or "sidechain", _parent(record)
+        root = self._roots.get(parent or "", uuid[:8])
+        self._roots[uuid] = root
+        while len(self._roots) > _SIDECHAIN_RECORDS:
+            del self._roots[next(iter(self._roots))]
+        return root
+
+    def _place(self, message: TranscriptMessage, record: dict[str, Any]) -> None:
         """Put a message in its place: a result that was written before its call comes after it."""
+        placed = (self._session_id(record), message)
         answered = _ids(message.body, "tool_result", "tool_use_id")
-        missing = [call for call in answered if call not in self._calls]
-        if missing:
-            self._early[missing[0]] = (session_id, message)
+        awaited = next((call for call in answered if call in self._awaited), None)
+        if awaited is not None:
+            self._early.setdefault(awaited, []).append(placed)
         else:
-            self._messages.append((session_id, message))
+            self._messages.append(placed)
         for call in _ids(message.body, "tool_use", "id"):
-            self._calls[call] = True
-            if call in self._early:
-                self._messages.append(self._early.pop(call))
-        if isinstance(message.key, str) and not record.get("isSidechain"):
-            self._spoken[message.key] = not answered
-            self._state["last"] = message.key
-        _forget_old(self._spoken)
-        _forget_old(self._calls)
+            self._awaited.discard(call)
+            self._messages += self._early.pop(call, [])
+        if message.key and not record.get("isSidechain"):
+            self._lineage.recorded(message.key, _parent(record), words=not answered)
 
     def _rewind(self, record: dict[str, Any], body: dict[str, Any]) -> str | None:
         """The message a prompt goes back to, where it leaves a reply or a prompt behind; else None."""
-        if record["type"] != "user" or record.get("isSidechain") or record.get("isCompactSummary"):
+        if record["type"] != "user" or record.get("isSidechain"):
             return None
-        if _ids(body, "tool_result", "tool_use_id"):
+        if record.get("isCompactSummary") is True:
+            self._lineage.compacted()
             return None
-        target = self._recorded(record.get("parentUuid"))
-        last = self._state.get("last")
-        if target is None or last is None or target == last:
-            return None
-        left = self._path(last, target)
-        return target if left is not None and any(self._spoken.get(uuid) for uuid in left) else None
-
-    def _recorded(self, uuid: object) -> str | None:
-        """The nearest recorded message at or above a record."""
-        for _ in range(REMEMBERED):
-            if not isinstance(uuid, str) or uuid in self._spoken:
-                break
-            uuid = self._parents.get(uuid)
-        return uuid if isinstance(uuid, str) and uuid in self._spoken else None
-
-    def _path(self, uuid: str, ancestor: str) -> list[str] | None:
-        """The records from `uuid` up to `ancestor`, which is left out; None where it is no ancestor."""
-        path: list[str] = []
-        at: str | None = uuid
-        while at is not None and at != ancestor and len(path) < REMEMBERED:
-            path.append(at)
-            at = self._parents.get(at)
-        return path if at == ancestor else None
+        return None if _ids(body, "tool_result", "tool_use_id") else self._lineage.prompted(_parent(record))
 
     def batches(self) -> list[Batch]:
-        self._messages += self._early.values()
+        self._messages += [placed for waiting in self._early.values() for placed in waiting]
         found: list[Batch] = []
         for session_id, message in self._messages:
             if not found or found[-1].session.session_id != session_id:
@@ -179,9 +176,35 @@ class _Reading:
         )
 
 
-def _parent_of(record: dict[str, Any], session: object) -> str:
-    found = record.get("sessionId")
-    return _UNSAFE.sub("-", found) if isinstance(found, str) else str(session)
+def _body(record: dict[str, Any]) -> dict[str, Any]:
+    body = record.get("message")
+    return body if isinstance(body, dict) else {}
+
+
+def _parent(record: dict[str, Any]) -> str | None:
+    return text_of(record.get("parentUuid")) or text_of(record.get("logicalParentUuid"))
+
+
+def _cleared_ids(record: dict[str, Any]) -> list[str]:
+    """The calls whose results a microcompaction dropped."""
+    metadata = record.get("microcompactMetadata")
+    ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
+    return [call for call in ids if isinstance(call, str)] if isinstance(ids, list) else []
+
+
+def _attached(attachment: object) -> list[dict[str, Any]]:
+    """What the model was shown of an attachment, as far as it is there."""
+    if not isinstance(attachment, dict):
+        return []
+    if attachment.get("type") == "queued_command":
+        prompt = attachment.get("prompt")
+        if isinstance(prompt, list):
+            return [block for block in prompt if isinstance(block, dict)]
+        return [{"type": "text", "text": prompt}] if text_of(prompt) else []
+    if attachment.get("type") == "edited_text_file" and text_of(attachment.get("snippet")):
+        note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
+        return [{"type": "text", "text": f"<system-reminder>\n{note}\n</system-reminder>"}]
+    return []
 
 
 def _ids(body: dict[str, Any], kind: str, field: str) -> list[str]:
@@ -192,11 +215,6 @@ def _ids(body: dict[str, Any], kind: str, field: str) -> list[str]:
         for block in blocks
         if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get(field), str)
     ]
-
-
-def _forget_old(known: dict[str, Any]) -> None:
-    while len(known) > REMEMBERED:
-        del known[next(iter(known))]
 
 
 def projects_folder(home: Path) -> Path:
@@ -212,11 +230,20 @@ def current_transcript(project: Path, projects: Path) -> Path | None:
 
 
 def newest_transcript(folder: Path) -> Path | None:
-    """The session transcript in a folder that was written last; those of sub-agents don't count."""
-    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-") and file.is_file()]
+    """The session transcript in a folder that was written last; those of sub-agents don't count,
+    nor what is linked there from elsewhere."""
+    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-") and _is_within(file, folder)]
     return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
 def agent_transcripts(transcript: Path) -> list[Path]:
     """The files in which a session's sub-agents wrote theirs."""
-    return sorted((transcript.parent / transcript.stem / "subagents").glob("agent-*.jsonl"))
+    folder = transcript.parent / transcript.stem / "subagents"
+    return sorted(file for file in folder.glob("agent-*.jsonl") if _is_within(file, transcript.parent))
+
+
+def _is_within(file: Path, folder: Path) -> bool:
+    try:
+        return file.is_file() and file.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return False

@@ -15,7 +15,7 @@ from contextstash.context.counters import count_message
 from contextstash.context.settings import ContextSettings
 from contextstash.context.tokens import Counter, measure
 from contextstash.formats import detect_format, get_format
-from contextstash.formats.base import Format, Reading
+from contextstash.formats.base import Format
 from contextstash.formats.usage import read_usage
 from contextstash.service.access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
@@ -185,9 +185,10 @@ def _new_message(
     except BadMessageError as error:
         raise BadMessageError(f"Message {place} cannot be recorded: {error}") from error
     blocks = measure(reading, counter, settings)
+    texts = reading.texts or ("",)
     remember_calls(calls, blocks)
     blocks = tuple(_named(block, calls) for block in blocks)
-    outputs = _outputs(reading, blocks, counter, calls)
+    outputs = _outputs(texts, blocks, counter, calls)
     fields: dict[str, Any] = {
         "kind": "tool_result" if outputs else "message",
         "usage": reading.usage,
@@ -200,7 +201,7 @@ def _new_message(
         role=reading.role,
         blocks=blocks,
         outputs=outputs,
-        search_text=_search_text(reading, blocks, calls),
+        search_text=_search_text(texts, blocks, calls),
         **fields,
     )
 
@@ -212,9 +213,9 @@ def _named(block: Block, calls: Calls) -> Block:
     return block.model_copy(update={"tool": calls[block.call_id][0]})
 
 
-def _outputs(reading: Reading, blocks: Sequence[Block], counter: Counter, calls: Calls) -> tuple[Output, ...]:
+def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, calls: Calls) -> tuple[Output, ...]:
     outputs = []
-    for place, (block, text) in enumerate(zip(blocks, reading.texts, strict=True)):
+    for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
         if block.type != "tool_result":
             continue
         tool, argument = calls.get(block.call_id or "", (block.tool or "tool", ""))
@@ -242,10 +243,10 @@ def output_handle(tool: str, argument: str, text: str) -> str:
     return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
 
-def _search_text(reading: Reading, blocks: Sequence[Block], calls: Calls) -> str:
+def _search_text(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
     """What is searched: all text; for a tool result also the call that it answers."""
     pieces: list[str] = []
-    for block, text in zip(blocks, reading.texts, strict=True):
+    for block, text in zip(blocks, texts, strict=True):
         if block.type in ("image", "document", "opaque"):
             continue
         if block.type == "tool_result" and block.call_id in calls:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from contextstash.context import counters as counting
 from contextstash.context.digest import digest_output
 from contextstash.context.fit import Fitted, fit
-from contextstash.context.limits import middle_out
 from contextstash.context.view import Entry, total_tokens
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash.service.access import Access, Desk
+from contextstash.service.limiting import truncate_edit
 from contextstash.service.pruning import archive_edit
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
@@ -118,19 +118,6 @@ def _shortened(desk: Desk, bodies: Mapping[int, Native], message: Message, outpu
         digest = digest_output(output.tool, output.argument, text, output.is_error)
         return archive_edit(desk, output, digest)
     return truncate_edit(desk, output, text, tokens)
-
-
-def truncate_edit(desk: Desk, output: Output, text: str, tokens: int) -> Edit:
-    """The edit that shows an output cut in its middle, with the handle of the whole."""
-    shown = middle_out(text, max_tokens=tokens).text + f"\n[whole output: {output.handle}]"
-    return Edit(
-        kind="truncate",
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=desk.counter.count(shown),
-    )
 
 
 def _natives(desk: Desk, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:

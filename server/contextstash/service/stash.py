@@ -11,6 +11,7 @@ from contextstash.service import compacting, pruning, retrieving, sending, sessi
 from contextstash.service.access import Access, CurrentSession
 from contextstash.service.estimating import estimate_messages, estimate_session
 from contextstash.service.following import record_transcript
+from contextstash.service.limiting import limit_outputs
 from contextstash.service.managing import AutomaticCare
 from contextstash.service.recording import RecentCalls, append, ensure_session, with_usage
 from contextstash.service.results import (
@@ -180,7 +181,8 @@ class Stash:
             extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
             appended = await append(self._access, session, messages, calls, extras=extras)
             self._recent.keep(appended.session, calls)
-        return await self._recorded(appended)
+            session = await limit_outputs(self._access, appended)
+        return await self._recorded(appended.model_copy(update={"session": session}))
 
     async def _recorded(self, appended: Appended) -> RecordResult:
         estimate, done = await self._care.after_recording(appended.session)
