@@ -18,7 +18,7 @@ LONGEST_NAME = 64
 
 _WORDS = re.compile(r"\w+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TERM = re.compile(r"\w+(?:[./@+-]+\w+)*")
+_TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
 _WORD = re.compile(r"[^\W_]")
 
 _RANKED = """

@@ -36,14 +36,14 @@ def print_json(result: Result | Sequence[Result]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table. Numbers stand right; the last column is cut where room is short, all others never."""
+    """A plain table. Numbers stand right; on a terminal the last column is cut where room is short, all others never."""
     from rich.text import Text
 
     out = console()
     values = [list(row) for row in rows]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns) - 1)]
-    room = max(20, out.width - sum(widths) - 2 * len(widths))
+    room = max(20, out.width - sum(widths) - 2 * len(widths)) if out.is_terminal else sys.maxsize
     for number, line in enumerate(lines):
         cells = [
             cell.rjust(width) if values and isinstance(values[0][place], int) else cell.ljust(width)

@@ -52,7 +52,7 @@ class _Reading:
         self._state = state
         self._source = source
         self._messages: list[tuple[str, TranscriptMessage]] = []
-        self._cleared: list[str] = []
+        self._cleared: list[str] = state.setdefault("cleared", [])
         self._lineage = Lineage(state.setdefault("lineage", {}))
         self._roots: dict[str, str] = state.setdefault("roots", {})
         self._awaited = {call for line in lines for call in _ids(_body(line.record), "tool_use", "id")}
@@ -100,7 +100,7 @@ class _Reading:
             rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
         )
-        self._cleared = []
+        self._cleared.clear()
         self._place(message, record)
         return True
 

@@ -36,6 +36,7 @@ class CodexReader:
             agent="codex",
             model=state.get("model"),
             source=source,
+            parent_session_id=state.get("parent"),
         )
         return [Batch(session, messages)] if messages else []
 
@@ -44,7 +45,7 @@ def _take(line: Line, payload: dict[str, Any], state: State, messages: list[Tran
     kind = line.record.get("type")
     created = moment(line.record.get("timestamp"))
     if kind == "session_meta" and text_of(payload.get("id")):
-        state.setdefault("session", payload["id"])
+        _begin(payload, state)
     elif kind == "turn_context" and text_of(payload.get("model")):
         state["model"] = payload["model"]
     elif kind == "response_item" and payload.get("type") not in NOT_SENT:
@@ -53,9 +54,19 @@ def _take(line: Line, payload: dict[str, Any], state: State, messages: list[Tran
         body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
         messages.append(TranscriptMessage(body=body, key=line.mark, created_at=created, covers_before=True))
     elif payload.get("type") == "token_count":
-        usage = (payload.get("info") or {}).get("last_token_usage")
+        info = payload.get("info")
+        usage = info.get("last_token_usage") if isinstance(info, dict) else None
         if isinstance(usage, dict):
             _report(read_usage(usage), messages)
+
+
+def _begin(payload: dict[str, Any], state: State) -> None:
+    """A fork repeats the meta record of what it was forked from: the first one counts."""
+    if "session" not in state:
+        state["session"] = payload["id"]
+        parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
+        if parent:
+            state["parent"] = parent
 
 
 def _report(usage: Usage | None, messages: list[TranscriptMessage]) -> None:

@@ -9,11 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.hosts.claude_code import agent_transcripts, current_transcript, newest_transcript, projects_folder
+from contextstash.hosts.claude_code import (
+    ClaudeCodeReader,
+    agent_transcripts,
+    current_transcript,
+    newest_transcript,
+    projects_folder,
+)
 from contextstash.hosts.ingest import ingest
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from contextstash.hosts.transcript import TranscriptReader
     from contextstash.service.stash import Stash
 
 Find = Callable[[], list[Path]]
@@ -58,9 +65,11 @@ def _own_project() -> Path:
 class Follower:
     """Keeps one client's transcripts recorded, each time it is asked."""
 
-    def __init__(self, stash: Stash, find: Find) -> None:
+    def __init__(self, stash: Stash, find: Find, reader: TranscriptReader | None = None) -> None:
+        """`find` is asked each time; `reader` reads what it found, Claude Code's where none is given."""
         self._stash = stash
         self._find = find
+        self._reader = reader or ClaudeCodeReader()
         self._lock = asyncio.Lock()
         self._seen: dict[Path, tuple[int, int, int]] = {}
         self._sessions: dict[Path, str | None] = {}
@@ -83,7 +92,7 @@ class Follower:
             seen = await asyncio.to_thread(_signature, path)
             if self._seen.get(path) == seen:
                 return
-            report = await ingest(self._stash, path)
+            report = await ingest(self._stash, path, reader=self._reader)
         except OSError as error:
             _log.warning("A transcript cannot be read: %s", error.strerror or error)
         except BadInputError as error:

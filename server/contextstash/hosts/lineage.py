@@ -13,6 +13,9 @@ PASSED = 100
 TURNS = 400
 """How many prompts back a prompt that takes an earlier one's place is known as such."""
 
+BEGINNING = ""
+"""Where a conversation was taken back to that begins anew."""
+
 
 class Lineage:
     """Parents of records, as far as they may still be asked for. Lives in a reader's state, so it is small.
@@ -43,17 +46,19 @@ class Lineage:
             self._state["last"] = uuid
 
     def prompted(self, parent: str | None) -> str | None:
-        """A prompt is about to be recorded: the message that the conversation was taken back to, else None."""
-        if parent is None:
-            return None
-        before = self._turns.get(parent)
-        target = before or self._message(parent)
+        """A prompt is about to be recorded: the message that the conversation was taken back to (empty: to before
+        the first prompt), else None."""
+        last = self._state.get("last")
+        before = self._turns.get(parent or "")
+        target = before if before is not None else self._message(parent)
+        if target is None and last is None:
+            target = BEGINNING
         if target is None:
             return None
-        taken_back = target != self._state.get("last") and (before is not None or self._leaves_words(target))
+        taken_back = last is not None and target != last and (before is not None or self._leaves_words(target))
         if taken_back:
             self._forget_turns_after(target)
-        _put(self._turns, parent, target, TURNS)
+        _put(self._turns, parent or "", target, TURNS)
         return target if taken_back else None
 
     def compacted(self) -> None:

@@ -47,7 +47,9 @@ def _message(line: Line, message: dict[str, Any]) -> TranscriptMessage:
 
 def _body(message: dict[str, Any]) -> Native:
     content = message["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [_block(b) for b in content]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = [_block(block) for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     if message.get("role") != "toolResult":
         return {"role": message.get("role"), "content": blocks}
     result = {"type": "tool_result", "tool_use_id": message.get("toolCallId"), "content": blocks}
@@ -73,13 +75,18 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
 def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, dict):
         return None
-    cached, written = int(usage.get("cacheRead") or 0), int(usage.get("cacheWrite") or 0)
-    prompt = int(usage.get("input") or 0) + cached + written
+    cached, written = _number(usage, "cacheRead"), _number(usage, "cacheWrite")
+    prompt = _number(usage, "input") + cached + written
     if not prompt:
         return None
     return Usage(
         prompt_tokens=prompt,
-        completion_tokens=int(usage.get("output") or 0),
+        completion_tokens=_number(usage, "output"),
         cached_tokens=cached,
         cache_write_tokens=written,
     )
+
+
+def _number(usage: dict[str, Any], field: str) -> int:
+    value = usage.get(field)
+    return value if isinstance(value, int) and value > 0 else 0

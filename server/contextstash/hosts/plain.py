@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats import detect_format
-from contextstash.hosts.transcript import Batch, Line, State
+from contextstash.hosts.transcript import Batch, Line, State, mark_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
 
 
 class PlainReader:
-    """Reads provider messages as they are; a message's key is its position in the file."""
+    """Reads provider messages as they are. A message's key is its position in the file and what it says, so that
+    a list that grew adds its new messages alone, and one that was rewritten loses none."""
 
     name = "messages"
 
@@ -28,14 +29,16 @@ class PlainReader:
         return True
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        bodies = [line.record for line in lines]
-        if not bodies:
+        lines = list(lines)
+        if not lines:
             return []
         start = state.get("count", 0)
-        state["count"] = start + len(bodies)
-        state.setdefault("format", detect_format(bodies))
+        state["count"] = start + len(lines)
+        state.setdefault("format", detect_format([line.record for line in lines]))
         session = TranscriptSession(session_id=plain_session_id(source), format=state["format"])
-        messages = [TranscriptMessage(body=body, key=str(start + place)) for place, body in enumerate(bodies)]
+        messages = [
+            TranscriptMessage(body=line.record, key=f"{place}-{line.mark}") for place, line in enumerate(lines, start)
+        ]
         return [Batch(session, messages)]
 
 
@@ -51,13 +54,13 @@ def whole_document(data: bytes) -> list[Line] | None:
         return None
     try:
         document: Any = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if isinstance(document, dict):
         document = _with_system(document) if isinstance(document.get("messages"), list) else None
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
         return None
-    return [Line(item, str(place)) for place, item in enumerate(document)]
+    return [Line(item, mark_of(json.dumps(item).encode())) for item in document]
 
 
 def _with_system(document: dict[str, Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -66,13 +67,13 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
 def _whole(raw: bytes) -> Line | None:
     try:
         record = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return Line(record, _mark(raw)) if isinstance(record, dict) else None
+    return Line(record, mark_of(raw)) if isinstance(record, dict) else None
 
 
 def _records(raw: bytes) -> Iterator[Line]:
-    text = raw.decode("utf-8", "replace").strip()
+    text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0").strip()
     decoder = json.JSONDecoder()
     place = 0
     while place < len(text):
@@ -86,19 +87,24 @@ def _records(raw: bytes) -> Iterator[Line]:
             place = again
             continue
         if isinstance(record, dict):
-            yield Line(record, _mark(text[place:end].encode("utf-8", "surrogatepass")))
+            yield Line(record, mark_of(text[place:end].encode("utf-8", "surrogatepass")))
         place = end
         while place < len(text) and text[place].isspace():
             place += 1
 
 
+_BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
+"""How the records of the hosts begin."""
+
+
 def _resume(text: str, place: int) -> int | None:
     """Where, after a record that broke off, the next one on the same line begins."""
-    found = text.find('{"timestamp"', place + 1)
-    return found if found > place else None
+    found = _BEGINNING.search(text, place + 1)
+    return found.start() if found else None
 
 
-def _mark(raw: bytes) -> str:
+def mark_of(raw: bytes) -> str:
+    """A short name of these bytes."""
     return hashlib.sha256(raw.strip()).hexdigest()[:20]
 
 

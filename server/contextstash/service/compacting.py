@@ -148,7 +148,7 @@ async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tupl
                 seq=message.seq,
                 role=message.role,
                 blocks=message.blocks,
-                texts=desk.format.read(message.body or {}).texts,
+                texts=desk.format.read(message.body or {}).texts or ("",),
                 handles={
                     block: handles[message.seq, block]
                     for block in range(len(message.blocks))

@@ -78,7 +78,7 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
     """Messages cut before each rewind or clearing and after each summary of the client's own."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        if runs[-1] and (message.rewind_to_key or message.cleared_call_ids):
+        if runs[-1] and (message.rewind_to_key is not None or message.cleared_call_ids):
             runs.append([])
         runs[-1].append(message)
         if message.covers_before:
@@ -149,7 +149,7 @@ async def _before(access: Access, session: Session, message: TranscriptMessage |
     """What the client did to its window before this message, as edits of the view."""
     if message is None or session.counters.messages == 0:
         return
-    if message.rewind_to_key:
+    if message.rewind_to_key is not None:
         await retrying(lambda: _rewind(access, session.session_id, message))
     if message.cleared_call_ids:
         await retrying(lambda: _clear(access, session.session_id, frozenset(message.cleared_call_ids)))
@@ -162,7 +162,9 @@ async def _known(access: Access, session_id: str, key: str | None) -> bool:
 async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> None:
     if await _known(access, session_id, message.key):
         return
-    to = await access.store.find_key(access.owner, session_id, message.rewind_to_key or "")
+    to: int | None = -1
+    if message.rewind_to_key:
+        to = await access.store.find_key(access.owner, session_id, message.rewind_to_key)
     desk = await access.desk(session_id)
     last = desk.session.counters.messages - 1
     if to is None or to >= last or not any(entry.first_seq > to for entry in desk.entries):

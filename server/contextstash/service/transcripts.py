@@ -26,7 +26,8 @@ class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
     `covers_before`: the client compacted, and this message is its summary of everything before.
-    `rewind_to_key`: the messages after the one with that key were abandoned before this one came.
+    `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
+    where it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
     """
 
