@@ -36,7 +36,7 @@ def print_json(result: Result | Sequence[Result]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table. Numbers stand right; on a terminal the last column is cut where room is short, all others never."""
+    """A plain table. Numbers stand right; on a terminal the last column is cut where room is short, no other is."""
     from rich.text import Text
 
     out = console()
