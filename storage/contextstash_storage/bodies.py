@@ -18,7 +18,7 @@ LARGE_STRING = 1_024
 MOST_LEVELS = 200
 """How deep a body may be nested; Python's JSON reader and writer give up at some 900 levels."""
 
-COMPRESSED_FROM = 512
+COMPRESSED_FROM = 1_024
 """Bytes from which compression is tried."""
 
 _PLAIN = b"\x00"

@@ -16,7 +16,7 @@ MOST_QUERY_CHARACTERS = 4_000
 LONGEST_NAME = 64
 """Longer runs of letters are data, not names made of words."""
 
-_WORDS = re.compile(r"\w+")
+_CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
 _WORD = re.compile(r"[^\W_]")
@@ -62,8 +62,8 @@ def _indexed(text: str) -> str:
 
     What this answers for a text must never change: the index could not forget that text any more.
     """
-    names = (word for word in _WORDS.findall(text) if len(word) <= LONGEST_NAME and _CAMEL.search(word))
-    return " ".join([_storable(text), *(_CAMEL.sub(" ", name) for name in dict.fromkeys(names))])
+    names = [name for name in dict.fromkeys(_CAMEL_NAME.findall(text)) if len(name) <= LONGEST_NAME]
+    return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
 
 
 def _storable(text: str) -> str:

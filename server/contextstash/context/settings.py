@@ -17,53 +17,55 @@ class ContextSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    preset: str = Field("default", description="The named set of values the others start from.")
-    automatic: bool = Field(True, description="Prune and compact by itself when messages are recorded.")
+    preset: str = Field(default="default", description="The named set of values the others start from.")
+    automatic: bool = Field(default=True, description="Prune and compact by itself when messages are recorded.")
 
     estimator: Literal["tokenizer", "chars"] = Field(
-        "tokenizer", description="How text is counted: a calibrated tokenizer, or characters / 4."
+        default="tokenizer", description="How text is counted: a calibrated tokenizer, or characters / 4."
     )
-    anchored: bool = Field(True, description="Start from the last usage that the provider reported.")
-    image_tokens: int = Field(1_500, ge=0, description="Tokens of one image.")
-    message_overhead: int = Field(4, ge=0, description="Tokens a message costs beside its content.")
+    anchored: bool = Field(default=True, description="Start from the last usage that the provider reported.")
+    image_tokens: int = Field(default=1_500, ge=0, description="Tokens of one image.")
+    message_overhead: int = Field(default=4, ge=0, description="Tokens a message costs beside its content.")
 
-    window: int | None = Field(None, gt=0, description="Context window in tokens; by model if not set.")
+    window: int | None = Field(default=None, gt=0, description="Context window in tokens; by model if not set.")
     output_reserve: int | None = Field(
-        None,
+        default=None,
         ge=0,
         description="Tokens kept free for the reply; an eighth of the window, at most 32,000, if not set.",
     )
 
-    prune_at: float = Field(0.70, gt=0, le=1, description="Level `prune` from this share on.")
-    compact_at: float = Field(0.85, gt=0, le=1, description="Level `compact` from this share on.")
-    critical_at: float = Field(0.95, gt=0, le=1, description="Level `critical` from this share on.")
-    messages_at: int | None = Field(None, gt=0, description="Compact after this many messages since the last summary.")
-    tokens_at: int | None = Field(None, gt=0, description="Compact from this many tokens on.")
+    prune_at: float = Field(default=0.70, gt=0, le=1, description="Level `prune` from this share on.")
+    compact_at: float = Field(default=0.85, gt=0, le=1, description="Level `compact` from this share on.")
+    critical_at: float = Field(default=0.95, gt=0, le=1, description="Level `critical` from this share on.")
+    messages_at: int | None = Field(
+        default=None, gt=0, description="Compact after this many messages since the last summary."
+    )
+    tokens_at: int | None = Field(default=None, gt=0, description="Compact from this many tokens on.")
 
-    prune_keep_last: int = Field(3, ge=0, description="Newest tool outputs that a prune never touches.")
+    prune_keep_last: int = Field(default=3, ge=0, description="Newest tool outputs that a prune never touches.")
     prune_protect_tokens: int | None = Field(
-        None,
+        default=None,
         ge=0,
         description="Newest tool-output tokens that a prune never touches; a quarter of usable, at most 40,000.",
     )
-    prune_protect_turns: int = Field(0, ge=0, description="Newest user turns that a prune never touches.")
+    prune_protect_turns: int = Field(default=0, ge=0, description="Newest user turns that a prune never touches.")
     prune_minimum_tokens: int | None = Field(
-        None, ge=0, description="Least saving worth a prune; a tenth of usable, at most 20,000, if not set."
+        default=None, ge=0, description="Least saving worth a prune; a tenth of usable, at most 20,000, if not set."
     )
     placeholder: Literal["described", "cleared"] = Field(
-        "described",
+        default="described",
         description="What a pruned output leaves: tool, argument, size and handle, or a bare marker and handle.",
     )
 
     compact_keep_tokens: int | None = Field(
-        None,
+        default=None,
         ge=0,
         description="Newest tokens that a compaction keeps; an eighth of usable, at most 20,000, if not set.",
     )
-    compact_keep_messages: int = Field(4, ge=0, description="Newest messages that a compaction keeps at least.")
-    summary_tokens: int = Field(2_500, gt=0, description="Longest summary that contextstash writes itself.")
+    compact_keep_messages: int = Field(default=4, ge=0, description="Newest messages that a compaction keeps at least.")
+    summary_tokens: int = Field(default=2_500, gt=0, description="Longest summary that contextstash writes itself.")
 
-    output_tokens: int | None = Field(None, gt=0, description="Longest single tool output a view shows whole.")
+    output_tokens: int | None = Field(default=None, gt=0, description="Longest single tool output a view shows whole.")
 
 
 PRESETS: dict[str, dict[str, Any]] = {
