@@ -166,6 +166,7 @@ class Counters(Record):
     total that the provider reported, plus that call's completion; `reported_view` what `parts` added up to
     just then. `true_growth` and `counted_growth` add up, over pairs of successive reports, how much the
     prompt grew by report and by count: their ratio calibrates the counter. `reported_group` is that reply's id.
+    `replying` are the tokens of a reply's messages that came before the one with its report.
     `summary_seq` is the last message
     that a summary covers, -1 for none. `unsent` is by how many tokens edits of ours have shrunk the view since
     the last report: a client that sends its own history has not seen them.
@@ -180,6 +181,7 @@ class Counters(Record):
     reported_view: int = 0
     reported_seq: int = -1
     reported_group: str | None = None
+    replying: int = 0
     true_growth: int = 0
     counted_growth: int = 0
     unsent: int = 0

@@ -58,6 +58,18 @@ def test_reports_calibrate_what_is_counted_next() -> None:
     assert growth_ratio(counters, ContextSettings(anchored=False)) == 1.0
 
 
+def test_what_a_reply_says_before_its_report_is_no_growth_of_its_prompt() -> None:
+    counters = fold(
+        said("user", 100),
+        said("assistant", 10, prompt=1_000),
+        said("user", 2_000),
+        said("assistant", 3_000),
+        said("assistant", 10, prompt=3_010),
+    )
+    assert (counters.true_growth, counters.counted_growth) == (2_000, 2_000)
+    assert growth_ratio(counters, SETTINGS) == 1.0
+
+
 def test_a_prompt_that_fell_does_not_calibrate() -> None:
     counters = fold(
         said("user", 100), said("assistant", 10, prompt=90_000), said("user", 900), said("assistant", 1, prompt=9_000)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contextstash.hosts.pi import PiReader
+from contextstash.hosts.transcript import split_lines
 from contextstash_storage.records import Native
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
@@ -18,12 +20,16 @@ def trace_files() -> list[tuple[str, Path]]:
         ("openai-chat", "openai_chat/*/*.jsonl"),
         ("anthropic", "claude_code/*.jsonl"),
         ("openai-responses", "codex/*.jsonl"),
+        ("anthropic", "pi/*.jsonl"),
     )
     return [(name, path) for name, pattern in folders for path in sorted(TRACES.glob(pattern))]
 
 
 def trace_natives(format_name: str, path: Path) -> list[Native]:
     """The provider messages in a trace, in order; lines that are none or are damaged are passed over."""
+    if path.parent.name == "pi":
+        lines, _ = split_lines(path.read_bytes(), at_end=True)
+        return [message.body for batch in PiReader().read(lines, {}, str(path)) for message in batch.messages]
     return [native for record in _records(path) for native in _native(format_name, record)]
 
 

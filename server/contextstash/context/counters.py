@@ -31,7 +31,8 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
         }
     )
     if message.usage is None:
-        return counted
+        replying = counters.replying + counted.view_tokens - before if message.role == "assistant" else 0
+        return counted.model_copy(update={"replying": replying})
     return _anchored(counted, message, message.usage, seq, before)
 
 
@@ -48,7 +49,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
     growth = {}
     if counters.reported is not None:
         true = usage.prompt_tokens - counters.reported
-        counted = before - counters.reported_view
+        counted = before - counters.replying - counters.reported_view
         if true > LEAST_GROWTH and counted > LEAST_GROWTH and true < 4 * counted:
             growth = {
                 "true_growth": counters.true_growth + true,
@@ -61,6 +62,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
             "reported_view": counters.view_tokens,
             "reported_seq": seq,
             "reported_group": message.group,
+            "replying": 0,
             "unsent": 0,
             **growth,
         }

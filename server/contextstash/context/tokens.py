@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,27 +31,27 @@ class Family:
     result_overhead: int = 4
 
 
-FAMILIES: tuple[tuple[tuple[str, ...], Family], ...] = (
+FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     (
-        ("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5"),
-        Family("claude-new", factor=1.40, result_overhead=41),
+        re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
+        Family("claude-new", factor=1.55, result_overhead=41),
     ),
-    (("claude", "anthropic"), Family("claude", factor=1.15, result_overhead=41)),
-    (("gpt-3.5", "gpt-4-", "gpt-35"), Family("gpt-4", vocabulary="cl100k_base")),
-    (("gpt", "codex", "o1", "o3", "o4", "openai"), Family("gpt", result_overhead=10)),
-    (("deepseek",), Family("deepseek", factor=1.05)),
-    (("gemini", "google"), Family("gemini", factor=1.05)),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41)),
+    (
+        re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
+    ),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
+    (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05)),
 )
 UNKNOWN = Family("unknown")
 
 
 def family_of(model: str | None) -> Family:
     """The family a model's name tells, `unknown` where it tells none."""
-    name = (model or "").lower().replace(".", "-") if model and "claude" in model.lower() else (model or "").lower()
-    for marks, family in FAMILIES:
-        if any(mark in name for mark in marks):
-            return family
-    return UNKNOWN
+    name = (model or "").lower().replace(".", "-")
+    return next((family for mark, family in FAMILIES if mark.search(name)), UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)

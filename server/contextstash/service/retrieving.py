@@ -15,6 +15,9 @@ DEFAULT_PAGE_TOKENS = 4_000
 MOST_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
+FIELDS_TOKENS = 80
+"""What the other fields of a page take beside its text."""
+
 DEFAULT_HITS = 10
 MOST_HITS = 50
 SCOPES = ("session", "outputs", "messages", "everywhere")
@@ -35,6 +38,7 @@ async def get_archived_output(
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
+    bound = min(most, MOST_PAGE_TOKENS)
     found_in, output = await access.store.find_output(access.owner, handle.strip(), session_id)
     session = await access.store.get_session(access.owner, found_in)
     text = await access.output_text(session, output)
@@ -45,8 +49,9 @@ async def get_archived_output(
         offset=offset,
         limit=limit,
         pattern=pattern,
-        max_tokens=min(most, MOST_PAGE_TOKENS),
+        max_tokens=max(bound // 2, bound - FIELDS_TOKENS),
         count=counter.count,
+        total_tokens=output.tokens,
     )
     return OutputPage(
         handle=output.handle,
@@ -80,7 +85,7 @@ async def search_history(
         session_id = None
     elif session_id is None:
         session_id = await access.current_session_id()
-    elif session_id is not None:
+    else:
         await access.session(session_id)
     kind = scope if scope in ("outputs", "messages") else "all"
     hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)

@@ -52,10 +52,9 @@ CREATE TABLE outputs (
     seq INTEGER NOT NULL,
     block INTEGER NOT NULL,
     record TEXT NOT NULL,
-    PRIMARY KEY (session, handle)
+    PRIMARY KEY (session, seq, block)
 ) WITHOUT ROWID;
-CREATE INDEX outputs_by_handle ON outputs (handle);
-CREATE INDEX outputs_by_place ON outputs (session, seq, block);
+CREATE UNIQUE INDEX outputs_by_handle ON outputs (handle, session);
 
 CREATE TABLE edits (
     session INTEGER NOT NULL REFERENCES sessions (session) ON DELETE CASCADE,
