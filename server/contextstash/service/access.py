@@ -54,7 +54,8 @@ class Access:
         self.owner = owner
         self.layer = dict(settings or {})
         self._current_session = current_session
-        resolve_settings(self.layer)
+        self._settings = resolve_settings(self.layer)
+        self._counters: dict[tuple[str, str | None], Counter] = {}
 
     async def session_id(self, given: str | None) -> str:
         """The session meant: the one named, else the current one of the client that is followed."""
@@ -78,7 +79,9 @@ class Access:
 
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer, then the session's own."""
-        return resolve_settings(self.layer, session.settings if session else {})
+        if session is None or not session.settings:
+            return self._settings
+        return resolve_settings(self.layer, session.settings)
 
     def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
         """The window and the numbers that follow from it: as set, else by model."""
@@ -94,7 +97,10 @@ class Access:
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
-        return counter_for(model, settings, _encoder)
+        kind = (settings.estimator, model)
+        if kind not in self._counters:
+            self._counters[kind] = counter_for(model, settings, _encoder)
+        return self._counters[kind]
 
     async def desk(self, given: str | None) -> Desk:
         """Lay a session out: its view without message bodies."""
