@@ -8,7 +8,8 @@ increment the same weight. Every other session is for setting a family's factor 
 smallest mean error), the rest judge; increments under 200 tokens are left out.
 
 Contexts: the estimate just before each reply, anchored on the last report and calibrated as in the product,
-against the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out.
+against the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out, and
+those in which the reported prompt fell.
 """
 
 from __future__ import annotations
