@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from contextstash_storage.alignment import align
 from contextstash_storage.bodies import Blob, Parts, fingerprint, folded, packed_text, take_apart
 from contextstash_storage.editing import insert_edits
+from contextstash_storage.logs import insert_call
 from contextstash_storage.records import (
     Appended,
     Call,
@@ -102,7 +103,7 @@ def append(
         seq = counters.messages
         stored.append(_insert(db, row, session_id, seq, prepared))
         if prepared.message.usage is not None:
-            _store_call(db, row, prepared.message, session.model, seq)
+            _store_call(db, row, prepared.message, session, seq)
         counters = count(counters, prepared.message, seq)
     if edits is not None and stored:
         counters = insert_edits(db, row, counters, edits(counters, tuple(stored)), own=False)
@@ -210,7 +211,7 @@ def _insert_output(db: sqlite3.Connection, row: int, output: Output, seq: int) -
     )
 
 
-def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, model: str | None, seq: int) -> None:
+def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: Session, seq: int) -> None:
     """Store the model call that a message reports on. A reply recorded in several messages is one call,
     with the last of its reports."""
     usage = message.usage
@@ -222,15 +223,13 @@ def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, model: st
         return
     call = Call(
         purpose="agent",
-        model=message.model or model,
+        model=message.model or session.model,
         request_seq=_reply_start(db, row, message.group, seq) - 1,
-        created_at=message.created_at or now(),
+        request_edits=session.counters.edits,
+        created_at=message.created_at,
         **usage.model_dump(),
     )
-    db.execute(
-        "INSERT INTO calls (session, reply, record) VALUES (?, ?, ?)",
-        (row, message.group, to_json(call)),
-    )
+    insert_call(db, row, call, message.group)
 
 
 def _reply_start(db: sqlite3.Connection, row: int, group: str | None, seq: int) -> int:

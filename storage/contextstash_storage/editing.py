@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from contextstash_storage.records import Counters, Edit
+from contextstash_storage.records import Counters, Edit, Part
 from contextstash_storage.rows import from_json, now, to_json
 
 
@@ -33,17 +33,25 @@ def insert_edits(
 
 
 def _counted(counters: Counters, edit: Edit, own: bool) -> Counters:
-    parts = dict(counters.parts)
-    for part, delta in edit.delta.items():
-        parts[part] = parts.get(part, 0) + delta
+    changed_by_us = _added(counters.own, edit.delta) if own else counters.own
+    if not own and edit.kind == "summary":
+        changed_by_us = {}
     return counters.model_copy(
         update={
-            "parts": {part: tokens for part, tokens in parts.items() if tokens},
+            "parts": _added(counters.parts, edit.delta),
             "edits": edit.edit_id,
             "view_messages": counters.view_messages + edit.view_messages,
+            "view_results": counters.view_results + edit.view_results,
             "unsent": counters.unsent - sum(edit.delta.values()) * own,
+            "own": changed_by_us,
         }
     )
+
+
+def _added(parts: Mapping[Part, int], delta: Mapping[Part, int]) -> dict[Part, int]:
+    """The tokens by part with the changes; parts of none are left out."""
+    added = {part: parts.get(part, 0) + delta.get(part, 0) for part in (*parts, *delta)}
+    return {part: tokens for part, tokens in added.items() if tokens}
 
 
 def _summary_seq(edits: Sequence[Edit]) -> int:

@@ -6,6 +6,7 @@ ContextstashError
 ├── NotFoundError
 │   ├── SessionNotFoundError
 │   └── HandleNotFoundError
+├── SummarizerError          a writer could not write a summary; another may
 └── StoreError               the store itself could not do its work
     ├── StoreBusyError       another process holds the database; nothing was written
     ├── StoreFullError       no room left; nothing was written
@@ -38,6 +39,10 @@ class SessionNotFoundError(NotFoundError):
 
 class HandleNotFoundError(NotFoundError):
     """There is no tool output by that handle."""
+
+
+class SummarizerError(ContextstashError):
+    """A summary could not be written by this writer."""
 
 
 class StoreError(ContextstashError):

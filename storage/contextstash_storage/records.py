@@ -127,16 +127,19 @@ class Message(Record):
         return sum(block.tokens for block in self.blocks)
 
 
-EditKind = Literal["archive", "truncate", "summary", "rewind", "restore"]
+EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]
 
 
 class Edit(Record):
     """One append-only change of the view, laid over the history.
 
-    `archive` and `truncate` show block `block` of message `seq` as `text`. `summary` shows messages
-    `first_seq..last_seq` as `text` (`summary` is the same without the words around it); `rewind` shows
+    `archive` and `truncate` show block `block` of message `seq` as `text`. `digest` adds a message `text` of ours
+    after message `last_seq`, which tells what the outputs named in `handles` were. `strip` shows no thinking blocks
+    in messages `first_seq..last_seq`. `summary` shows messages `first_seq..last_seq` as `text` (`summary` is the
+    same without the words around it; `merges` names the summaries that it was made of, if it was); `rewind` shows
     nothing of them. `restore` undoes the edits named in `undoes`.
-    `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages.
+    `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages,
+    `view_results` by how many tool results that are shown whole or cut.
     """
 
     edit_id: int = 0
@@ -150,11 +153,14 @@ class Edit(Record):
     strategy: str | None = None
     level: str | None = None
     undoes: tuple[int, ...] = ()
+    handles: tuple[str, ...] = ()
+    merges: tuple[str, ...] = ()
     text: str = ""
     summary: str = ""
     tokens: int = 0
     delta: dict[Part, int] = Field(default_factory=dict)
     view_messages: int = 0
+    view_results: int = 0
     created_at: datetime | None = None
 
 
@@ -167,13 +173,16 @@ class Counters(Record):
     just then. `true_growth` and `counted_growth` add up, over pairs of successive reports, how much the
     prompt grew by report and by count: their ratio calibrates the counter. `reported_group` is that reply's id.
     `replying` are the tokens of a reply's messages that came before the one with its report.
-    `summary_seq` is the last message
-    that a summary covers, -1 for none. `unsent` is by how many tokens edits of ours have shrunk the view since
-    the last report: a client that sends its own history has not seen them.
+    `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool results in the
+    view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits
+    of ours have shrunk the view since the last report: a client that sends its own history has not seen them. `own`
+    is by how much edits of ours change each part of the view, since the client's last own compaction.
     """
 
     messages: int = 0
     view_messages: int = 0
+    view_results: int = 0
+    system_messages: int = 0
     parts: dict[Part, int] = Field(default_factory=dict)
     edits: int = 0
     summary_seq: int = -1
@@ -185,6 +194,7 @@ class Counters(Record):
     true_growth: int = 0
     counted_growth: int = 0
     unsent: int = 0
+    own: dict[Part, int] = Field(default_factory=dict)
     level: str = "ok"
 
     @property
@@ -236,28 +246,42 @@ class SearchHit(Record):
     score: float
 
 
+EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation"]
+
+
 class Event(Record):
-    """One line of a session's log: what happened to its context, and what it did."""
+    """One line of a session's log: what happened to its context, and what it did.
+
+    `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
+    wrote the summary, `cost` what that took in US dollars where it is known.
+    """
 
     event_id: int = 0
-    kind: Literal["level", "prune", "compaction", "restore", "recovery"]
+    kind: EventKind
     tokens_before: int
     tokens_after: int
     messages_before: int = 0
     messages_after: int = 0
     reason: str
+    seq: int = 0
+    parts: dict[str, int] = Field(default_factory=dict)
+    strategy: str | None = None
+    cost: float | None = None
     duration_ms: float = 0.0
     created_at: datetime | None = None
 
 
 class Call(Record):
-    """One model call, the host's or a summarizer's. `request_seq` says which messages it was sent:
-    the view up to and including that one. `cost` is in US dollars where the price is known."""
+    """One model call, the host's or a summarizer's. Its request is kept by reference: the agent was sent the view
+    up to and including message `request_seq`, as the first `request_edits` edits made it; a summarizer was sent
+    the messages `request_first_seq..request_seq`. `cost` is in US dollars where the price is known."""
 
     call_id: int = 0
-    purpose: Literal["agent", "summary"]
+    purpose: Literal["agent", "summary", "digest"]
     model: str | None = None
     request_seq: int
+    request_first_seq: int = 0
+    request_edits: int = 0
     prompt_tokens: int
     completion_tokens: int = 0
     cached_tokens: int = 0
@@ -266,3 +290,11 @@ class Call(Record):
     duration_ms: float | None = None
     error: str | None = None
     created_at: datetime | None = None
+
+
+class CachedSummary(Record):
+    """A summary that was written before, and by whom."""
+
+    text: str
+    strategy: str
+    model: str | None = None

@@ -5,23 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from contextstash_storage import searching
+from contextstash_storage import leases, logs, searching
 from contextstash_storage.appending import append, prepare
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect, in_transaction
 from contextstash_storage.editing import insert_edits, read_edits
-from contextstash_storage.errors import BadInputError, EditConflictError, HandleNotFoundError, StoreError
+from contextstash_storage.errors import (
+    BadInputError,
+    EditConflictError,
+    HandleNotFoundError,
+    SessionNotFoundError,
+    StoreError,
+)
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
     Appended,
+    CachedSummary,
     Call,
+    Counters,
     Cursor,
     Edit,
     Event,
+    EventKind,
     Message,
     NewMessage,
     Output,
@@ -30,6 +39,8 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
 from contextstash_storage.store import Count, EditsAfter
+
+Result = TypeVar("Result")
 
 CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
 
@@ -204,22 +215,28 @@ class SqliteStore:
         def work(db: sqlite3.Connection) -> list[Message]:
             row, session = session_row(db, owner, session_id)
             end = session.counters.messages - 1 if last is None else last
+            condition, values = "session = ? AND seq BETWEEN ? AND ?", (row, first, end)
             rows = db.execute(
-                "SELECT message, seq, key, derived, created_at, body FROM messages"
-                " WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq"
-                if bodies
-                else "SELECT message, seq, key, derived, created_at, NULL FROM messages"
-                " WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-                (row, first, end),
-            ).fetchall()
-            return [
-                message_of(
-                    session_id,
-                    (seq, key, derived, created),
-                    (body, _blobs(db, number)) if bodies else None,
-                )
-                for number, seq, key, derived, created, body in rows
-            ]
+                f"SELECT message, seq, key, derived, created_at, {'body' if bodies else 'NULL'} FROM messages"
+                f" WHERE {condition} ORDER BY seq",
+                values,
+            )
+            stored = _blobs(db, condition, values) if bodies else None
+            return [_message(session_id, found, stored) for found in rows]
+
+        return await self._reader.read(work)
+
+    async def read_messages_at(self, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
+        def work(db: sqlite3.Connection) -> list[Message]:
+            row, _ = session_row(db, owner, session_id)
+            condition = "session = ? AND seq IN (SELECT value FROM json_each(?))"
+            values = (row, json.dumps(list(seqs)))
+            rows = db.execute(
+                f"SELECT message, seq, key, derived, created_at, body FROM messages WHERE {condition} ORDER BY seq",
+                values,
+            )
+            stored = _blobs(db, condition, values)
+            return [_message(session_id, found, stored) for found in rows]
 
         return await self._reader.read(work)
 
@@ -242,31 +259,36 @@ class SqliteStore:
         *,
         expected: int,
         event: Event | None = None,
+        own: bool = True,
     ) -> Session:
         def work(db: sqlite3.Connection) -> Session:
             row, session = session_row(db, owner, session_id)
             if session.counters.edits != expected:
                 raise EditConflictError("The session's view was edited meanwhile; read it again and plan anew.")
-            counters = insert_edits(db, row, session.counters, edits, own=True)
-            if event is not None:
-                _insert_event(db, row, event)
-            updated = now()
-            db.execute(
-                "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
-                (to_json(counters), updated.isoformat(), row),
-            )
-            return session.model_copy(update={"counters": counters, "updated_at": updated})
+            counters = insert_edits(db, row, session.counters, edits, own=own)
+            return _changed(db, row, session, counters, event)
 
         async with self._lock:
             return await self._writer.write(work)
 
-    async def read_outputs(self, owner: str, session_id: str) -> list[Output]:
-        def work(db: sqlite3.Connection) -> list[Output]:
-            row, _ = session_row(db, owner, session_id)
-            rows = db.execute("SELECT record FROM outputs WHERE session = ? ORDER BY seq, block", (row,))
+    async def change_counters(
+        self, owner: str, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
+    ) -> Session:
+        def work(db: sqlite3.Connection) -> Session:
+            row, session = session_row(db, owner, session_id)
+            return _changed(db, row, session, change(session.counters), event)
+
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def read_outputs(self, owner: str, session_id: str, *, first: int = 0) -> list[Output]:
+        def work(db: sqlite3.Connection, row: int) -> list[Output]:
+            rows = db.execute(
+                "SELECT record FROM outputs WHERE session = ? AND seq >= ? ORDER BY seq, block", (row, first)
+            )
             return [from_json(Output, record) for (record,) in rows]
 
-        return await self._reader.read(work)
+        return await self._of_session(owner, session_id, work)
 
     async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         def work(db: sqlite3.Connection) -> tuple[str, Output]:
@@ -302,7 +324,7 @@ class SqliteStore:
     async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None:
         def work(db: sqlite3.Connection) -> None:
             row, session = session_row(db, owner, session_id)
-            _insert_event(db, row, event)
+            logs.insert_event(db, row, event)
             if level is not None:
                 counters = session.counters.model_copy(update={"level": level})
                 db.execute(
@@ -314,49 +336,72 @@ class SqliteStore:
             await self._writer.write(work)
 
     async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
-        def work(db: sqlite3.Connection) -> list[Event]:
-            row, _ = session_row(db, owner, session_id)
-            rows = db.execute(
-                "SELECT event_id, record FROM events WHERE session = ? AND event_id > ? ORDER BY event_id LIMIT ?",
-                (row, after, limit),
-            )
-            return [from_json(Event, record).model_copy(update={"event_id": number}) for number, record in rows]
+        return await self._of_session(owner, session_id, lambda db, row: logs.read_events(db, row, after, limit))
 
-        return await self._reader.read(work)
+    async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
+        return await self._of_session(owner, session_id, lambda db, row: logs.last_events(db, row, kinds, limit))
 
     async def append_call(self, owner: str, session_id: str, call: Call) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            row, _ = session_row(db, owner, session_id)
-            stamped = call.model_copy(update={"created_at": call.created_at or now()})
-            db.execute(
-                "INSERT INTO calls (session, record) VALUES (?, ?)",
-                (row, to_json(stamped)),
-            )
-
-        async with self._lock:
-            await self._writer.write(work)
+        await self._change_session(owner, session_id, lambda db, row: logs.insert_call(db, row, call))
 
     async def read_calls(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
-        def work(db: sqlite3.Connection) -> list[Call]:
-            row, _ = session_row(db, owner, session_id)
-            rows = db.execute(
-                "SELECT call_id, record FROM calls WHERE session = ? AND call_id > ? ORDER BY call_id LIMIT ?",
-                (row, after, limit),
-            )
-            return [from_json(Call, record).model_copy(update={"call_id": number}) for number, record in rows]
+        return await self._of_session(owner, session_id, lambda db, row: logs.read_calls(db, row, after, limit))
 
-        return await self._reader.read(work)
+    async def acquire_lease(self, owner: str, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
+        return await self._change_session(
+            owner, session_id, lambda db, row: leases.acquire(db, row, purpose, holder, seconds)
+        )
+
+    async def release_lease(self, owner: str, session_id: str, purpose: str, holder: str) -> None:
+        with suppress(SessionNotFoundError):
+            await self._change_session(owner, session_id, lambda db, row: leases.release(db, row, purpose, holder))
+
+    async def get_cached_summary(self, owner: str, session_id: str, key: str) -> CachedSummary | None:
+        return await self._of_session(owner, session_id, lambda db, row: logs.read_cached_summary(db, row, key))
+
+    async def put_cached_summary(self, owner: str, session_id: str, key: str, summary: CachedSummary) -> None:
+        await self._change_session(owner, session_id, lambda db, row: logs.keep_summary(db, row, key, summary))
+
+    async def _of_session(
+        self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
+    ) -> Result:
+        """What `work` reads, given a session's row."""
+        return await self._reader.read(lambda db: work(db, session_row(db, owner, session_id)[0]))
+
+    async def _change_session(
+        self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
+    ) -> Result:
+        """What `work` answers that writes, given a session's row."""
+        async with self._lock:
+            return await self._writer.write(lambda db: work(db, session_row(db, owner, session_id)[0]))
 
 
-def _insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
-    stamped = event.model_copy(update={"created_at": event.created_at or now()})
+def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Counters, event: Event | None) -> Session:
+    """Store a session's counters, and an event with them; answers the session as it then is."""
+    if event is not None:
+        logs.insert_event(db, row, event)
+    updated = now()
     db.execute(
-        "INSERT INTO events (session, record) VALUES (?, ?)",
-        (session, to_json(stamped)),
+        "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
+        (to_json(counters), updated.isoformat(), row),
     )
+    return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
-def _blobs(db: sqlite3.Connection, message: int) -> list[tuple[str, bytes]]:
-    return db.execute(
-        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
-    ).fetchall()
+def _message(session_id: str, row: tuple[Any, ...], stored: Mapping[int, list[tuple[str, bytes]]] | None) -> Message:
+    number, seq, key, derived, created, body = row
+    content = None if stored is None else (body, stored.get(number, []))
+    return message_of(session_id, (seq, key, derived, created), content)
+
+
+def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> dict[int, list[tuple[str, bytes]]]:
+    """The large strings of the messages that meet a condition, by message, in their order."""
+    found: dict[int, list[tuple[str, bytes]]] = {}
+    rows = db.execute(
+        "SELECT message, path, content FROM messages JOIN message_blobs USING (message) JOIN blobs USING (blob)"
+        f" WHERE {condition} ORDER BY message, number",
+        values,
+    )
+    for message, path, content in rows:
+        found.setdefault(message, []).append((path, content))
+    return found

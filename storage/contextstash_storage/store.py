@@ -7,11 +7,13 @@ from typing import Any, Protocol
 
 from contextstash_storage.records import (
     Appended,
+    CachedSummary,
     Call,
     Counters,
     Cursor,
     Edit,
     Event,
+    EventKind,
     Message,
     NewMessage,
     Output,
@@ -83,6 +85,10 @@ class SessionStore(Protocol):
         """Messages `first..last`, both included, in order."""
         ...
 
+    async def read_messages_at(self, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
+        """The messages at these positions, with their bodies, in order of position."""
+        ...
+
     async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
         """The position of the message that has this key, None if there is none."""
         ...
@@ -97,14 +103,39 @@ class SessionStore(Protocol):
         *,
         expected: int,
         event: Event | None = None,
+        own: bool = True,
     ) -> Session:
         """Append edits if the session has exactly `expected` of them, else raise EditConflictError.
 
-        What they take from the view is added to the counters' `unsent` too."""
+        What our `own` edits take from the view is counted apart too: a client that sends its own history has not
+        seen them. Others are the client's."""
         ...
 
-    async def read_outputs(self, owner: str, session_id: str) -> list[Output]:
-        """All tool outputs of a session, in order."""
+    async def change_counters(
+        self, owner: str, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
+    ) -> Session:
+        """Put other counters in the place of the present ones, in one transaction with what `change` (pure) saw."""
+        ...
+
+    async def acquire_lease(self, owner: str, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
+        """Take or renew the right to be the only one who does `purpose` to a session, across processes; False
+        where another holds it. It ends by itself after `seconds`, should its holder die."""
+        ...
+
+    async def release_lease(self, owner: str, session_id: str, purpose: str, holder: str) -> None:
+        """Give the right back; one that is not held (any more) is no error."""
+        ...
+
+    async def get_cached_summary(self, owner: str, session_id: str, key: str) -> CachedSummary | None:
+        """A summary written before for the same content (`key` is a hash of it)."""
+        ...
+
+    async def put_cached_summary(self, owner: str, session_id: str, key: str, summary: CachedSummary) -> None:
+        """Keep a summary as long as its session is kept."""
+        ...
+
+    async def read_outputs(self, owner: str, session_id: str, *, first: int = 0) -> list[Output]:
+        """The tool outputs of a session from message `first` on, in order."""
         ...
 
     async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
@@ -122,7 +153,13 @@ class SessionStore(Protocol):
 
     async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None: ...
 
-    async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]: ...
+    async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
+        """Events after the one numbered `after`, oldest first."""
+        ...
+
+    async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
+        """The newest events of these kinds, newest first."""
+        ...
 
     async def append_call(self, owner: str, session_id: str, call: Call) -> None: ...
 

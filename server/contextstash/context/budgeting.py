@@ -34,6 +34,7 @@ SHARES: Mapping[Section, float] = {
     Section.OPEN: 0.08,
     Section.STATE: 0.14,
     Section.ARCHIVED: 0.06,
+    Section.POINTERS: 0.06,
 }
 """What of the room each section gets at first; what one doesn't need goes to the others in this order."""
 
@@ -47,6 +48,7 @@ REFILL = (
     Section.FINDINGS,
     Section.EARLIER,
     Section.ARCHIVED,
+    Section.POINTERS,
 )
 """Who gets first what the others left over."""
 

@@ -23,7 +23,8 @@ class CompactPlan:
 
     @property
     def first_seq(self) -> int:
-        return self.covered[0].first_seq
+        """A digest message at the head stands after a message that is not covered."""
+        return next(entry.first_seq for entry in self.covered if not entry.digest)
 
     @property
     def last_seq(self) -> int:
@@ -34,22 +35,37 @@ class CompactPlan:
         return sum(entry.tokens for entry in self.covered)
 
 
-def plan_compaction(entries: Sequence[Entry], *, keep_tokens: int, keep_messages: int) -> CompactPlan:
+@dataclass(frozen=True, slots=True)
+class KeepLimits:
+    """What a compaction keeps of the newest: about `tokens`, and at least `messages`. With `either`, the messages
+    count only where `tokens` is 0. `levels` leaves earlier summaries standing beside the new one."""
+
+    tokens: int
+    messages: int
+    either: bool = False
+    levels: bool = False
+
+
+def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
     """Split a view into what is summarized and what is kept.
 
-    System messages at the head are always kept. Of the rest about `keep_tokens` of the newest are kept, at most
-    half, and at least `keep_messages` messages; the split falls where no provider's rule is broken.
+    System messages at the head are always kept. Of the rest about `keep.tokens` of the newest are kept, at most
+    half unless `keep.either`, and at least `keep.messages` messages; the split falls where no provider's rule is
+    broken.
     """
     head = leading_system(entries)
+    if keep.levels:
+        head += _leading_summaries(entries[head:])
     body = entries[head:]
     cuts = [cut for cut in cuts_of(body) if cut > 0]
     if not cuts:
         return CompactPlan((), tuple(entries), "Nothing done: there is no place where the session may be split.")
-    room = min(keep_tokens, sum(entry.tokens for entry in body) // 2)
-    wanted = _wanted_cut(body, room, keep_messages)
-    later = [cut for cut in cuts if wanted <= cut <= len(body) - keep_messages]
+    messages = 0 if keep.either and keep.tokens else keep.messages
+    room = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
+    wanted = _wanted_cut(body, room, messages)
+    later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
-    if not later and not earlier:
+    if not wanted or (not later and not earlier):
         return CompactPlan(
             (),
             tuple(entries),
@@ -57,9 +73,31 @@ def plan_compaction(entries: Sequence[Entry], *, keep_tokens: int, keep_messages
         )
     cut = later[0] if later else earlier[-1]
     covered = tuple(body[:cut])
-    if all(entry.summary for entry in covered):
+    if not any(entry.message for entry in covered):
         return CompactPlan((), tuple(entries), "Nothing done: only summaries stand before the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
+
+
+def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> CompactPlan | None:
+    """The plan that covers just these messages once more; None where the view may not be split there any more."""
+    head = leading_system(entries)
+    while head < len(entries) and entries[head].last_seq < first_seq:
+        head += 1
+    body = entries[head:]
+    cut = next((place for place, entry in enumerate(body) if entry.first_seq > last_seq), len(body))
+    covered = tuple(body[:cut])
+    if cut not in cuts_of(body) or not any(entry.message for entry in covered):
+        return None
+    plan = CompactPlan(covered, tuple(body[cut:]), "")
+    return plan if (plan.first_seq, plan.last_seq) == (first_seq, last_seq) else None
+
+
+def _leading_summaries(entries: Sequence[Entry]) -> int:
+    """How many summaries stand at the head."""
+    count = 0
+    while count < len(entries) and entries[count].summary:
+        count += 1
+    return count
 
 
 def leading_system(entries: Sequence[Entry]) -> int:

@@ -27,6 +27,8 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
         update={
             "messages": seq + 1,
             "view_messages": counters.view_messages + message.agent_visible,
+            "view_results": counters.view_results + (len(message.outputs) if message.agent_visible else 0),
+            "system_messages": counters.system_messages + (message.role == "system"),
             "parts": {part: tokens for part, tokens in parts.items() if tokens},
         }
     )
@@ -71,7 +73,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
 
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     """True tokens for a counted one, by what this session's reports showed; 1 where they are not used."""
-    if not settings.anchored:
+    if not (settings.anchored and settings.calibrated):
         return 1.0
     ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)
     return min(MOST_RATIO, max(1 / MOST_RATIO, ratio))
@@ -84,7 +86,7 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     view = counters.view_tokens + (counters.unsent if followed else 0)
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
-        return round(view * ratio), f"counted with {counter}{calibrated}"
+        return round(view * ratio) + settings.conversation_overhead, f"counted with {counter}{calibrated}"
     since = round((view - counters.reported_view) * ratio)
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
@@ -93,9 +95,12 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     return max(0, counters.reported + since), method
 
 
-def breakdown(counters: Counters, tokens: int) -> dict[str, int]:
-    """`tokens` by part. `unrecorded` is what was reported but never recorded: system prompt, tool definitions."""
-    parts = {str(part): count for part, count in sorted(counters.parts.items()) if count > 0}
+def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dict[str, int]:
+    """`tokens` by part. `unrecorded` is what was reported but never recorded: system prompt, tool definitions. For a
+    client that sends its own history (`followed`) our edits are left out: its window holds what was there before."""
+    ours = counters.own if followed else {}
+    held = {part: counters.parts.get(part, 0) - ours.get(part, 0) for part in {*counters.parts, *ours}}
+    parts = {str(part): count for part, count in sorted(held.items()) if count > 0}
     view = sum(parts.values())
     if view <= tokens:
         rest = tokens - view

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from contextstash.context.oneline import MARKER, clip, one_line
+import re
+from collections.abc import Sequence
+
+from contextstash.context.limits import OutputLimits, limit
+from contextstash.context.oneline import MARKER, clip, encodable, one_line, unforged
 from contextstash.context.output_kinds import HEAD_ROOM, RECOGNIZERS, Seen, describe_ends
 from contextstash.context.shell_text import unwrap
+from contextstash_storage.records import Output
 
 SCANNED = 2_000_000
 """Characters of an output that are looked at."""
@@ -68,6 +73,52 @@ def _sentence(digest: str) -> str:
     return line if line.endswith((".", "!", "?", "…")) else f"{line}."
 
 
-def cleared_placeholder(handle: str) -> str:
-    """The bare marker of an output that was cleared, with its handle."""
-    return f"{MARKER}: old tool output cleared, kept as {handle}]"
+def filled_placeholder(template: str, output: Output, digest: str) -> str:
+    """A placeholder of the user's own words. `template` names the fields of `settings.PLACEHOLDER_FIELDS`."""
+    argument = _short_argument(output.argument)
+    return template.format(
+        handle=output.handle,
+        tool=one_line(output.tool, 40),
+        argument=argument,
+        subject=_subject(output),
+        tokens=f"{output.tokens:,}",
+        lines=f"{output.lines:,}",
+        digest=one_line(digest, 160),
+    )
+
+
+def _subject(output: Output) -> str:
+    """What an output shows, in a few words: a file by its path, anything else by its call."""
+    argument = _short_argument(output.argument)
+    if argument and _READS_FILE.search(output.tool) and " " not in argument:
+        return f"File: {argument}"
+    return f"{one_line(output.tool, 40)} {argument}".strip()
+
+
+_READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNORECASE)
+
+
+def digest_message(output: Output, text: str, max_chars: int) -> str:
+    """A digest message for one archived output made without a model: its head and tail, what it was and its handle."""
+    shown = limit(encodable(text), OutputLimits(chars=max_chars, cut="head_tail"), len).text
+    return digest_wording(output, shown)
+
+
+def digest_wording(output: Output, said: str) -> str:
+    """The digest message that says this of an archived output."""
+    call = f"{one_line(output.tool, 40)} {_short_argument(output.argument)}".strip()
+    size = f"{output.tokens:,} tokens, {output.lines:,} line{'' if output.lines == 1 else 's'}"
+    return f"{MARKER}: digest of {call}, archived as {output.handle} ({size})]\n{unforged(said)}"
+
+
+COMPACTION_DIGEST = "[Compaction tool digest]"
+
+
+def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> str:
+    """One digest message for several outputs archived by a compaction; each gets an equal share of `max_chars`."""
+    share = max(80, max_chars // max(1, len(outputs)))
+    lines = [
+        f"- {one_line(output.tool, 40)} {_short_argument(output.argument)} ({output.handle}): {one_line(said, share)}"
+        for output, said in outputs
+    ]
+    return "\n".join((COMPACTION_DIGEST, *lines))

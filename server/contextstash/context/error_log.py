@@ -12,6 +12,7 @@ from contextstash.context.oneline import one_line
 COMMAND_SHOWN = 100
 COMPLAINT_SHOWN = 220
 
+_EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
 _ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)
 
 
@@ -24,6 +25,11 @@ class Trouble:
     complaint: str
     resolved: bool = False
     fix: str = ""
+
+    @property
+    def is_slip(self) -> bool:
+        """Whether this was a misuse of the host's own editing tool rather than a fault in the work."""
+        return self.label.split(" ", 1)[0] in _EDITING_TOOLS
 
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"

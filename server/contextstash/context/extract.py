@@ -60,6 +60,7 @@ def extract_summary(
         Section.OPEN: _open_items(material),
         Section.STATE: _state(material),
         Section.ARCHIVED: _archived(material),
+        Section.POINTERS: _pointers(material),
     }
     for section in (Section.STATE, Section.ARCHIVED):
         sections[section] = _below_base(sections[section], sections[Section.FILES])
@@ -153,13 +154,8 @@ def _errors(material: _Material) -> list[Item]:
     return [
         Item(trouble.line(), weight=1e6 * (not trouble.resolved) + trouble.seq)
         for trouble in found
-        if not (trouble.resolved and _is_slip(trouble.label))
+        if not (trouble.resolved and trouble.is_slip)
     ]
-
-
-def _is_slip(label: str) -> bool:
-    """Whether this was a misuse of the host's own editing tool rather than a fault in the work."""
-    return label.split(" ", 1)[0] in ("Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch")
 
 
 def _findings(material: _Material) -> list[Item]:
@@ -240,3 +236,9 @@ def _archived(material: _Material) -> list[Item]:
         lines[f"{action.handle}: {_call(action)}: {digest}"] = worth
     shown = merged(material.old(Section.ARCHIVED), sorted(lines, key=lambda line: lines[line]))
     return [Item(line, weight=lines.get(line, 2.0)) for line in shown[-INDEXED_OUTPUTS:]]
+
+
+def _pointers(material: _Material) -> list[Item]:
+    """Those of an earlier summary, without open items once the session went on."""
+    lines = [line for line in material.old(Section.POINTERS) if not (material.turns and line.startswith("open item"))]
+    return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

@@ -37,19 +37,22 @@ def fit(
     shorten: Shorten,
     *,
     notice_tokens: int = 80,
+    archive: bool = True,
+    keep_messages: int = 0,
 ) -> Fitted:
-    """Shrink a view to `budget` tokens: first old tool outputs become placeholders, oldest first; then the
-    oldest messages go, at a place where every pairing rule holds; last the large outputs of the tail are cut."""
+    """Shrink a view to `budget` tokens: first old tool outputs become placeholders, oldest first, if `archive`; then
+    the oldest messages go, at a place where every pairing rule holds, but never the `keep_messages` newest; last the
+    large outputs of the tail are cut."""
     current = list(entries)
     excess = total_tokens(current) - budget
     if excess <= 0:
         return Fitted(tuple(current), (), 0, 0)
-    tail = _tail_start(current)
+    tail = _tail_start(current) if archive else 0
     current, archived = _shorten_outputs(current, outputs, range(tail), excess, shorten, None)
     excess = total_tokens(current) - budget
     dropped: tuple[Entry, ...] = ()
     if excess > 0:
-        current, dropped = _drop_oldest(current, excess + notice_tokens)
+        current, dropped = _drop_oldest(current, excess + notice_tokens, keep_messages)
         excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
     cut = 0
     if excess > 0:
@@ -64,14 +67,14 @@ def _tail_start(entries: Sequence[Entry]) -> int:
     return cuts[-1] if cuts else 0
 
 
-def _drop_oldest(entries: list[Entry], excess: int) -> tuple[list[Entry], tuple[Entry, ...]]:
+def _drop_oldest(entries: list[Entry], excess: int, keep: int) -> tuple[list[Entry], tuple[Entry, ...]]:
     head = leading_system(entries)
     while head < len(entries) and entries[head].summary is not None:
         head += 1
     freed = 0
     cuts = set(cuts_of(entries))
     best = head
-    for position in range(head, len(entries)):
+    for position in range(head, max(head, len(entries) - keep + (keep > 0))):
         if position in cuts:
             best = position
             if freed >= excess:

@@ -1,25 +1,143 @@
-"""Limits on one output: by lines, then characters, then bytes; from the head, both ends, or middle out."""
+"""Limits on one output: by lines, characters, bytes and tokens, and what is shown of an output that is longer."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal
+import difflib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Literal, get_args
 
-from contextstash.context.oneline import one_line
+from contextstash.context import shapes
+from contextstash.context.boundaries import Count, byte_length, line_count, line_list
+from contextstash.context.gauges import (
+    Gauge,
+    at_both_ends,
+    at_the_start,
+    byte_gauge,
+    character_gauge,
+    ends,
+    line_gauge,
+    token_gauge,
+)
+from contextstash.context.notices import Shown, Wording
+from contextstash.context.settings import ContextSettings, Cut
+from contextstash.context.shapes import Shape, fitted
+from contextstash_storage.errors import BadInputError
+
+__all__ = ["Limited", "OutputLimits", "byte_length", "limit", "limit_output", "line_count", "line_list", "middle_out"]
 
 CHARACTERS_PER_TOKEN = 4
-"""The rule of thumb by which `middle_out` turns tokens into characters."""
+"""The rule of thumb by which the middle-out cut turns tokens into characters, as the token-budget design has it."""
 
-MARKER_ROOM = 50
-"""What `middle_out` leaves free on each side for its notice, in characters or bytes."""
+PREVIEW_CHARACTERS = 2_000
+"""What is shown of an output that is too large to be cut: its head and tail together."""
+
+LEAST_LINES_FOR_BOTH_ENDS = 4
+"""With fewer lines there is room for the start only."""
+
+PARENT_NAMES = {
+    "max_lines": "lines",
+    "max_chars": "chars",
+    "max_characters": "chars",
+    "max_bytes": "bytes",
+    "max_tokens": "tokens",
+    "mode": "cut",
+    "truncate_mode": "cut",
+    "large_output_threshold": "spill_chars",
+    "spill": "spill_chars",
+}
+"""What these limits are called elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    """The most of one output that is shown; None is no limit. Above `spill_chars` characters only a preview is shown.
+    `notice` tells whether what says what was cut counts against the limits or comes on top of them."""
+
+    lines: int | None = None
+    chars: int | None = None
+    bytes: int | None = None
+    tokens: int | None = None
+    cut: Cut = "telling"
+    spill_chars: int | None = None
+    notice: Literal["within", "beside"] = "within"
+
+    @classmethod
+    def of(cls, settings: ContextSettings) -> OutputLimits:
+        """The limits that a session's settings give."""
+        return cls(**{field.name: getattr(settings, f"output_{field.name}") for field in fields(cls)})
+
+    def merged(self, given: Mapping[str, Any] | None) -> OutputLimits:
+        """These limits with those of one call in their place; None lifts a limit. Raises BadInputError on a wrong
+        name, naming the right one, and on a value that is none."""
+        changes = {}
+        for name, value in (given or {}).items():
+            known = NAMES.get(name)
+            if known is None:
+                raise BadInputError(_unknown(name))
+            if name == "cut":
+                _check_cut(value)
+            elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no such limit.")
+            changes[known] = value
+        return replace(self, **changes)
+
+    def may_cut(self, characters: int, tokens: int) -> bool:
+        """Whether a text of that many characters and about that many tokens can be over a limit at all."""
+        most_bytes = 4 * characters
+        return (
+            _over(characters, self.lines)
+            or _over(characters, self.chars)
+            or _over(characters, self.spill_chars)
+            or _over(most_bytes, self.bytes)
+            or _over(max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN)), self.tokens)
+        )
+
+    def holds(self, text: str, count: Count) -> bool:
+        """Whether a text is within all the limits."""
+        return not _over(len(text), self.spill_chars) and all(gauge.holds(text) for gauge in self.gauges(count))
+
+    def gauges(self, count: Count) -> tuple[Gauge, ...]:
+        """The limits in the order in which they are applied."""
+        found = []
+        if self.lines is not None:
+            found.append(line_gauge(self.lines))
+        if self.chars is not None:
+            found.append(character_gauge(self.chars))
+        if self.tokens is not None and self.cut == "middle":
+            found.append(character_gauge(CHARACTERS_PER_TOKEN * self.tokens))
+        if self.bytes is not None:
+            found.append(byte_gauge(self.bytes))
+        if self.tokens is not None:
+            found.append(token_gauge(self.tokens, count))
+        return tuple(found)
+
+
+NAMES = {field.name: field.name for field in fields(OutputLimits) if field.name != "notice"}
+
+
+def _over(value: int, most: int | None) -> bool:
+    return most is not None and value > most
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name.removeprefix("output_"), list(NAMES), n=1, cutoff=0.5)
+    right = PARENT_NAMES.get(name.lower()) or (near[0] if near else None)
+    hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
+    return f"There is no limit '{name}'. {hint}"
+
+
+def _check_cut(value: object) -> None:
+    if value not in get_args(Cut):
+        raise BadInputError(f"limits.cut is one of {', '.join(get_args(Cut))}, not '{value}'.")
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A text within limits. `text` includes the notice; `lines`, `characters` and `bytes` (UTF-8) are what
-    was left out, 0 where nothing was cut. The notice is left out of `text` where it alone would not fit."""
+    """A text within limits. `text` includes `notice`. `lines` (line ends), `characters` and `bytes` (UTF-8) are what
+    was left out between its first `head` and its last `tail` characters, 0 where nothing was cut."""
 
     text: str
     cut: bool = False
@@ -27,207 +145,82 @@ class Limited:
     lines: int = 0
     characters: int = 0
     bytes: int = 0
+    spilled: bool = False
+    head: int = 0
+    tail: int = 0
 
 
-def byte_length(text: str) -> int:
-    """Length in UTF-8; a lone surrogate counts three bytes."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Limited:
+    """The text within all the limits, by lines first, then characters, bytes and tokens.
 
-
-def middle_out(text: str, *, max_tokens: int | None = None, max_bytes: int | None = None) -> Limited:
-    """The text, or its start and end with a notice between them.
-
-    The first and last `limit // 2 - 50` are kept, in characters (4 a token) for `max_tokens` and in UTF-8
-    bytes for `max_bytes`; never a part of a character. The result is never longer than the limit. Exactly
-    one of the two limits must be given.
+    The start and the end shown are the text's own to the letter, and end between characters. A notice says what was
+    cut, and `handle`, where the whole is; it counts against the limits, unless they say that it comes beside them.
+    Limits too small for a notice get a shorter one, or the bare start.
     """
-    if (max_tokens is None) == (max_bytes is None):
-        raise TypeError("middle_out takes max_tokens or max_bytes")
-    if max_bytes is not None:
-        return _middle(text, max_bytes, byte_length, _bytes_from_start, _bytes_from_end)
-    most = (max_tokens or 0) * CHARACTERS_PER_TOKEN
-    return _middle(text, most, len, _characters_from_start, _characters_from_end)
+    if _over(len(text), limits.spill_chars):
+        return _limited(_spilled(text, limits, count, handle), spilled=True)
+    gauges = limits.gauges(count)
+    over = [gauge.unit for gauge in gauges if not gauge.holds(text)]
+    if not over:
+        return Limited(text, head=len(text))
+    wording = Wording(text, over[0], handle)
+    if limits.notice == "beside":
+        split = at_the_start if limits.cut == "head" else at_both_ends
+        say = wording.head if limits.cut == "head" else wording.middle
+        return _limited(say(*ends(text, gauges, [gauge.most for gauge in gauges], split)))
+    shown = fitted(gauges, _shape(limits, wording))
+    return _limited(shown or _smallest(gauges, wording))
 
 
-Cut = Callable[[str, int], str]
+def middle_out(text: str, *, max_bytes: int) -> Limited:
+    """The first and the last half of so many bytes, with a notice between them."""
+    return limit(text, OutputLimits(bytes=max_bytes, cut="middle"), len)
 
 
-def _middle(text: str, most: int, measure: Callable[[str], int], start: Cut, end: Cut) -> Limited:
-    if measure(text) <= most:
-        return Limited(text)
-    keep = most // 2 - MARKER_ROOM
-    if keep <= 0:
-        return _described(text, start(text, max(0, most)), "", "")
-    return _described(text, start(text, keep), end(text, keep), "middle")
+def limit_output(text: str, *, max_chars: int) -> Limited:
+    """Both ends of a text, of so many characters together with a notice between them."""
+    return limit(text, OutputLimits(chars=max_chars, cut="middle"), len)
 
 
-def _described(text: str, first: str, last: str, where: str) -> Limited:
-    gone = text[len(first) : len(text) - len(last)]
-    lines, characters, size = gone.count("\n"), len(gone), byte_length(gone)
-    notice = f"[… {characters:,} characters cut from the {where} …]" if where else ""
-    between = f"\n\n{notice}\n\n" if where else ""
-    return Limited(first + between + last, True, notice, lines, characters, size)
+def _shape(limits: OutputLimits, wording: Wording) -> Shape:
+    few_lines = limits.lines is not None and limits.lines < LEAST_LINES_FOR_BOTH_ENDS
+    if limits.cut == "head" or few_lines:
+        return shapes.plain(wording.text, at_the_start, wording.head)
+    if limits.cut == "head_tail":
+        return shapes.plain(wording.text, at_both_ends, wording.head_tail)
+    if limits.cut == "middle":
+        return shapes.middle_out(wording)
+    return shapes.telling(wording)
 
 
-def _pair_at(text: str, index: int) -> bool:
-    """Whether a surrogate pair, kept as two characters, lies across this index."""
-    return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
+def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Shown:
+    wording = Wording(text, handle=handle)
+    preview = partial(wording.preview, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    room = PREVIEW_CHARACTERS + len(preview("", "").text)
+    gauges = (*replace(limits, cut="head_tail").gauges(count), character_gauge(room))
+    return fitted(gauges, shapes.plain(text, at_both_ends, preview)) or _smallest(gauges, wording)
 
 
-def _characters_from_start(text: str, most: int) -> str:
-    return text[: most - 1] if _pair_at(text, most) else text[:most]
+def _smallest(gauges: Sequence[Gauge], wording: Wording) -> Shown:
+    """The start with a few words, or bare where there is no room for them."""
+    shown = fitted(gauges, shapes.plain(wording.text, at_the_start, wording.brief))
+    if shown is not None:
+        return shown
+    first = wording.text
+    for gauge in gauges:
+        first = gauge.first(first, gauge.most)
+    return wording.bare(first, "")
 
 
-def _characters_from_end(text: str, most: int) -> str:
-    index = max(0, len(text) - most)
-    return text[index + 1 :] if _pair_at(text, index) else text[index:]
-
-
-def _bytes_from_start(text: str, most: int) -> str:
-    data = text[:most].encode("utf-8", "surrogatepass")
-    end = min(most, len(data))
-    while 0 < end < len(data) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    kept = len(data[:end].decode("utf-8", "surrogatepass"))
-    return text[: kept - 1] if _pair_at(text, kept) else text[:kept]
-
-
-def _bytes_from_end(text: str, most: int) -> str:
-    data = text[max(0, len(text) - most) :].encode("utf-8", "surrogatepass")
-    start = max(0, len(data) - most)
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    kept = len(data[start:].decode("utf-8", "surrogatepass"))
-    index = len(text) - kept
-    return text[index + 1 :] if _pair_at(text, index) else text[index:]
-
-
-Keep = Literal["head", "head_tail"]
-
-NOTICE_ROOM = 80
-"""Longest notice of `limit_output` with its line ends, in characters and bytes."""
-
-
-def limit_output(
-    text: str,
-    *,
-    max_lines: int | None = None,
-    max_chars: int | None = None,
-    max_bytes: int | None = None,
-    keep: Keep = "head_tail",
-) -> Limited:
-    """The text within all the limits given, by lines first, then characters, then bytes.
-
-    `head` keeps the start, `head_tail` half of the room at each end. A notice stands on its own line where
-    the cut is and counts against every limit; limits too small for one get the bare start.
-    """
-    limits = (
-        _Limit(max_lines, *_BY_LINES),
-        _Limit(max_chars, *_BY_CHARACTERS),
-        _Limit(max_bytes, *_BY_BYTES),
+def _limited(shown: Shown, *, spilled: bool = False) -> Limited:
+    return Limited(
+        text=shown.text,
+        cut=True,
+        notice=shown.notice,
+        lines=shown.lines,
+        characters=shown.characters,
+        bytes=shown.bytes,
+        spilled=spilled,
+        head=shown.head,
+        tail=shown.tail,
     )
-    if all(limit.holds(text) for limit in limits):
-        return Limited(text)
-    if any(limit.most is not None and limit.most <= limit.notice_room for limit in limits):
-        first = text
-        for limit in limits:
-            first = first if limit.most is None else limit.start(first, max(0, limit.most))
-        return _described(text, first, "", "")
-    first, last = _ends(text, limits, keep)
-    gone = text[len(first) : len(text) - len(last)]
-    notice = f"[… {len(gone):,} characters, {gone.count(chr(10)):,} line ends cut …]"
-    shown = first + "\n" * (not first.endswith("\n")) + notice + ("\n" + last if last else "")
-    return Limited(shown, True, notice, gone.count("\n"), len(gone), byte_length(gone))
-
-
-def _ends(text: str, limits: Iterable[_Limit], keep: Keep) -> tuple[str, str]:
-    """The start and the end to show, with room for a notice left within each limit."""
-    first = last = text
-    whole = True
-    for limit in limits:
-        if limit.most is None:
-            continue
-        room = limit.most - limit.notice_room
-        size = limit.measure(text) if whole else limit.measure(first) + limit.measure(last)
-        if size > room:
-            tail = room // 2 if keep == "head_tail" else 0
-            first, last = limit.start(first, room - tail), limit.end(last, tail)
-            whole = False
-    return first, last
-
-
-@dataclass(frozen=True, slots=True)
-class _Limit:
-    """`most` units, how they are measured and cut, and how many of them a notice takes."""
-
-    most: int | None
-    measure: Callable[[str], int]
-    start: Cut
-    end: Cut
-    notice_room: int
-
-    def holds(self, text: str) -> bool:
-        return self.most is None or self.measure(text) <= self.most
-
-
-def line_count(text: str) -> int:
-    """Lines as they are counted everywhere: line feeds, and a last line without one."""
-    return text.count("\n") + (bool(text) and not text.endswith("\n"))
-
-
-def _lines_from_start(text: str, most: int) -> str:
-    return "".join(line_list(text)[:most])
-
-
-def _lines_from_end(text: str, most: int) -> str:
-    lines = line_list(text)
-    return "".join(lines[len(lines) - most :]) if most < len(lines) else text
-
-
-def line_list(text: str) -> list[str]:
-    """The lines with their line feeds; joined they are the text again."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
-
-
-_BY_LINES = (line_count, _lines_from_start, _lines_from_end, 2)
-_BY_CHARACTERS = (len, _characters_from_start, _characters_from_end, NOTICE_ROOM)
-_BY_BYTES = (byte_length, _bytes_from_start, _bytes_from_end, NOTICE_ROOM)
-
-
-_TELLING = re.compile(
-    r"\b(?:error|exception|traceback|fail(?:ed|ure|ures|ing)?|fatal|panic(?:ked)?|assert\w*|denied|refused"
-    r"|not found|no such|undefined|unexpected|cannot|warning|critical)\b|\w(?:Error|Exception)\b",
-    re.IGNORECASE,
-)
-_CLOSING = re.compile(
-    r"\b\d[\d,]* (?:passed|failed|errors?|warnings?|tests?|files? changed|problems?|matches)\b"
-    r"|^\s*(?:total|summary|result|tests?)\b[: ]|\bexit(?:ed with)? (?:code|status)\b",
-    re.IGNORECASE,
-)
-SCANNED_LINE = 1_000
-"""Characters of a line that are looked at for what matters."""
-
-SCANNED_LINES = 50_000
-
-
-def important_lines(text: str, budget_chars: int) -> str:
-    """The lines of an output that matter most: its summary line, then errors, in their order, each line once,
-    line numbers before them. At most `budget_chars` characters; empty where there are none."""
-    lines = text.split("\n", SCANNED_LINES)[:SCANNED_LINES]
-    ranked: list[tuple[int, int, str]] = []
-    seen: set[str] = set()
-    for number, line in enumerate(lines, 1):
-        shown = one_line(line[:SCANNED_LINE], 200)
-        rank = 0 if _CLOSING.search(shown) else 1 if _TELLING.search(shown) else 2
-        if rank < 2 and shown not in seen:
-            seen.add(shown)
-            ranked.append((rank, -number if rank == 0 else number, f"{number}: {shown}"))
-    chosen: list[tuple[int, str]] = []
-    room = budget_chars
-    for _, number, shown in sorted(ranked):
-        if len(shown) + 1 <= room:
-            chosen.append((abs(number), shown))
-            room -= len(shown) + 1
-    return "\n".join(shown for _, shown in sorted(chosen))

@@ -13,19 +13,17 @@ CACHE_READ = 0.10
 """Price of writing to and of reading from the prompt cache, in prices of a plain input token
 (Anthropic's five-minute cache)."""
 
-SMALL_OUTPUT_TOKENS = 150
-"""An output below this is not worth a placeholder of some 50 tokens: it often holds the one fact that matters."""
-
 
 @dataclass(frozen=True, slots=True)
 class PruneLimits:
-    """What a prune may touch, in effective numbers (see ContextSettings)."""
+    """What a prune may touch, in effective numbers (see ContextSettings). An output below `smallest` tokens is not
+    worth a placeholder of some 50: it often holds the one fact that matters."""
 
     keep_last: int
     protect_tokens: int
     protect_turns: int
     minimum_tokens: int
-    smallest: int = SMALL_OUTPUT_TOKENS
+    smallest: int = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,17 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
         )
     plural = "s" if len(chosen) > 1 else ""
     return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
+
+
+def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int) -> PrunePlan:
+    """Take the oldest outputs, one by one, until no more than `keep` are in the view, whatever their size."""
+    visible = [candidate for entry in entries for candidate in reversed(_visible_outputs(entry, outputs))]
+    chosen = tuple(visible[: max(0, len(visible) - keep)])
+    if not chosen:
+        return PrunePlan((), 0, f"Nothing done: the view holds {len(visible)} tool outputs, not more than {keep}.")
+    plural = "s" if len(chosen) > 1 else ""
+    freed = sum(candidate.content_tokens for candidate in chosen)
+    return PrunePlan(chosen, freed, f"Archived {len(chosen)} tool output{plural}.")
 
 
 def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:

@@ -18,6 +18,7 @@ class Section(StrEnum):
     OPEN = "Open items"
     STATE = "Last state"
     ARCHIVED = "Archived outputs"
+    POINTERS = "Not told above, kept in the archive"
 
 
 _BY_HEADING = {f"## {section.value}": section for section in Section}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.records import Block, Edit, Message, NewMessage, Part
+from contextstash_storage.records import Block, Edit, Kind, Message, NewMessage, Part
 
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
     """The edits in force. `replaced` maps (seq, block) to the archive or truncate edit shown there;
-    `covers` are the summaries and rewinds that hide messages, by position."""
+    `covers` are the summaries and rewinds that hide messages, by position; `digests` the messages of ours that tell
+    of archived outputs; `strips` say where no thinking is shown."""
 
     replaced: Mapping[tuple[int, int], Edit]
     covers: tuple[Edit, ...]
+    digests: tuple[Edit, ...] = ()
+    strips: tuple[Edit, ...] = ()
 
     @property
     def summaries(self) -> tuple[Edit, ...]:
@@ -35,7 +39,7 @@ class Overlay:
 
 
 def span(edit: Edit) -> tuple[int, int]:
-    """First and last message that a summary or rewind covers."""
+    """First and last message that a summary or rewind covers, a strip strips, or a digest stands after."""
     if edit.first_seq is None or edit.last_seq is None:
         raise ValueError(f"edit {edit.edit_id} covers no messages")
     return edit.first_seq, edit.last_seq
@@ -55,13 +59,19 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
             live[edit.edit_id] = edit
     replaced: dict[tuple[int, int], Edit] = {}
     covers: list[Edit] = []
+    digests: list[Edit] = []
+    strips: list[Edit] = []
     for edit in live.values():
-        if edit.seq is not None and edit.block is not None:
-            replaced[edit.seq, edit.block] = edit
+        if edit.kind in ("archive", "truncate"):
+            replaced[edit.seq or 0, edit.block or 0] = edit
+        elif edit.kind == "digest":
+            digests.append(edit)
+        elif edit.kind == "strip":
+            strips.append(edit)
         else:
             covers = [cover for cover in covers if not _inside(cover, edit)]
             covers.append(edit)
-    return Overlay(replaced, tuple(sorted(covers, key=span)))
+    return Overlay(replaced, tuple(sorted(covers, key=span)), tuple(digests), tuple(strips))
 
 
 def _inside(inner: Edit, outer: Edit) -> bool:
@@ -72,34 +82,57 @@ def _inside(inner: Edit, outer: Edit) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing the model sees: a recorded message, some of its blocks perhaps replaced, or a summary."""
+    """One thing the model sees: a recorded message, some of its blocks perhaps replaced or its thinking `stripped`, a
+    summary, or a digest message that tells of archived outputs."""
 
     message: Message | None = None
     summary: Edit | None = None
+    digest: Edit | None = None
     replaced: Mapping[int, Edit] = field(default_factory=dict)
+    stripped: bool = False
 
     @property
     def first_seq(self) -> int:
-        return self.message.seq if self.message else span(self._covering)[0]
+        return self.message.seq if self.message else span(self.edit)[0]
 
     @property
     def last_seq(self) -> int:
-        return self.message.seq if self.message else span(self._covering)[1]
+        return self.message.seq if self.message else span(self.edit)[1]
 
     @property
-    def _covering(self) -> Edit:
-        if self.summary is None:
-            raise ValueError("an entry is a message or a summary")
-        return self.summary
+    def edit(self) -> Edit:
+        """The edit that made this entry; only for entries that are no message."""
+        made_by = self.summary or self.digest
+        if made_by is None:
+            raise ValueError("this entry is a recorded message")
+        return made_by
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of message the model sees here."""
+        if self.message is None:
+            return "summary" if self.summary else "tool_summary"
+        archived = any(edit.kind == "archive" for edit in self.replaced.values())
+        return "tool_result_archived" if archived and not self.visible_results else self.message.kind
+
+    @property
+    def visible_results(self) -> int:
+        """How many tool results are shown here, whole or cut."""
+        if self.message is None:
+            return 0
+        return sum(
+            block.type == "tool_result" and (index not in self.replaced or self.replaced[index].kind != "archive")
+            for index, block in enumerate(self.message.blocks)
+        )
 
     def parts(self) -> dict[Part, int]:
         """Tokens by part, as the model sees this entry."""
         if self.message is None:
-            return {Part.SUMMARIES: self._covering.tokens}
+            return {Part.SUMMARIES: self.edit.tokens}
         totals: dict[Part, int] = {}
         gone = {index for shown in self.replaced for index in _with_images(self.message.blocks, shown)}
         for index, block in enumerate(self.message.blocks):
-            if index not in gone:
+            if index not in gone and not (self.stripped and block.type == "thinking"):
                 part = part_of(self.message, block)
                 totals[part] = totals.get(part, 0) + block.tokens
         for edit in self.replaced.values():
@@ -176,15 +209,41 @@ def part_of(message: Message | NewMessage, block: Block) -> Part:
 def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
     """The view's entries in order. `messages` are at least those that no cover hides."""
     entries: list[Entry] = []
-    hidden = [span(cover) for cover in overlay.covers]
+    hidden = _Spans(overlay.covers)
+    stripped = _Spans(overlay.strips)
     blocks_by_seq: dict[int, dict[int, Edit]] = {}
     for (seq, block), edit in overlay.replaced.items():
         blocks_by_seq.setdefault(seq, {})[block] = edit
     for message in messages:
-        if message.agent_visible and not any(first <= message.seq <= last for first, last in hidden):
-            entries.append(Entry(message=message, replaced=blocks_by_seq.get(message.seq, {})))
+        if message.agent_visible and message.seq not in hidden:
+            replaced = blocks_by_seq.get(message.seq, {})
+            entries.append(Entry(message=message, replaced=replaced, stripped=message.seq in stripped))
     entries.extend(Entry(summary=edit) for edit in overlay.summaries)
-    return sorted(entries, key=lambda entry: (entry.first_seq, entry.message is not None))
+    entries.extend(Entry(digest=edit) for edit in overlay.digests if span(edit)[1] not in hidden)
+    return sorted(entries, key=_place)
+
+
+def _place(entry: Entry) -> tuple[int, int]:
+    """A summary stands before the message of its position, a digest after it."""
+    return entry.first_seq, 0 if entry.summary else 1 if entry.message else 2
+
+
+class _Spans:
+    """Which positions lie inside any of some edits' spans."""
+
+    def __init__(self, edits: Iterable[Edit]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for first, last in sorted(map(span, edits)):
+            if self._ends and first <= self._ends[-1] + 1:
+                self._ends[-1] = max(self._ends[-1], last)
+            else:
+                self._starts.append(first)
+                self._ends.append(last)
+
+    def __contains__(self, seq: int) -> bool:
+        place = bisect_right(self._starts, seq) - 1
+        return place >= 0 and seq <= self._ends[place]
 
 
 def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
@@ -206,3 +265,17 @@ def change(before: Iterable[Entry], after: Iterable[Entry]) -> dict[Part, int]:
     old, new = parts_of(before), parts_of(after)
     deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
     return {part: delta for part, delta in sorted(deltas.items()) if delta}
+
+
+def results_of(entries: Iterable[Entry]) -> int:
+    """How many tool results a view shows, whole or cut."""
+    return sum(entry.visible_results for entry in entries)
+
+
+def difference(before: Sequence[Entry], after: Sequence[Entry]) -> dict[str, object]:
+    """The fields of an edit that keep a session's counters in step: what it changes of the view."""
+    return {
+        "delta": change(before, after),
+        "view_messages": len(after) - len(before),
+        "view_results": results_of(after) - results_of(before),
+    }

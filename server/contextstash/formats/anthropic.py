@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.anthropic_assembly import assemble
+from contextstash.formats.anthropic_assembly import THINKING, assemble
 from contextstash.formats.base import Reading
 from contextstash.formats.reading import (
     Piece,
@@ -103,6 +103,13 @@ class AnthropicFormat:
         if left:
             raise BadInputError(f"Block {min(left)} of this message is not a tool result.")
         return {**native, "content": content} if texts else dict(native)
+
+    def without_thinking(self, native: Native) -> Native | None:
+        content = native.get("content")
+        if not isinstance(content, list):
+            return native
+        rest = [block for block in content if not (isinstance(block, dict) and block.get("type") in THINKING)]
+        return {**native, "content": rest} if rest else None
 
     def user_message(self, text: str) -> Native:
         return {"role": "user", "content": text}

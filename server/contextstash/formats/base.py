@@ -40,6 +40,11 @@ class Format(Protocol):
         All else, ids and error marks included, stays as it is."""
         ...
 
+    def without_thinking(self, native: Native) -> Native | None:
+        """A copy without the model's own thinking, where the provider lets it be left out; None where nothing else is
+        in the message."""
+        ...
+
     def user_message(self, text: str) -> Native: ...
 
     def system_message(self, text: str) -> Native | None:

@@ -87,6 +87,10 @@ class OpenAIChatFormat:
         parts = isinstance(native.get("content"), list)
         return {**native, "content": [{"type": "text", "text": texts[0]}] if parts else texts[0]}
 
+    def without_thinking(self, native: Native) -> Native | None:
+        """As it is: reasoning here is bound to nothing before it, and may not be taken from what it led to."""
+        return native
+
     def user_message(self, text: str) -> Native:
         return {"role": "user", "content": text}
 

@@ -111,6 +111,10 @@ class OpenAIResponsesFormat:
             raise BadInputError(f"Block {max(texts)} of this item is not a tool result.")
         return {**native, "output": _output_like(native, texts[0])}
 
+    def without_thinking(self, native: Native) -> Native | None:
+        """As it is: reasoning here is bound to nothing before it, and may not be taken from what it led to."""
+        return native
+
     def user_message(self, text: str) -> Native:
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 

@@ -56,6 +56,10 @@ def context(result: results.ContextResult) -> str:
     return f"{len(result.messages)} messages, {result.tokens:,} of {result.budget:,} tokens{left_out}."
 
 
+def recover(result: results.RecoverResult) -> str:
+    return result.reason
+
+
 def sessions(result: results.SessionList) -> str:
     more = f"; more after cursor {result.next_cursor}" if result.next_cursor else ""
     return f"{len(result.sessions)} session{'s' * (len(result.sessions) != 1)}{more}."

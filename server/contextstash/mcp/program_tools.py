@@ -15,6 +15,7 @@ from contextstash.service.results import (
     ContextResult,
     DeleteResult,
     RecordResult,
+    RecoverResult,
     SessionList,
 )
 
@@ -38,10 +39,14 @@ class ProgramTools:
         model: Annotated[str | None, Field(description="Model of the session")] = None,
         agent: Annotated[str | None, Field(description="Name of the agent")] = None,
         usage: Annotated[JsonObject | None, Field(description="Usage the provider reported for the last reply")] = None,
+        limits: Annotated[
+            JsonObject | None,
+            Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
+        ] = None,
     ) -> RecordResult:
         stash = await self._stash.get()
         return await stash.record_messages(
-            messages, session_id=session_id, format=format, model=model, agent=agent, usage=usage
+            messages, session_id=session_id, format=format, model=model, agent=agent, usage=usage, limits=limits
         )
 
     async def get_context(
@@ -53,6 +58,15 @@ class ProgramTools:
     ) -> ContextResult:
         stash = await self._stash.get()
         return await stash.get_context(session_id, format=format, system=system, budget=budget)
+
+    async def recover_context(
+        self,
+        error: Annotated[str, Field(description="The provider's error, as it came")],
+        session_id: SessionId = None,
+        system: Annotated[str | None, Field(description="System prompt to use")] = None,
+    ) -> RecoverResult:
+        stash = await self._stash.get()
+        return await stash.recover_context(session_id, error=error, system=system)
 
     async def list_sessions(
         self,
@@ -94,6 +108,12 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
             line=lines.context,
             read_only=True,
             idempotent=True,
+        ),
+        StashTool.of(
+            tools.recover_context,
+            title="Recover context",
+            description="After a provider refused a request as too long: shrink the session and get what to send once.",
+            line=lines.recover,
         ),
         StashTool.of(
             tools.list_sessions,

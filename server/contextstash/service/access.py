@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,15 @@ CLAUDE_CODE_WINDOW = 200_000
 
 CurrentSession = Callable[[], Awaitable[str | None]]
 
+SettingsFor = Callable[[str | None], Mapping[str, Any]]
+"""The server's layer of settings for an agent by its name."""
+
+READ_AT_ONCE = 500
+"""How many messages' bodies are held in memory at a time."""
+
+Place = tuple[int, int]
+"""Where an output stands: position of its message, index of its block."""
+
 
 @dataclass(frozen=True)
 class Desk:
@@ -36,7 +46,16 @@ class Desk:
     edits: tuple[Edit, ...]
     overlay: Overlay
     entries: tuple[Entry, ...]
-    outputs: Mapping[tuple[int, int], Output]
+    outputs: Mapping[Place, Output]
+
+    @property
+    def session_id(self) -> str:
+        return self.session.session_id
+
+    @property
+    def followed(self) -> bool:
+        """Whether a client sends its own history, read out of its transcript."""
+        return self.session.source is not None
 
 
 class Access:
@@ -47,15 +66,20 @@ class Access:
         store: SessionStore,
         *,
         owner: str = "local",
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | SettingsFor | None = None,
+        api_key: str | None = None,
         current_session: CurrentSession | None = None,
     ) -> None:
+        """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's."""
         self.store = store
         self.owner = owner
-        self.layer = dict(settings or {})
+        self.api_key = api_key
+        self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._current_session = current_session
-        self._settings = resolve_settings(self.layer)
+        self._resolved: tuple[Mapping[str, Any], ContextSettings] | None = None
         self._counters: dict[tuple[str, str | None], Counter] = {}
+        if not callable(settings):
+            resolve_settings(settings or {})
 
     async def session_id(self, given: str | None) -> str:
         """The session meant: the one named, else the current one of the client that is followed."""
@@ -77,11 +101,18 @@ class Access:
         """The session meant, as it is now. Raises SessionNotFoundError."""
         return await self.store.get_session(self.owner, await self.session_id(given))
 
+    def layer(self, agent: str | None) -> Mapping[str, Any]:
+        """The server's layer of settings for an agent. Raises BadInputError where a file of them is wrong."""
+        return self._layer_for(agent)
+
     def settings(self, session: Session | None = None) -> ContextSettings:
-        """The settings in force for a session: the server's layer, then the session's own."""
-        if session is None or not session.settings:
-            return self._settings
-        return resolve_settings(self.layer, session.settings)
+        """The settings in force for a session: the server's layer for its agent, then the session's own."""
+        layer = self.layer(session.agent if session else None)
+        if session is not None and session.settings:
+            return resolve_settings(layer, session.settings)
+        if self._resolved is None or self._resolved[0] != layer:
+            self._resolved = (dict(layer), resolve_settings(layer))
+        return self._resolved[1]
 
     def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
         """The window and the numbers that follow from it: as set, else by model."""
@@ -89,11 +120,12 @@ class Access:
             return room_of(settings, settings.window)
         from contextstash.models import model_facts
 
-        window = model_facts(model).window
+        facts = model_facts(model)
+        window = facts.window
         if session is not None and session.agent == CLAUDE_CODE and "[1m]" not in (model or ""):
             seen = session.counters.reported or 0
             window = min(window, CLAUDE_CODE_WINDOW) if seen <= CLAUDE_CODE_WINDOW else window
-        return room_of(settings, window)
+        return room_of(settings, window, known=facts.known)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
@@ -140,6 +172,24 @@ class Access:
         """The whole original text of a tool output."""
         native = await self.body(session.session_id, output.seq)
         return get_format(session.format or "openai-chat").read(native).texts[output.block]
+
+    async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[tuple[Output, str]]:
+        """Outputs, in order of position, each with its whole original text; read some hundreds at a time."""
+        for start in range(0, len(outputs), READ_AT_ONCE):
+            batch = outputs[start : start + READ_AT_ONCE]
+            seqs = sorted({output.seq for output in batch})
+            messages = await self.store.read_messages_at(self.owner, desk.session_id, seqs)
+            texts = await asyncio.to_thread(_texts, desk.format, messages)
+            for output in batch:
+                yield output, texts[output.seq][output.block]
+
+
+def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:
+    return lambda _: layer
+
+
+def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
+    return {message.seq: fmt.read(message.body or {}).texts for message in messages}
 
 
 def _encoder(name: str) -> Callable[[str], int]:

@@ -1,220 +1,209 @@
-"""Compacting: older messages are shown as a summary, never without a real reduction."""
+"""Compacting: older messages are shown as a summary, never without a real reduction, and never twice at a time."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
+import secrets
 import time
-from base64 import b32encode
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-from contextstash.context.compact import MINIMUM_PROGRESS, CompactPlan, plan_compaction
-from contextstash.context.handoff import summary_text
+from contextstash.context.compact import MINIMUM_PROGRESS, CompactPlan, KeepLimits, plan_compaction, plan_same
+from contextstash.context.levels import standing_summaries
+from contextstash.context.prune import plan_oldest
 from contextstash.context.turns import Turn
-from contextstash.context.view import Entry, change, span, total_tokens
+from contextstash.context.view import Entry, difference, total_tokens
 from contextstash.service.access import Access, Desk
-from contextstash.service.editing import entries_after, retrying
-from contextstash.service.pruning import CLIENT_NOTE
-from contextstash.service.results import CompactResult, SummaryResult
-from contextstash.summarizers import choose
+from contextstash.service.auditing import Audited, audited
+from contextstash.service.digesting import compaction_digest_edit
+from contextstash.service.editing import entries_after, event_of, retrying
+from contextstash.service.merging import merge_summaries
+from contextstash.service.pruning import CLIENT_NOTE, archive_outputs
+from contextstash.service.results import CompactResult
+from contextstash.service.stripping import Stripping, plan_stripping
+from contextstash.service.summaries import summary_edit
+from contextstash.service.writing import Writers, turns_of, written
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.errors import NotFoundError
-from contextstash_storage.records import Edit, Event
+from contextstash_storage.records import Edit
 
 LEAST_SUMMARY_TOKENS = 200
 """A summary is given at least this much room, however little it covers."""
 
+LEASE_SECONDS = 600.0
+"""After so long another process may compact a session whose compaction never ended."""
 
-async def compact(
-    access: Access,
-    session_id: str | None,
-    *,
-    summary: str | None = None,
-    instructions: str | None = None,
-    strategy: str = "auto",
-    dry_run: bool = False,
-) -> CompactResult:
+RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
+
+
+@dataclass
+class _Written:
+    """What was written before an edit conflict, so that it need not be written again."""
+
+    first_seq: int = 0
+    last_seq: int = -1
+    summary: WrittenSummary | None = None
+    cost: float | None = None
+
+
+async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
     """Summarize all but the recent messages. Nothing happens, and the reason says so, where that would not
-    make the view smaller."""
-    choose(strategy, summary)
+    make the view smaller, and where another compaction of the session is running."""
+    desk = await access.desk(session_id)
+    writers.chosen(access, desk)
+    if dry_run or writers.summary is not None:
+        return await _compact(access, desk.session_id, writers, dry_run)
+    async with only_one(access, desk.session_id) as alone:
+        if not alone:
+            return _nothing(desk, RUNNING)
+        return await _compact(access, desk.session_id, writers, dry_run)
+
+
+@asynccontextmanager
+async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
+    """Whether this is the only compaction of the session, in any process; it stays so until the end of the block."""
+    holder = secrets.token_hex(8)
+    alone = await access.store.acquire_lease(access.owner, session_id, "compaction", holder, LEASE_SECONDS)
+    try:
+        yield alone
+    finally:
+        if alone:
+            await access.store.release_lease(access.owner, session_id, "compaction", holder)
+
+
+async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool) -> CompactResult:
+    before = _Written()
 
     async def attempt() -> CompactResult:
         desk = await access.desk(session_id)
-        plan = plan_compaction(
-            desk.entries,
-            keep_tokens=desk.room.compact_keep_tokens,
-            keep_messages=desk.settings.compact_keep_messages,
-        )
+        plan = plan_same(desk.entries, before.first_seq, before.last_seq) if before.summary else None
+        if plan is None:
+            before.summary = None
+            plan = plan_compaction(desk.entries, keep_limits(desk))
         if not plan.covered:
             return _nothing(desk, plan.reason)
-        return await _carry_out(access, desk, plan, summary, instructions, strategy, dry_run)
+        return await _carry_out(access, desk, plan, writers, before, dry_run)
 
-    return await retrying(attempt)
+    result = await retrying(attempt)
+    if result.compacted and (merged := await merge_summaries(access, session_id, writers)):
+        result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
+    return result
+
+
+def keep_limits(desk: Desk) -> KeepLimits:
+    """What a compaction keeps, by the session's settings."""
+    settings = desk.settings
+    return KeepLimits(
+        tokens=desk.room.compact_keep_tokens,
+        messages=settings.compact_keep_messages,
+        either=settings.compact_keep == "either",
+        levels=settings.summaries == "levels",
+    )
+
+
+def summary_request(desk: Desk, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None) -> SummaryRequest:
+    """What a writer is asked for this plan."""
+    levels = desk.settings.summaries == "levels"
+    earlier = standing_summaries(desk.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
+    return SummaryRequest(
+        turns=tuple(turns),
+        previous="\n\n".join(edit.summary for edit in earlier) or None,
+        replaces=not levels,
+        instructions=instructions,
+        prompt=desk.settings.summary_prompt,
+        max_tokens=max(LEAST_SUMMARY_TOKENS, min(desk.settings.summary_tokens, plan.tokens // 3)),
+        count=desk.counter.count,
+    )
 
 
 async def _carry_out(
-    access: Access,
-    desk: Desk,
-    plan: CompactPlan,
-    summary: str | None,
-    instructions: str | None,
-    strategy: str,
-    dry_run: bool,
+    access: Access, desk: Desk, plan: CompactPlan, writers: Writers, before: _Written, dry_run: bool
 ) -> CompactResult:
     started = time.perf_counter()
-    written = await _write(access, desk, plan, summary, instructions, strategy)
-    edit = _summary_edit(desk, plan, written)
+    stripping = plan_stripping(desk, plan.last_seq + 1)
+    if stripping.waits:
+        return _nothing(desk, stripping.reason)
+    turns = await turns_of(access, desk, plan.covered)
+    request = summary_request(desk, plan, turns, writers.instructions)
+    if before.summary is None:
+        chosen = writers.chosen(access, desk)
+        before.summary, before.cost = await written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
+    audit = await audited(desk, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None)
+    edit = summary_edit(desk, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
     if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
         return _nothing(
-            desk,
-            f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}.",
+            desk, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )
-    entries = await entries_after(access, desk, [edit])
-    before, after = total_tokens(desk.entries), total_tokens(entries)
+    edits = await _edits(access, desk, plan, edit, stripping)
+    entries = await entries_after(access, desk, edits)
     count = sum(1 for entry in plan.covered if entry.message)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
-        await _append(access, desk, edit, entries, reason, time.perf_counter() - started)
+        event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
+        event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
+        await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
+    return _result(desk, edits[0], entries, count, reason, before, audit, stripping, dry_run)
+
+
+async def _edits(access: Access, desk: Desk, plan: CompactPlan, summary: Edit, stripping: Stripping) -> list[Edit]:
+    """The summary, and what goes with it: the outputs beyond `prune_at_results` among the recent messages told of in
+    one digest, thinking stripped."""
+    entries = await entries_after(access, desk, [summary])
+    edits = [summary.model_copy(update=difference(desk.entries, entries))]
+    settings = desk.settings
+    if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
+        oldest = plan_oldest(plan.kept, desk.outputs, settings.prune_at_results)
+        archived = await archive_outputs(access, desk, oldest.chosen, whatever_it_saves=True)
+        edits += [each.edit for each in archived]
+        entries = await entries_after(access, desk, edits)
+        edits += compaction_digest_edit(desk, entries, [(each.output, each.text) for each in archived])
+    entries = await entries_after(access, desk, edits)
+    return edits + stripping.edits(desk, entries, [summary.summary_id or ""])
+
+
+def _result(
+    desk: Desk,
+    edit: Edit,
+    entries: Sequence[Entry],
+    count: int,
+    reason: str,
+    before: _Written,
+    audit: Audited,
+    stripping: Stripping,
+    dry_run: bool,
+) -> CompactResult:
+    was, now = total_tokens(desk.entries), total_tokens(entries)
+    summary = before.summary
+    notes = [summary.note if summary else None, CLIENT_NOTE if desk.followed else None]
     return CompactResult(
-        session_id=desk.session.session_id,
+        session_id=desk.session_id,
         compacted=not dry_run,
         summary_id=edit.summary_id,
         summary=edit.summary,
         messages_summarized=count,
         first_seq=edit.first_seq,
         last_seq=edit.last_seq,
-        strategy=written.strategy,
-        tokens_before=before,
-        tokens_after=after,
-        tokens_saved=before - after,
+        strategy=edit.strategy,
+        model=summary.model if summary else None,
+        tokens_before=was,
+        tokens_after=now,
+        tokens_saved=was - now,
         reason=reason,
+        audit=audit.result,
+        thinking=stripping.result,
+        cost=before.cost,
         dry_run=dry_run or None,
-        note=CLIENT_NOTE if desk.session.source else None,
+        note=" ".join(note for note in notes if note) or None,
     )
-
-
-async def _append(
-    access: Access, desk: Desk, edit: Edit, entries: Sequence[Entry], reason: str, seconds: float
-) -> None:
-    event = Event(
-        kind="compaction",
-        tokens_before=total_tokens(desk.entries),
-        tokens_after=total_tokens(entries),
-        messages_before=len(desk.entries),
-        messages_after=len(entries),
-        reason=reason,
-        duration_ms=round(1000 * seconds, 2),
-    )
-    whole = edit.model_copy(
-        update={"delta": change(desk.entries, entries), "view_messages": len(entries) - len(desk.entries)}
-    )
-    await access.store.append_edits(
-        access.owner, desk.session.session_id, [whole], expected=len(desk.edits), event=event
-    )
-
-
-async def _write(
-    access: Access,
-    desk: Desk,
-    plan: CompactPlan,
-    summary: str | None,
-    instructions: str | None,
-    strategy: str,
-) -> WrittenSummary:
-    room = max(LEAST_SUMMARY_TOKENS, min(desk.settings.summary_tokens, plan.tokens // 3))
-    request = SummaryRequest(
-        turns=await turns_of(access, desk, plan.covered) if summary is None else (),
-        previous="\n\n".join(entry.summary.summary for entry in plan.covered if entry.summary) or None,
-        instructions=instructions,
-        max_tokens=room,
-        count=desk.counter.count,
-    )
-    return await choose(strategy, summary).write(request)
-
-
-async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tuple[Turn, ...]:
-    """The recorded messages among these entries with their whole texts, however they are shown."""
-    wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
-    if not wanted:
-        return ()
-    recorded = await access.store.read_messages(
-        access.owner, desk.session.session_id, first=min(wanted), last=max(wanted)
-    )
-    handles = {place: output.handle for place, output in desk.outputs.items()}
-
-    def read() -> tuple[Turn, ...]:
-        return tuple(
-            Turn(
-                seq=message.seq,
-                role=message.role,
-                blocks=message.blocks,
-                texts=desk.format.read(message.body or {}).texts or ("",),
-                handles={
-                    block: handles[message.seq, block]
-                    for block in range(len(message.blocks))
-                    if (message.seq, block) in handles
-                },
-            )
-            for message in recorded
-            if message.seq in wanted
-        )
-
-    return await asyncio.to_thread(read)
-
-
-def _summary_edit(desk: Desk, plan: CompactPlan, written: WrittenSummary) -> Edit:
-    messages = plan.last_seq - plan.first_seq + 1
-    shown = summary_text(written.text, plan.first_seq, plan.last_seq, messages)
-    return Edit(
-        kind="summary",
-        first_seq=plan.first_seq,
-        last_seq=plan.last_seq,
-        summary_id=summary_id(plan.first_seq, plan.last_seq, written.text),
-        strategy=written.strategy,
-        level="recent",
-        text=shown,
-        summary=written.text,
-        tokens=desk.counter.count(shown) + desk.settings.message_overhead,
-    )
-
-
-def summary_id(first_seq: int, last_seq: int, text: str) -> str:
-    """The short name of a summary: made from what it covers and says."""
-    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
-    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
 
 def _nothing(desk: Desk, reason: str) -> CompactResult:
     tokens = total_tokens(desk.entries)
     return CompactResult(
-        session_id=desk.session.session_id,
+        session_id=desk.session_id,
         compacted=False,
         tokens_before=tokens,
         tokens_after=tokens,
         tokens_saved=0,
         reason=reason,
-    )
-
-
-async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
-    """The newest summary in force. Raises NotFoundError where there is none."""
-    session = await access.session(session_id)
-    desk = await access.desk(session.session_id)
-    found = [edit for edit in desk.overlay.summaries if level in (None, edit.level)]
-    if not found:
-        kind = f"{level} " if level else ""
-        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
-    edit = found[-1]
-    first, last = span(edit)
-    return SummaryResult(
-        session_id=session.session_id,
-        summary_id=edit.summary_id or "",
-        summary=edit.summary,
-        messages_summarized=last - first + 1,
-        first_seq=first,
-        last_seq=last,
-        created_at=edit.created_at.isoformat() if edit.created_at else "",
-        tokens=edit.tokens,
-        strategy=edit.strategy or "",
-        level=edit.level or "recent",
     )

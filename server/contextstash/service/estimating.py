@@ -21,9 +21,9 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     room = access.room(settings, model, session)
     counter = access.counter(settings, model)
     counters = session.counters
-    tokens, method = counting.estimate(counters, settings, counter.name, followed=session.source is not None)
+    followed = session.source is not None
+    tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
     level = triggers.level_of(tokens, room)
-    since = counters.messages - 1 - counters.summary_seq
     return Estimate(
         session_id=session.session_id,
         tokens=tokens,
@@ -33,11 +33,21 @@ async def estimate_session(access: Access, session: Session, model: str | None =
         level=level,
         method=method,
         model=model,
-        breakdown=counting.breakdown(counters, tokens),
-        messages_trigger=_trigger(since, settings.messages_at) if settings.messages_at else None,
-        tokens_trigger=_trigger(tokens, room.tokens_at),
-        next_step=triggers.next_step(level, followed=session.source is not None),
+        breakdown=counting.breakdown(counters, tokens, followed=followed),
+        messages_trigger=_trigger(triggers.since_summary(counters), room.messages_at) if room.messages_at else None,
+        tokens_trigger=_trigger(tokens, triggers.tokens_mark(room, settings)),
+        next_step=triggers.next_step(level, followed=followed),
     )
+
+
+def own_tokens(access: Access, session: Session) -> int:
+    """Tokens of the view that contextstash keeps. Where a client sends its own history, which our edits do not
+    change, that is what was counted, whatever the client reports."""
+    settings = access.settings(session)
+    counter = access.counter(settings, session.model)
+    if session.source is not None:
+        return round(session.counters.view_tokens * counting.growth_ratio(session.counters, settings))
+    return counting.estimate(session.counters, settings, counter.name)[0]
 
 
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
@@ -68,8 +78,8 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
         method=method,
         model=model,
         breakdown=counting.breakdown(counters, tokens),
-        messages_trigger=_trigger(len(natives), settings.messages_at) if settings.messages_at else None,
-        tokens_trigger=_trigger(tokens, room.tokens_at),
+        messages_trigger=_trigger(len(natives), room.messages_at) if room.messages_at else None,
+        tokens_trigger=_trigger(tokens, triggers.tokens_mark(room, settings)),
         next_step=triggers.next_step(level),
     )
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from contextstash.context.digest import digest_output
-from contextstash.context.view import change, total_tokens
+from contextstash.context.view import difference, total_tokens
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.access import Access, Desk
-from contextstash.service.compacting import summary_id
-from contextstash.service.editing import entries_after, retrying
-from contextstash.service.pruning import archive_edit, replaced
+from contextstash.service.editing import entries_after, replaced, retrying, weighed
+from contextstash.service.pruning import archive_edit
 from contextstash.service.recording import Calls, RecentCalls, append, ensure_session
+from contextstash.service.summaries import summary_id
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Appended, Counters, Cursor, Edit, Message, Part, Session
@@ -139,6 +139,7 @@ def _host_summary(text: str) -> EditsAfter:
                 tokens=tokens,
                 delta={part: change for part, change in delta.items() if change},
                 view_messages=1 - counters.view_messages,
+                view_results=-counters.view_results,
             )
         ]
 
@@ -176,7 +177,7 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:
     desk = await access.desk(session_id)
     edits = []
-    for place, entry in enumerate(desk.entries):
+    for entry in desk.entries:
         for block, found in enumerate(entry.message.blocks if entry.message else ()):
             seq = entry.first_seq
             if found.call_id in call_ids and (seq, block) in desk.outputs and block not in entry.replaced:
@@ -185,16 +186,18 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
                 digest = digest_output(output.tool, output.argument, text, output.is_error)
                 edit = archive_edit(desk, output, digest)
                 if edit.tokens < found.tokens:
-                    edits.append(edit.model_copy(update={"delta": change([entry], [replaced(entry, block, edit)])}))
-                    entry = replaced(desk.entries[place], block, edit)
+                    after = replaced(entry, block, edit)
+                    edits.append(weighed(edit, entry, after))
+                    entry = after
     if edits:
-        await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits))
+        await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits), own=False)
 
 
 async def _append_edits(access: Access, desk: Desk, edits: list[Edit]) -> None:
     entries = await entries_after(access, desk, edits)
-    delta = change(desk.entries, entries)
     [first, *rest] = edits
-    whole = first.model_copy(update={"delta": delta, "view_messages": len(entries) - len(desk.entries)})
+    whole = first.model_copy(update=difference(desk.entries, entries))
     if total_tokens(entries) <= total_tokens(desk.entries):
-        await access.store.append_edits(access.owner, desk.session.session_id, [whole, *rest], expected=len(desk.edits))
+        await access.store.append_edits(
+            access.owner, desk.session_id, [whole, *rest], expected=len(desk.edits), own=False
+        )

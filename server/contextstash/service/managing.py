@@ -1,65 +1,176 @@
-"""Managing by itself: after a recording, prune and compact where a level is reached, and log what happened."""
+"""Managing by itself: after a recording, prune and compact where a trigger fires, and say what was done.
+
+Recording never waits for a model: where the writer is slow, the compaction goes on in the background, and the next
+recording's answer tells how it ended.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import defaultdict
+from contextlib import suppress
 
+from contextstash.context.oscillation import oscillation, worth_trying
+from contextstash.context.settings import ContextSettings
+from contextstash.context.triggers import Due, Room, due, results_due, since_summary
 from contextstash.service.access import Access
 from contextstash.service.compacting import compact
-from contextstash.service.estimating import estimate_session
-from contextstash.service.pruning import prune
-from contextstash.service.results import Estimate
+from contextstash.service.estimating import estimate_session, own_tokens
+from contextstash.service.patience import passages_of, threshold_of
+from contextstash.service.pruning import prune, prune_oldest
+from contextstash.service.results import CompactResult, Estimate, PruneResult
+from contextstash.service.writing import Writers
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Event, Session
 
 logger = logging.getLogger(__name__)
 
+RETRY_MESSAGES = 10
 RETRY_GROWTH = 0.05
-"""Where nothing could be done, it is tried again once the context has grown by this share of usable."""
+"""Where nothing could be done, it is tried again after so many messages, or this share of usable, more."""
+
+BEGUN = "A compaction was begun in the background."
 
 
 class AutomaticCare:
-    """Prunes and compacts sessions as they grow; remembers where that was of no use."""
+    """Prunes and compacts sessions as they grow."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._tried_at: dict[str, int] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ended: defaultdict[str, list[str]] = defaultdict(list)
+        self._fruitless: dict[str, tuple[int, int]] = {}
 
     async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
-        """The session's state once taken care of, and what was done. A failure here never fails the recording."""
-        estimate = await estimate_session(self._access, session)
+        """The session's state once taken care of, and what was done since the last recording. A failure here never
+        fails the recording."""
+        estimate = await self._noted(session)
         settings = self._access.settings(session)
+        done = self._ended.pop(session.session_id, [])
+        if not settings.automatic or session.session_id in self._running:
+            return estimate, done
+        room = self._access.room(settings, session.model, session)
+        tokens = own_tokens(self._access, session)
+        wanted = due(session.counters, tokens, room, settings)
+        if (wanted.prune or wanted.compact) and await self._worth_trying(session, tokens, room, settings):
+            done += await self._take_care(session, settings, wanted)
+            session = await self._access.session(session.session_id)
+            estimate = await self._noted(session)
+        return estimate, done
+
+    async def close(self) -> None:
+        """End what still goes on in the background; it leaves no trace in any view."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def idle(self) -> None:
+        """Wait for what goes on in the background."""
+        while self._running:
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _noted(self, session: Session) -> Estimate:
+        """The session's state; a crossing of a level goes to its log."""
+        estimate = await estimate_session(self._access, session)
         if estimate.level != session.counters.level:
             await self._log_level(session, estimate)
-        if not settings.automatic or session.source or estimate.level == "ok":
-            return estimate, []
-        tried = self._tried_at.get(session.session_id)
-        if tried is not None and 0 <= estimate.tokens - tried < RETRY_GROWTH * estimate.usable:
-            return estimate, []
-        try:
-            done = await self._care(session.session_id)
-        except ContextstashError as error:
-            logger.warning("automatic management of %s failed: %s", session.session_id, error)
-            return estimate, []
-        session = await self._access.session(session.session_id)
-        after = await estimate_session(self._access, session)
-        if after.level != "ok":
-            self._tried_at[session.session_id] = after.tokens
-        if after.level != session.counters.level:
-            await self._log_level(session, after)
-        return after, done
+        logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
+        return estimate
 
-    async def _care(self, session_id: str) -> list[str]:
-        done = []
-        pruned = await prune(self._access, session_id)
-        if pruned.tokens_saved:
-            done.append(f"{pruned.reason} {pruned.tokens_before:,} -> {pruned.tokens_after:,} tokens.")
-        state = await estimate_session(self._access, await self._access.session(session_id))
-        if state.level in ("compact", "critical", "overflow"):
-            compacted = await compact(self._access, session_id)
-            if compacted.compacted:
-                done.append(f"{compacted.reason} {compacted.tokens_before:,} -> {compacted.tokens_after:,} tokens.")
+    async def _worth_trying(self, session: Session, tokens: int, room: Room, settings: ContextSettings) -> bool:
+        """Whether another attempt promises more than the last ones did."""
+        counters = session.counters
+        fruitless = self._fruitless.get(session.session_id)
+        if fruitless and not _grown(fruitless, (counters.messages, tokens), room):
+            return False
+        by_count = room.messages_at is not None and since_summary(counters) >= room.messages_at
+        if by_count or results_due(counters, settings):
+            return True
+        passages = await passages_of(self._access, session.session_id, prunes=False)
+        return worth_trying(passages, tokens, counters.messages, room.usable)
+
+    async def _take_care(self, session: Session, settings: ContextSettings, wanted: Due) -> list[str]:
+        if self._is_slow(session, settings):
+            task = asyncio.create_task(self._in_background(session.session_id, wanted))
+            self._running[session.session_id] = task
+            return [BEGUN] if wanted.compact else []
+        return await self._care(session.session_id, wanted)
+
+    def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
+        """Whether a model is asked, by whichever of the writers or for a digest."""
+        if not (self._access.api_key or settings.summarizer_base_url):
+            return False
+        return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
+
+    def _strategy(self, session: Session, settings: ContextSettings) -> str:
+        """A client that compacts for itself is not made to pay for a second model unless it is asked for by name."""
+        return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
+
+    async def _in_background(self, session_id: str, wanted: Due) -> None:
+        try:
+            self._ended[session_id] += await self._care(session_id, wanted)
+        finally:
+            self._running.pop(session_id, None)
+
+    async def _care(self, session_id: str, wanted: Due) -> list[str]:
+        done: list[str] = []
+        try:
+            await self._steps(session_id, wanted, done)
+            await self._watch(session_id, done)
+        except ContextstashError as error:
+            logger.warning("automatic management of %s failed: %s", session_id, error)
+        await self._remember(session_id, bool(done))
         return done
+
+    async def _remember(self, session_id: str, useful: bool) -> None:
+        self._fruitless.pop(session_id, None)
+        if not useful:
+            with suppress(ContextstashError):
+                session = await self._access.session(session_id)
+                self._fruitless[session_id] = (session.counters.messages, own_tokens(self._access, session))
+
+    async def _steps(self, session_id: str, wanted: Due, done: list[str]) -> None:
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        if wanted.prune:
+            oldest = results_due(session.counters, settings)
+            pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
+            _tell_prune(done, pruned)
+            if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
+                keep = settings.prune_keep_last_hard
+                _tell_prune(done, await prune(self._access, session_id, keep_last=keep, minimum_tokens=0))
+        if (await self._due(session_id)).compact:
+            writers = Writers(strategy=self._strategy(session, settings))
+            _tell_compaction(done, await compact(self._access, session_id, writers))
+
+    async def _due(self, session_id: str) -> Due:
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        return due(session.counters, own_tokens(self._access, session), room, settings)
+
+    async def _watch(self, session_id: str, done: list[str]) -> None:
+        """Say so where compactions follow each other without freeing much."""
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        said = oscillation(await passages_of(self._access, session_id), threshold_of(room, settings), room.usable)
+        if not said or not done:
+            return
+        done.append(said)
+        tokens = own_tokens(self._access, session)
+        event = Event(
+            kind="oscillation",
+            tokens_before=tokens,
+            tokens_after=tokens,
+            messages_before=session.counters.view_messages,
+            messages_after=session.counters.view_messages,
+            reason=said,
+            seq=session.counters.messages,
+        )
+        await self._access.store.append_event(self._access.owner, session_id, event)
 
     async def _log_level(self, session: Session, estimate: Estimate) -> None:
         event = Event(
@@ -69,5 +180,25 @@ class AutomaticCare:
             messages_before=session.counters.view_messages,
             messages_after=session.counters.view_messages,
             reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
+            seq=session.counters.messages,
         )
         await self._access.store.append_event(self._access.owner, session.session_id, event, level=estimate.level)
+
+
+def _grown(then: tuple[int, int], now: tuple[int, int], room: Room) -> bool:
+    """Whether messages or tokens have grown enough since a fruitless attempt, or shrunk."""
+    messages, tokens = now[0] - then[0], now[1] - then[1]
+    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * room.usable or tokens < 0
+
+
+def _tell_prune(done: list[str], result: PruneResult) -> None:
+    if result.archived:
+        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens.")
+
+
+def _tell_compaction(done: list[str], result: CompactResult) -> None:
+    if result.compacted:
+        who = f" by {result.strategy}" if result.strategy else ""
+        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens, written{who}.")
+        if result.note:
+            done.append(result.note)

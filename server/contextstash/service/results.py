@@ -41,6 +41,9 @@ class Estimate(Result):
     messages_trigger: Trigger | None = None
     tokens_trigger: Trigger
     next_step: str = Field(description="What to do now")
+    notes: list[str] | None = Field(
+        default=None, description="What filled the window again, what goes round in circles"
+    )
 
 
 class ArchivedOutput(Result):
@@ -55,6 +58,16 @@ class CacheCost(Result):
 
     rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache anew")
     pays_after_requests: float = Field(description="Requests until the saving has paid for that")
+    breakpoints: int | None = Field(default=None, description="Cache breakpoints written anew")
+
+
+class ThinkingChange(Result):
+    """What an edit does to the model's own thinking after it."""
+
+    messages: int = Field(description="Messages whose thinking it invalidates")
+    tokens: int
+    choice: str = Field(description="strip, drop, later_cut or wait")
+    reason: str
 
 
 class PruneResult(Result):
@@ -66,8 +79,18 @@ class PruneResult(Result):
     tokens_saved: int
     reason: str
     cache: CacheCost | None = None
+    thinking: ThinkingChange | None = None
     dry_run: bool | None = None
     note: str | None = None
+
+
+class AuditResult(Result):
+    """What of the summarized messages the summary holds, as far as that can be told without a model."""
+
+    facts: int
+    held: int
+    pointers: int = Field(description="Missing ones appended as pointers into the archive")
+    missing: list[str] = Field(description="The most important missing ones")
 
 
 class CompactResult(Result):
@@ -79,10 +102,14 @@ class CompactResult(Result):
     first_seq: int | None = None
     last_seq: int | None = None
     strategy: str | None = None
+    model: str | None = None
     tokens_before: int
     tokens_after: int
     tokens_saved: int
     reason: str
+    audit: AuditResult | None = None
+    thinking: ThinkingChange | None = None
+    cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = None
     note: str | None = None
 
@@ -98,6 +125,7 @@ class SummaryResult(Result):
     tokens: int
     strategy: str
     level: str
+    merges: list[str] | None = Field(default=None, description="Summaries that this one was made of")
 
 
 class OutputPage(Result):
@@ -150,6 +178,19 @@ class RecordResult(Result):
     done: list[str] = Field(description="What was done by itself")
 
 
+class LimitedOutput(Result):
+    """One output within limits; the whole is kept under `handle` where it was cut."""
+
+    text: str
+    cut: bool
+    handle: str | None = None
+    sha256: str | None = None
+    lines: int = Field(default=0, description="Lines cut")
+    characters: int = Field(default=0, description="Characters cut")
+    bytes: int = Field(default=0, description="UTF-8 bytes cut")
+    spilled: bool = Field(default=False, description="Too large: only a preview is shown")
+
+
 class LeftOut(Result):
     messages: int
     tokens: int
@@ -166,7 +207,24 @@ class ContextResult(Result):
     budget: int
     fits: bool
     left_out: LeftOut | None = None
+    request: dict[str, Any] | None = Field(default=None, description="Fields to add to the request beside the messages")
     reason: str | None = None
+
+
+class RecoverResult(Result):
+    """What to send after the provider refused a request as too long."""
+
+    session_id: str
+    recovered: bool
+    provider: str
+    limit: int | None = Field(default=None, description="The window that the error names, in tokens")
+    prompt_tokens: int | None = Field(default=None, description="What the refused request had")
+    tokens_before: int
+    tokens_after: int
+    done: list[str]
+    reason: str
+    breakdown: dict[str, int] | None = Field(default=None, description="What holds the room, by part")
+    context: ContextResult | None = Field(default=None, description="The messages to send now")
 
 
 class SessionLine(Result):
@@ -212,3 +270,27 @@ class MessagePage(Result):
     messages: list[MessageLine]
     total: int
     next_seq: int | None = None
+
+
+class CallLine(Result):
+    """One model call. `growth_tokens` is by how much the prompt grew since the agent's call before."""
+
+    call_id: int
+    purpose: str
+    model: str | None = None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    request_bytes: int
+    growth_tokens: int | None = None
+    request_seq: int
+    cost: float | None = None
+    duration_ms: float | None = None
+    error: str | None = None
+    created_at: str | None = None
+
+
+class CallList(Result):
+    session_id: str
+    calls: list[CallLine]
+    next_call: int | None = Field(default=None, description="Pass as `after` for the next page")

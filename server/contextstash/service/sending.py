@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context import counters as counting
 from contextstash.context.digest import digest_output
 from contextstash.context.fit import Fitted, fit
-from contextstash.context.view import Entry, total_tokens
+from contextstash.context.view import Entry, lay, total_tokens
 from contextstash.formats import get_format
+from contextstash.formats.base import Format
 from contextstash.formats.render import render
 from contextstash.service.access import Access, Desk
 from contextstash.service.limiting import truncate_edit
 from contextstash.service.pruning import archive_edit
 from contextstash.service.results import ContextResult, LeftOut
+from contextstash.service.stripping import first_changed, strips_when_changed
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Message, Native, Output
 
@@ -60,9 +62,27 @@ async def get_context(
         raise BadInputError(
             f"Session {session.session_id} holds {desk.format.name} messages; they are sent as they were recorded."
         )
+    budget = budget or desk.room.usable
+    desk = await _without_large_summaries(access, desk, budget)
     messages = await access.visible_messages(session, desk.overlay, bodies=True)
     bodies = {message.seq: message.body or {} for message in messages}
-    return await asyncio.to_thread(_compose, desk, bodies, system, budget or desk.room.usable)
+    return await asyncio.to_thread(_compose, desk, bodies, system, budget)
+
+
+async def _without_large_summaries(access: Access, desk: Desk, budget: int) -> Desk:
+    """The desk without summaries that take their full share of the room or more: what they cover is sent instead, as
+    far as it fits."""
+    share = desk.settings.summary_share
+    small = [
+        cover
+        for cover in desk.overlay.covers
+        if share is None or cover.kind != "summary" or cover.tokens < share * budget
+    ]
+    if len(small) == len(desk.overlay.covers):
+        return desk
+    overlay = replace(desk.overlay, covers=tuple(small))
+    messages = await access.visible_messages(desk.session, overlay, bodies=False)
+    return replace(desk, overlay=overlay, entries=tuple(lay(messages, overlay)))
 
 
 def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:
@@ -75,6 +95,8 @@ def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budge
         limit.counted(view),
         lambda message, output, tokens: _shortened(desk, bodies, message, output, tokens),
         notice_tokens=desk.counter.count(notice) + 10,
+        archive=desk.settings.fit_by == "archive",
+        keep_messages=desk.settings.fit_keep_messages,
     )
     natives = _natives(desk, bodies, fitted)
     recorded_system = "" if desk.format.system_message("") else _system_text(desk, bodies)
@@ -98,6 +120,7 @@ def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budge
 def _budget(desk: Desk, system: str | None, budget: int) -> _Budget:
     counters = desk.session.counters
     estimated, _ = counting.estimate(counters, desk.settings, desk.counter.name)
+    estimated += total_tokens(desk.entries) - counters.view_tokens
     if system is not None and counters.reported is None:
         estimated += desk.counter.count(system) + desk.settings.message_overhead
     estimated += REPAIR_TOKENS * _unanswered(desk.entries)
@@ -123,23 +146,28 @@ def _shortened(desk: Desk, bodies: Mapping[int, Native], message: Message, outpu
 def _natives(desk: Desk, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:
     natives: list[Native] = []
     dropped_at = fitted.dropped[0].first_seq if fitted.dropped else None
+    changed = first_changed(desk.entries, fitted.kept) if strips_when_changed(desk) else None
     for entry in fitted.kept:
         if dropped_at is not None and entry.first_seq > dropped_at:
             natives.append(desk.format.user_message(_notice(fitted.dropped)))
             dropped_at = None
-        natives.append(_native(desk, bodies, entry))
+        thoughtless = changed is not None and entry.first_seq > changed
+        natives += native_of(desk.format, bodies, replace(entry, stripped=True) if thoughtless else entry)
     if dropped_at is not None:
         natives.append(desk.format.user_message(_notice(fitted.dropped)))
     return natives
 
 
-def _native(desk: Desk, bodies: Mapping[int, Native], entry: Entry) -> Native:
+def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
+    """What an entry is in its provider's JSON; nothing where all of it was thinking that is not shown."""
     if entry.message is None:
-        return desk.format.user_message(entry.summary.text if entry.summary else "")
-    body = bodies[entry.message.seq]
-    if not entry.replaced:
-        return body
-    return desk.format.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+        return [fmt.user_message(entry.edit.text)]
+    body: Native | None = bodies[entry.message.seq]
+    if entry.replaced and body is not None:
+        body = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+    if entry.stripped and body is not None:
+        body = fmt.without_thinking(body)
+    return [] if body is None else [body]
 
 
 def _notice(dropped: Sequence[Entry]) -> str:

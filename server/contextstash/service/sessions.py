@@ -58,7 +58,7 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
         name: value for name, value in {**session.settings, **settings}.items() if value is not None or name in unknown
     }
     before = access.settings(session).model_dump()
-    after = resolve_settings(access.layer, layer).model_dump()
+    after = resolve_settings(access.layer(session.agent), layer).model_dump()
     await access.store.update_session(access.owner, session.session_id, settings=layer)
     return ConfigureResult(
         session_id=session.session_id,

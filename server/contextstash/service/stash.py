@@ -7,29 +7,46 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.formats import get_format
-from contextstash.service import compacting, pruning, retrieving, sending, sessions
-from contextstash.service.access import Access, CurrentSession
-from contextstash.service.estimating import estimate_messages, estimate_session
+from contextstash.service import (
+    calls,
+    compacting,
+    limiting,
+    pruning,
+    recovering,
+    restoring,
+    retrieving,
+    sending,
+    sessions,
+)
+from contextstash.service import sampling as sampled_summaries
+from contextstash.service import summaries as kept_summaries
+from contextstash.service.access import Access, CurrentSession, SettingsFor
+from contextstash.service.diagnosing import estimate_with_notes
+from contextstash.service.estimating import estimate_messages
 from contextstash.service.following import record_transcript
-from contextstash.service.limiting import limit_outputs
 from contextstash.service.managing import AutomaticCare
 from contextstash.service.recording import RecentCalls, append, ensure_session, with_usage
 from contextstash.service.results import (
+    CallList,
     CompactResult,
     ConfigureResult,
     ContextResult,
     DeleteResult,
     Estimate,
+    LimitedOutput,
     MessagePage,
     OutputPage,
     PruneResult,
     RecordResult,
+    RecoverResult,
     RestoreResult,
     SearchResult,
     SessionList,
     SummaryResult,
 )
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+from contextstash.service.writing import Writers
+from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
 from contextstash_storage.store import SessionStore
@@ -43,18 +60,25 @@ class Stash:
         store: SessionStore,
         *,
         owner: str = "local",
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | SettingsFor | None = None,
+        api_key: str | None = None,
         current_session: CurrentSession | None = None,
     ) -> None:
-        """`settings` is the server's layer; `current_session` is asked where a call names no session."""
-        self._access = Access(store, owner=owner, settings=settings, current_session=current_session)
+        """`settings` is the server's layer, or what answers it for an agent's name; `api_key` is that of the model
+        that writes summaries; `current_session` is asked where a call names no session."""
+        self._access = Access(store, owner=owner, settings=settings, api_key=api_key, current_session=current_session)
         self._recent = RecentCalls(self._access)
         self._care = AutomaticCare(self._access)
         self._recording: dict[str, asyncio.Lock] = {}
 
     async def close(self) -> None:
-        """Close the store."""
+        """End what goes on in the background, and close the store."""
+        await self._care.close()
         await self._access.store.close()
+
+    async def idle(self) -> None:
+        """Wait until nothing goes on in the background."""
+        await self._care.idle()
 
     async def estimate_context(
         self,
@@ -66,7 +90,7 @@ class Stash:
         """How full the window is; with `messages`, of these alone, nothing recorded."""
         if messages is not None:
             return await asyncio.to_thread(estimate_messages, self._access, messages, model)
-        return await estimate_session(self._access, await self._access.session(session_id), model)
+        return await estimate_with_notes(self._access, await self._access.session(session_id), model)
 
     async def prune_tool_outputs(
         self,
@@ -94,21 +118,50 @@ class Stash:
         summary: str | None = None,
         instructions: str | None = None,
         strategy: str = "auto",
+        sampled: str | None = None,
         dry_run: bool = False,
     ) -> CompactResult:
-        """Show all but the recent messages as a summary."""
-        return await compacting.compact(
+        """Show all but the recent messages as a summary: the host's `summary`, or one written by `strategy`; `sampled`
+        is what the client's model answered to `sampling_request`."""
+        writers = Writers(strategy, summary, sampled, instructions)
+        return await compacting.compact(self._access, session_id, writers, dry_run=dry_run)
+
+    async def sampling_request(
+        self, session_id: str | None = None, *, instructions: str | None = None
+    ) -> SamplingRequest | None:
+        """What to ask the client's model for a summary; None where there is nothing to compact."""
+        return await sampled_summaries.sampling_request(self._access, session_id, instructions)
+
+    async def recover_context(
+        self, session_id: str | None = None, *, error: str | Mapping[str, Any], system: str | None = None
+    ) -> RecoverResult:
+        """What to send after the provider refused a request as too long for its window."""
+        return await recovering.recover_context(self._access, session_id, error, system=system)
+
+    async def limit_output(
+        self,
+        text: str,
+        *,
+        tool: str = "clip",
+        argument: str = "",
+        session_id: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        keep_whole: bool = True,
+    ) -> LimitedOutput:
+        """One output within limits; where it is cut, the whole is archived first and named by its handle."""
+        return await limiting.limit_text(
             self._access,
-            session_id,
-            summary=summary,
-            instructions=instructions,
-            strategy=strategy,
-            dry_run=dry_run,
+            text,
+            tool=tool,
+            argument=argument,
+            session_id=session_id,
+            limits=limits,
+            keep_whole=keep_whole,
         )
 
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
-        """The newest summary in force."""
-        return await compacting.get_summary(self._access, session_id, level)
+        """The newest summary in force, of a level or of any, or one by its id."""
+        return await kept_summaries.get_summary(self._access, session_id, level)
 
     async def get_archived_output(
         self,
@@ -144,7 +197,7 @@ class Stash:
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
-        return await pruning.restore(self._access, handles, session_id)
+        return await restoring.restore(self._access, handles, session_id)
 
     async def record_messages(
         self,
@@ -157,10 +210,12 @@ class Stash:
         usage: Mapping[str, Any] | None = None,
         title: str | None = None,
         parent_session_id: str | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> RecordResult:
         """Store messages durably; a session that isn't there is made. Messages already there are not stored twice.
 
-        `usage` is what the provider reported for the last reply among the messages.
+        `usage` is what the provider reported for the last reply among the messages; `limits` are those of single
+        outputs among them, in place of the session's.
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
@@ -177,11 +232,11 @@ class Stash:
             parent_session_id=parent_session_id,
         )
         async with self._recording.setdefault(session.session_id, asyncio.Lock()):
-            calls = await self._recent.of(session)
+            recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
-            appended = await append(self._access, session, messages, calls, extras=extras)
-            self._recent.keep(appended.session, calls)
-            session = await limit_outputs(self._access, appended)
+            appended = await append(self._access, session, messages, recent, extras=extras)
+            self._recent.keep(appended.session, recent)
+            session = await limiting.limit_outputs(self._access, appended, limits)
         return await self._recorded(appended.model_copy(update={"session": session}))
 
     async def _recorded(self, appended: Appended) -> RecordResult:
@@ -242,6 +297,14 @@ class Stash:
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         """The model calls of a session, oldest first."""
         return await self._access.store.read_calls(self._access.owner, session_id, after=after, limit=limit)
+
+    async def list_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
+        """The model calls of a session with the size and growth of their requests, oldest first."""
+        return await calls.list_calls(self._access, session_id, after, limit)
+
+    async def read_request(self, session_id: str, call_id: int) -> list[Native]:
+        """The messages that a call was sent."""
+        return await calls.read_request(self._access, session_id, call_id)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids that begin so, at most 100."""

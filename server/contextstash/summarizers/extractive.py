@@ -12,15 +12,17 @@ class ExtractiveSummarizer:
     """Takes a summary word for word from the session."""
 
     strategy = "extractive"
+    slow = False
 
     def available(self) -> bool:
         return True
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
+        merged = "\n\n".join(request.merging) or None
         text = await asyncio.to_thread(
             extract_summary,
             request.turns,
-            previous=request.previous,
+            previous=merged or (request.previous if request.replaces else None),
             max_tokens=request.max_tokens,
             count=request.count,
             instructions=request.instructions,

@@ -16,6 +16,7 @@ class HostSummarizer:
     """Takes the text that the host passed, unless it is empty or too long to be a summary."""
 
     strategy = "host"
+    slow = False
 
     def __init__(self, summary: str | None) -> None:
         """Raises BadInputError where the text cannot be a summary."""

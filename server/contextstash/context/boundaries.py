@@ -1,0 +1,185 @@
+"""Where a text may be cut: by lines, characters, UTF-8 bytes or tokens, never inside a character."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+LONGEST_SEQUENCE = 16
+"""Characters that are taken for one at most, such as a letter with its combining marks."""
+
+MOST_TOKENS_PER_BYTE = 2
+"""No counter of ours counts more: byte-pair tokens are a byte long at least, times a model's factor below 2."""
+
+COUNTED_PIECE = 50_000
+"""Characters that are counted at once where only a limit is to be checked."""
+
+SEAM_TOKENS = 16
+"""By how much the counts of two pieces may differ from the count of both together."""
+
+CHARACTERS_OF_A_TOKEN = 16
+"""What is shown for a token at most: a run of blanks has many more, but would only fill the screen."""
+
+TRIES = 20
+"""How often a text is counted to find the longest start that fits."""
+
+_VARIATIONS = ("\ufe00", "\ufe0f")
+_SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
+_ZERO_WIDTH_JOINER = "\u200d"
+
+
+def byte_length(text: str) -> int:
+    """Length in UTF-8; a lone surrogate counts three bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def line_count(text: str) -> int:
+    """Lines as they are counted everywhere: line feeds, and a last line without one."""
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))
+
+
+def line_list(text: str) -> list[str]:
+    """The lines with their line feeds; joined they are the text again."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def first_lines(text: str, most: int) -> str:
+    """The first `most` lines."""
+    end = 0
+    for _ in range(most):
+        end = text.find("\n", end) + 1
+        if not end:
+            return text
+    return text[:end]
+
+
+def last_lines(text: str, most: int) -> str:
+    """The last `most` lines."""
+    if most <= 0:
+        return ""
+    start = len(text) - text.endswith("\n")
+    for _ in range(most):
+        start = text.rfind("\n", 0, start)
+        if start < 0:
+            return text
+    return text[start + 1 :]
+
+
+def first_characters(text: str, most: int) -> str:
+    """The first `most` characters, fewer where they would end inside a sequence that is shown as one."""
+    return text[: _at_or_before(text, max(0, most))] if most < len(text) else text
+
+
+def last_characters(text: str, most: int) -> str:
+    """The last `most` characters, fewer where they would begin inside a sequence that is shown as one."""
+    return text[_at_or_after(text, len(text) - max(0, most)) :] if most < len(text) else text
+
+
+def first_bytes(text: str, most: int) -> str:
+    """The longest start of at most `most` UTF-8 bytes that ends between characters."""
+    if text.isascii():
+        return first_characters(text, most)
+    data = text[: max(0, most)].encode("utf-8", "surrogatepass")
+    end = min(max(0, most), len(data))
+    while 0 < end < len(data) and data[end] & 0xC0 == 0x80:
+        end -= 1
+    return first_characters(text, len(data[:end].decode("utf-8", "surrogatepass")))
+
+
+def last_bytes(text: str, most: int) -> str:
+    """The longest end of at most `most` UTF-8 bytes that begins between characters."""
+    if text.isascii():
+        return last_characters(text, most)
+    data = text[len(text) - min(len(text), max(0, most)) :].encode("utf-8", "surrogatepass")
+    start = max(0, len(data) - max(0, most))
+    while start < len(data) and data[start] & 0xC0 == 0x80:
+        start += 1
+    return last_characters(text, len(data[start:].decode("utf-8", "surrogatepass")))
+
+
+def within_tokens(text: str, most: int, count: Count) -> bool:
+    """Whether a text has at most `most` tokens. Of a text far above that only the beginning is counted, and a
+    text far below not at all."""
+    if MOST_TOKENS_PER_BYTE * byte_length(text) <= most:
+        return True
+    tokens = pieces = 0
+    for start in range(0, len(text), COUNTED_PIECE):
+        tokens += count(text[start : start + COUNTED_PIECE])
+        pieces += 1
+        if tokens > most + SEAM_TOKENS * (pieces - 1):
+            break
+    if abs(tokens - most) <= SEAM_TOKENS * (pieces - 1):
+        return count(text) <= most
+    return tokens <= most
+
+
+def first_tokens(text: str, most: int, count: Count) -> str:
+    """A start of at most `most` tokens, about the longest, but of no more than 16 characters for each."""
+    return _most_tokens(text, most, count, first_characters)
+
+
+def last_tokens(text: str, most: int, count: Count) -> str:
+    """An end of at most `most` tokens, about the longest, but of no more than 16 characters for each."""
+    return _most_tokens(text, most, count, last_characters)
+
+
+def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], str]) -> str:
+    if most <= 0:
+        return ""
+    longest = min(len(text), CHARACTERS_OF_A_TOKEN * most)
+    low, high = 0, longest + 1
+    size = min(longest, 4 * most)
+    for step in range(TRIES):
+        tokens = count(take(text, size))
+        if tokens <= most:
+            low = size
+        else:
+            high = size
+        if high - low <= 1 + low // 200 or most * 0.99 < tokens <= most:
+            break
+        size = size * most // max(1, tokens)
+        if not low < size < high or step % 3 == 2:
+            size = (low + high) // 2
+    return take(text, low)
+
+
+def _at_or_before(text: str, index: int) -> int:
+    """The nearest place at or before this one that is inside no sequence."""
+    for step in range(LONGEST_SEQUENCE):
+        if not _joined(text, index - step):
+            return index - step
+    return index - _inside_pair(text, index)
+
+
+def _at_or_after(text: str, index: int) -> int:
+    for step in range(LONGEST_SEQUENCE):
+        if not _joined(text, index + step):
+            return index + step
+    return index + _inside_pair(text, index)
+
+
+def _joined(text: str, index: int) -> bool:
+    """Whether the characters before and after this place are shown as one: a letter and its marks, the parts of an
+    emoji, a carriage return and a line feed, the halves of a surrogate pair."""
+    if not 0 < index < len(text):
+        return False
+    before, after = text[index - 1], text[index]
+    if after.isascii():
+        return before == "\r" and after == "\n"
+    return (
+        _ZERO_WIDTH_JOINER in (before, after)
+        or unicodedata.combining(after) != 0
+        or _VARIATIONS[0] <= after <= _VARIATIONS[1]
+        or _SKIN_TONES[0] <= after <= _SKIN_TONES[1]
+        or _inside_pair(text, index)
+    )
+
+
+def _inside_pair(text: str, index: int) -> bool:
+    """Whether a surrogate pair, kept as two characters, lies across this place."""
+    return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"

@@ -1,0 +1,162 @@
+"""The presets: five systems by their own numbers, the default, and variants of it for cost and for quality."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NO_PERCENTAGES: dict[str, Any] = {"prune_at": 1.0, "compact_at": 1.0, "critical_at": 1.0}
+
+PRUNES_WHATEVER_IT_SAVES: dict[str, Any] = {
+    "prune_protect_tokens": 0,
+    "prune_minimum_tokens": 0,
+    "prune_smallest_tokens": 0,
+}
+
+STAGED: dict[str, Any] = {
+    "estimator": "chars_plus_one",
+    "anchored": False,
+    "message_overhead": 0,
+    "window": 180_000,
+    "output_reserve": 0,
+    **PRUNES_WHATEVER_IT_SAVES,
+    "prune_at": 0.70,
+    "prune_keep_last": 5,
+    "prune_keep_last_hard": 2,
+    "placeholder": "[contextstash: output pruned to save context, kept as {handle}]",
+    "compact_at": 0.85,
+    "critical_at": 0.95,
+    "compact_keep_tokens": 0,
+    "compact_keep_messages": 4,
+    "summaries": "one",
+    "summary_marker": "[Summary of the conversation so far]",
+    "summary_prompt": "brief",
+    "output_tokens": None,
+    "output_bytes": 50_000,
+    "output_cut": "middle",
+}
+
+TOKEN_BUDGET: dict[str, Any] = {
+    "estimator": "chars",
+    "anchored": False,
+    "image_tokens": 1_000,
+    "message_overhead": 4,
+    "window": 200_000,
+    "output_reserve": 32_000,
+    "prune_at": 0.85,
+    "prune_keep_last": 0,
+    "prune_protect_tokens": 40_000,
+    "prune_protect_turns": 2,
+    "prune_minimum_tokens": 20_000,
+    "prune_smallest_tokens": 0,
+    "placeholder": "[contextstash: old tool output cleared, kept as {handle}]",
+    "compact_at": 0.85,
+    "critical_at": 1.0,
+    "compact_keep_tokens": 0,
+    "compact_keep_messages": 0,
+    "summaries": "one",
+    "summary_marker": "[Another model began this task and left this summary of its work; the state of its tools is"
+    " still there. Build on it, do not repeat it.]",
+    "summary_prompt": "handoff",
+    "output_tokens": 2_500,
+    "output_cut": "middle",
+}
+
+ROLLING: dict[str, Any] = {
+    "estimator": "chars_rounded_up",
+    "calibrated": False,
+    "image_tokens": 1_200,
+    "message_overhead": 0,
+    "output_reserve": 16_384,
+    "fallback_tokens": 8_000,
+    "fallback_messages": 50,
+    **NO_PERCENTAGES,
+    **PRUNES_WHATEVER_IT_SAVES,
+    "prune_at_results": 10,
+    "tool_digest": "llm",
+    "placeholder": "[contextstash: tool result archived as {handle}]",
+    "compact_when": "reached",
+    "compact_keep": "either",
+    "compact_keep_tokens": 20_000,
+    "compact_keep_messages": 5,
+    "summaries": "one",
+    "summary_marker": "[Previous conversation summary]",
+    "summary_prompt": "checkpoint",
+    "summarizer_output_chars": 1_800,
+    "output_lines": 2_000,
+    "output_chars": 200 * 1024,
+    "output_bytes": 50 * 1024,
+    "output_tokens": None,
+    "output_cut": "head_tail",
+    "output_spill_chars": 200 * 1024,
+}
+
+N_OR_K: dict[str, Any] = {
+    "estimator": "tiktoken",
+    "anchored": False,
+    "message_overhead": 4,
+    "conversation_overhead": 3,
+    "output_reserve": 4_096,
+    **NO_PERCENTAGES,
+    "prune_automatic": False,
+    "compact_by_level": False,
+    "messages_at": 30,
+    "tokens_at": 128_000,
+    "compact_keep_tokens": 0,
+    "compact_keep_messages": 6,
+    "summaries": "one",
+    "summary_share": 0.30,
+    "summary_prompt": "brief",
+    "summarizer_output_chars": 500,
+    "output_tokens": None,
+    "fit_by": "leave_out",
+    "fit_keep_messages": 6,
+}
+
+BYTE_BUDGET: dict[str, Any] = {
+    "estimator": "bytes",
+    "anchored": False,
+    "message_overhead": 0,
+    **NO_PERCENTAGES,
+    **PRUNES_WHATEVER_IT_SAVES,
+    "prune_at_tokens": 12_500,
+    "prune_keep_last": 6,
+    "placeholder": "[Previously viewed: {subject}, kept as {handle}]",
+    "compact_automatic": False,
+    "summaries": "one",
+    "output_tokens": None,
+    "output_bytes": 4_000,
+    "output_cut": "head",
+    "output_notice": "beside",
+    "recovery_keep_last": 3,
+    "recovery_tokens": 7_500,
+    "recovery_output_bytes": 1_000,
+    "recovery_cut_always": True,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "default-cost": {
+        "prune_at": 0.50,
+        "compact_at": 0.70,
+        "critical_at": 0.90,
+        "prune_keep_last": 2,
+        "output_tokens": 5_000,
+        "summary_tokens": 1_500,
+    },
+    "default-quality": {
+        "prune_at": 0.80,
+        "compact_at": 0.90,
+        "critical_at": 0.97,
+        "prune_keep_last": 6,
+        "output_tokens": 20_000,
+        "summary_tokens": 4_000,
+    },
+    "staged": STAGED,
+    "token-budget": TOKEN_BUDGET,
+    "rolling": ROLLING,
+    "n-or-k": N_OR_K,
+    "byte-budget": BYTE_BUDGET,
+    "byte-budget-cost": {**BYTE_BUDGET, "prune_at_tokens": 7_500, "prune_keep_last": 4},
+    "byte-budget-quality": {**BYTE_BUDGET, "prune_at_tokens": 20_000, "prune_keep_last": 10},
+}
+"""Values that differ from the default's, by preset. The numbers are those of design.md §5."""

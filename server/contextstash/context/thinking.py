@@ -1,0 +1,89 @@
+"""Preserved thinking: which of the model's own thinking an edit of earlier messages invalidates, and what to do.
+
+Anthropic's newest models tie each thinking block to everything that stood before it: system prompt, tools, messages.
+Where any of that differs when the block is sent again, that block and every later one are refused, or dropped by the
+API if the request says so (`thinking.block_binding.prefix_mismatch_behavior`). Removing thinking from the start of a
+conversation up to some point is allowed, from its middle is not. Source: Anthropic's guide to preserved thinking.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from contextstash_storage.records import Message
+
+Choice = Literal["none", "strip", "drop", "wait"]
+
+_PRESERVING = re.compile(r"claude-fable-(?:5-[1-9]|[6-9]|\d\d)")
+
+DROP_REQUEST: dict[str, Any] = {"thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
+"""What a request says to have the API leave invalid thinking out instead of refusing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEffect:
+    """What an edit breaks: the messages whose thinking would be refused, their thinking's tokens, and whether a tool
+    loop is open whose thinking must stay. `choice` is what becomes of it, `reason` says so in a sentence."""
+
+    broken_seqs: tuple[int, ...] = ()
+    broken_tokens: int = 0
+    open_loop: bool = False
+    choice: Choice = "none"
+    reason: str = ""
+
+
+def preserves_thinking(model: str | None) -> bool:
+    """Whether the API checks that nothing before a thinking block has changed: from Claude Fable 5.1 on."""
+    return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
+
+
+def thinking_effect(
+    messages: Sequence[Message], first_seq: int, *, preserved: bool, choice: str, level: str
+) -> ThinkingEffect:
+    """What an edit breaks whose first changed message is `first_seq`, and what to do: by `choice`, or `auto`.
+
+    The thinking of a tool loop that is still open may not be stripped. An edit then waits for the loop's end, unless
+    the window is nearly full: then the API is asked to drop what is invalid.
+    """
+    broken = [(message.seq, _thinking_tokens(message)) for message in messages if message.seq > first_seq]
+    broken = [(seq, tokens) for seq, tokens in broken if tokens]
+    if not preserved or not broken or choice == "keep":
+        return ThinkingEffect()
+    open_loop = _in_tool_loop(messages)
+    chosen = _chosen(choice, open_loop, level)
+    seqs = tuple(seq for seq, _ in broken)
+    tokens = sum(tokens for _, tokens in broken)
+    return ThinkingEffect(seqs, tokens, open_loop, chosen, _REASONS[chosen].format(count=len(seqs), tokens=tokens))
+
+
+_REASONS: dict[Choice, str] = {
+    "none": "",
+    "strip": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit and is no"
+    " longer shown.",
+    "drop": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit; the request"
+    " asks the API to drop it.",
+    "wait": "The thinking of {count} later messages ({tokens:,} tokens) belongs to a tool loop that is still open; this"
+    " edit waits for its end.",
+}
+
+
+def _chosen(choice: str, open_loop: bool, level: str) -> Choice:
+    if choice == "drop":
+        return "drop"
+    if not open_loop:
+        return "strip"
+    return "drop" if level in ("critical", "overflow") or choice == "strip" else "wait"
+
+
+def _thinking_tokens(message: Message) -> int:
+    return sum(max(1, block.tokens) for block in message.blocks if block.type == "thinking")
+
+
+def _in_tool_loop(messages: Sequence[Message]) -> bool:
+    """Whether the last thing in the list is a tool call or its result, so that the reply goes on."""
+    if not messages:
+        return False
+    return any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks)

@@ -1,0 +1,37 @@
+"""Diagnosing: what filled a session's window again after a compaction, and whether it goes round in circles."""
+
+from __future__ import annotations
+
+from contextstash.context.oscillation import oscillation
+from contextstash.context.refill import refill_of, refill_sentence
+from contextstash.service.access import Access
+from contextstash.service.estimating import estimate_session
+from contextstash.service.patience import passages_of, threshold_of
+from contextstash.service.results import Estimate
+from contextstash_storage.records import Session
+
+
+async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """The estimate, and where the window is filling: by what, since the last compaction."""
+    estimate = await estimate_session(access, session, model)
+    if estimate.level == "ok":
+        return estimate
+    notes = [note for note in (await _refilled(access, session, estimate), await _circling(access, session)) if note]
+    return estimate.model_copy(update={"notes": notes or None})
+
+
+async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
+    events = await access.store.last_events(access.owner, session.session_id, ("compaction", "recovery"), 1)
+    if not events or not events[0].parts:
+        return None
+    [event] = events
+    outputs = await access.store.read_outputs(access.owner, session.session_id, first=event.seq)
+    refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)
+    return refill_sentence(refill) if refill.tokens > 0 else None
+
+
+async def _circling(access: Access, session: Session) -> str | None:
+    settings = access.settings(session)
+    room = access.room(settings, session.model, session)
+    passages = await passages_of(access, session.session_id)
+    return oscillation(passages, threshold_of(room, settings), room.usable)

@@ -1,0 +1,23 @@
+"""Sampling: what the client's own model is asked, where the client lets servers ask it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextstash.context.compact import plan_compaction
+from contextstash.service.access import Access
+from contextstash.service.compacting import keep_limits, summary_request
+from contextstash.service.writing import turns_of
+from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
+
+
+async def sampling_request(access: Access, session_id: str | None, instructions: str | None) -> SamplingRequest | None:
+    """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
+    another writer comes first."""
+    desk = await access.desk(session_id)
+    plan = plan_compaction(desk.entries, keep_limits(desk))
+    if not plan.covered:
+        return None
+    turns = await turns_of(access, desk, plan.covered)
+    request = summary_request(desk, plan, turns, instructions)
+    return await asyncio.to_thread(sampling_prompt, request, desk.settings.summarizer_output_chars)

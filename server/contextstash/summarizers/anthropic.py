@@ -1,0 +1,248 @@
+"""The summarizer that asks a model over Anthropic's Messages API, or any API compatible with it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextstash.context.overflow import recognize
+from contextstash.formats.usage import read_usage
+from contextstash.summarizers import prompts
+from contextstash.summarizers.base import (
+    SummaryRequest,
+    WriterCall,
+    WriterFailedError,
+    WriterSettings,
+    WrittenSummary,
+)
+from contextstash_storage.records import Usage
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.types import Message
+
+SHORTEST_CHARACTERS = 20
+"""A shorter text is no summary."""
+
+TOLERATED = 1.25
+"""A summary may be longer than asked for by this factor before it is asked for anew: models count words badly."""
+
+LEAST_REPLY_TOKENS = 1_024
+MOST_HALVINGS = 4
+LEAST_PART_TOKENS = 2_000
+
+NO_KEY = "not-needed"
+"""What is sent as the key to an API of the user's own that wants none."""
+
+
+class AnthropicSummarizer:
+    """Has a model write the summary. A history too long for one request is summarized in parts, each of which carries
+    the summary so far on: what the beginning decided stays in sight of every later part."""
+
+    strategy = "anthropic"
+    slow = True
+
+    def __init__(self, settings: WriterSettings) -> None:
+        self._settings = settings
+
+    def available(self) -> bool:
+        return bool(self._settings.api_key or self._settings.base_url)
+
+    async def write(self, request: SummaryRequest) -> WrittenSummary:
+        asking = _Asking(self._settings)
+        try:
+            text = await asking.summary(request)
+            note = None
+            if request.count(text) > request.max_tokens * TOLERATED:
+                text, note = _shortened(text, request.max_tokens, request.count), "The summary was too long and is cut."
+        except WriterFailedError as error:
+            raise WriterFailedError(str(error), tuple(asking.calls)) from error
+        finally:
+            await asking.close()
+        return WrittenSummary(text, self.strategy, self._settings.model, tuple(asking.calls), note)
+
+
+class _Asking:
+    """The requests of one summary, over one connection."""
+
+    def __init__(self, settings: WriterSettings) -> None:
+        self._settings = settings
+        self._client: AsyncAnthropic | None = None
+        self.calls: list[WriterCall] = []
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    async def summary(self, request: SummaryRequest) -> str:
+        """The summary; parts are halved where one turns out too long for the model."""
+        room = self._settings.input_tokens
+        for _ in range(MOST_HALVINGS + 1):
+            try:
+                return await self._once(request, room)
+            except _TooLongError:
+                room = room // 2
+            if room < LEAST_PART_TOKENS:
+                break
+        raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
+
+    async def _once(self, request: SummaryRequest, room: int) -> str:
+        system = prompts.system_text(request)
+        if request.merging:
+            return await self._short_enough(system, prompts.merging_text(request.merging), request)
+        previous, replaces, text = request.previous, request.replaces, ""
+        for part in _parts(request, self._settings.output_chars, room):
+            asked = prompts.user_text(part, previous, replaces=replaces)
+            text = await self._short_enough(system, asked, request)
+            previous, replaces = text, True
+        return text
+
+    async def _short_enough(self, system: str, asked: str, request: SummaryRequest) -> str:
+        """The model's answer; one that is too long, or was cut off for its length, is asked for once more."""
+        messages = [{"role": "user", "content": asked}]
+        text, whole = await self.ask(system, messages, request.max_tokens)
+        if whole and request.count(text) <= request.max_tokens * TOLERATED:
+            return text
+        words = max(50, request.max_tokens // 2)
+        messages += [
+            {"role": "assistant", "content": text},
+            {"role": "user", "content": f"That is too long. Write the whole summary anew in at most {words} words."},
+        ]
+        shorter, whole = await self.ask(system, messages, request.max_tokens)
+        if not whole:
+            raise WriterFailedError("The model did not come to an end within the length of a summary.")
+        return shorter
+
+    async def ask(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> tuple[str, bool]:
+        """What the model answers, and whether it came to its end. Raises WriterFailedError."""
+        message = await self._send(system, messages, max(LEAST_REPLY_TOKENS, 2 * max_tokens))
+        if message.stop_reason == "refusal":
+            raise WriterFailedError("The model refused to summarize this session.")
+        text = "".join(block.text for block in message.content if block.type == "text").strip()
+        if len(text) < SHORTEST_CHARACTERS:
+            raise WriterFailedError("The model's answer was empty or too short to be a summary.")
+        return text, message.stop_reason != "max_tokens"
+
+    async def _send(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+        import anthropic
+        import httpx2
+
+        started = time.perf_counter()
+        usage: Usage | None = None
+        failure: str | None = None
+        most = self._settings.timeout * (self._settings.retries + 1)
+        try:
+            async with asyncio.timeout(most):
+                message = await self._streamed(system, messages, max_tokens)
+            usage = read_usage(message.usage.model_dump())
+            if message.stop_reason is None:
+                failure = "The answer broke off before its end."
+                raise WriterFailedError(failure)
+            return message
+        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError) as error:
+            if recognize(_said(error)) is not None:
+                failure = "The request was too long for the model."
+                raise _TooLongError(failure) from error
+            failure = _failure(error)
+            raise WriterFailedError(failure) from error
+        finally:
+            duration = round(1000 * (time.perf_counter() - started), 2)
+            self.calls.append(WriterCall(self._settings.model, usage, duration, failure))
+
+    async def _streamed(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+        settings = self._settings
+        options: dict[str, Any] = {} if settings.temperature is None else {"temperature": settings.temperature}
+        async with self._connection().messages.stream(
+            model=settings.model,
+            system=system,
+            messages=messages,  # type: ignore[arg-type]
+            max_tokens=max_tokens,
+            **options,
+        ) as stream:
+            return await stream.get_final_message()
+
+    def _connection(self) -> AsyncAnthropic:
+        if self._client is None:
+            from anthropic import AsyncAnthropic
+
+            settings = self._settings
+            self._client = AsyncAnthropic(
+                api_key=settings.api_key or NO_KEY,
+                base_url=settings.base_url,
+                timeout=settings.timeout,
+                max_retries=settings.retries,
+            )
+        return self._client
+
+
+class _TooLongError(WriterFailedError):
+    """The request did not fit into the writer's own window."""
+
+
+def _said(error: Exception) -> str:
+    body = getattr(error, "body", None)
+    return f"{error} {body}" if body else str(error)
+
+
+def _failure(error: Exception) -> str:
+    """What went wrong, in a sentence without anything of what was sent."""
+    import anthropic
+
+    if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
+        return "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
+    if isinstance(error, TimeoutError | anthropic.APITimeoutError):
+        return "The model that writes summaries did not answer in time."
+    if isinstance(error, anthropic.APIStatusError):
+        kind = error.body.get("error", {}).get("type") if isinstance(error.body, dict) else None
+        return f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
+    return f"The connection to the model that writes summaries failed ({type(error).__name__})."
+
+
+def _parts(request: SummaryRequest, output_chars: int | None, room: int) -> Iterator[str]:
+    """The turns as texts that each fit into a request, cut between messages; a message that alone is too long is cut
+    in its middle."""
+    share = max(LEAST_PART_TOKENS // 2, room - request.max_tokens)
+    pending: list[str] = []
+    held = 0
+    for turn in request.turns:
+        text = prompts.turn_text(turn, output_chars)
+        tokens = request.count(text)
+        if tokens > share:
+            text = prompts.shortened_to(text, share, request.count)
+            tokens = request.count(text)
+        if pending and held + tokens > share:
+            yield "\n\n".join(pending)
+            pending, held = [], 0
+        pending.append(text)
+        held += tokens
+    if pending:
+        yield "\n\n".join(pending)
+
+
+def _shortened(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """The text's whole lines that fit."""
+    lines = text.split("\n")
+    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
+        del lines[-max(1, len(lines) // 20) :]
+    shown = "\n".join(lines)
+    return shown if count(shown) <= max_tokens else prompts.shortened_to(shown, max_tokens, count)
+
+
+async def digest_output_text(
+    settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
+) -> tuple[str, WriterCall]:
+    """What a model says of one tool output, at most `max_chars` long, and the request it took. Raises
+    WriterFailedError."""
+    asking = _Asking(settings)
+    system = prompts.DIGEST.format(words=max(20, max_chars // 7))
+    try:
+        said, _ = await asking.ask(
+            system, [{"role": "user", "content": prompts.digest_text(tool, argument, text)}], max_chars // 3
+        )
+    except WriterFailedError as error:
+        raise WriterFailedError(str(error), tuple(asking.calls)) from error
+    finally:
+        await asking.close()
+    return said[:max_chars], asking.calls[-1]

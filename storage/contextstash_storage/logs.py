@@ -1,0 +1,68 @@
+"""A session's log in the database: events, model calls, and summaries written before."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from contextstash_storage.records import CachedSummary, Call, Event, EventKind
+from contextstash_storage.rows import from_json, now, to_json
+
+
+def insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
+    """Store an event, stamped with this moment where it has no time."""
+    stamped = event.model_copy(update={"created_at": event.created_at or now()})
+    db.execute("INSERT INTO events (session, kind, record) VALUES (?, ?, ?)", (session, stamped.kind, to_json(stamped)))
+
+
+def read_events(db: sqlite3.Connection, session: int, after: int, limit: int) -> list[Event]:
+    """Events after the one numbered `after`, oldest first."""
+    rows = db.execute(
+        "SELECT event_id, record FROM events WHERE session = ? AND event_id > ? ORDER BY event_id LIMIT ?",
+        (session, after, limit),
+    )
+    return [_event(number, record) for number, record in rows]
+
+
+def last_events(db: sqlite3.Connection, session: int, kinds: Sequence[EventKind], limit: int) -> list[Event]:
+    """The newest events of these kinds, newest first."""
+    marks = ", ".join("?" * len(kinds))
+    rows = db.execute(
+        f"SELECT event_id, record FROM events WHERE session = ? AND kind IN ({marks}) ORDER BY event_id DESC LIMIT ?",
+        (session, *kinds, limit),
+    )
+    return [_event(number, record) for number, record in rows]
+
+
+def _event(number: int, record: str) -> Event:
+    return from_json(Event, record).model_copy(update={"event_id": number})
+
+
+def insert_call(db: sqlite3.Connection, session: int, call: Call, reply: str | None = None) -> None:
+    """Store a model call; `reply` is the provider's id of its reply, where it is an agent's."""
+    stamped = call.model_copy(update={"created_at": call.created_at or now()})
+    db.execute("INSERT INTO calls (session, reply, record) VALUES (?, ?, ?)", (session, reply, to_json(stamped)))
+
+
+def read_calls(db: sqlite3.Connection, session: int, after: int, limit: int) -> list[Call]:
+    """Calls after the one numbered `after`, oldest first."""
+    rows = db.execute(
+        "SELECT call_id, record FROM calls WHERE session = ? AND call_id > ? ORDER BY call_id LIMIT ?",
+        (session, after, limit),
+    )
+    return [from_json(Call, record).model_copy(update={"call_id": number}) for number, record in rows]
+
+
+def read_cached_summary(db: sqlite3.Connection, session: int, key: str) -> CachedSummary | None:
+    """The summary kept under a key."""
+    row = db.execute("SELECT record FROM cached_summaries WHERE session = ? AND key = ?", (session, key)).fetchone()
+    return None if row is None else from_json(CachedSummary, row[0])
+
+
+def keep_summary(db: sqlite3.Connection, session: int, key: str, summary: CachedSummary) -> None:
+    """Keep a summary under a key; the newest is kept."""
+    db.execute(
+        "INSERT INTO cached_summaries (session, key, record) VALUES (?, ?, ?)"
+        " ON CONFLICT (session, key) DO UPDATE SET record = excluded.record",
+        (session, key, to_json(summary)),
+    )

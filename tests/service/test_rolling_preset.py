@@ -1,0 +1,186 @@
+"""The preset `rolling` by its numbers: 10 tool results; window - 16,384, else 8,000, else 50; 20,000 recent, else 5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sized_sessions import reply, results, rounds, user
+from stashing import SESSION, stash_at, valid_view, view
+
+from contextstash.service.stash import Stash
+from contextstash_storage.records import Native
+
+MODEL = "claude-haiku-4-5"
+
+
+async def kinds(stash: Stash) -> list[str]:
+    """What kind each thing in the view is."""
+    desk = await stash._access.desk(SESSION)
+    return [entry.kind for entry in desk.entries]
+
+
+@pytest.mark.parametrize(("outputs", "archived"), [(9, 0), (10, 0), (11, 1), (12, 2)])
+async def test_more_than_10_visible_tool_results_are_archived_oldest_first_with_a_digest_each(
+    tmp_path: Path, outputs: int, archived: int
+) -> None:
+    natives = [user(40), *rounds([3_000] * outputs)]
+    async with stash_at(tmp_path / "d.db", preset="rolling", automatic=True) as stash:
+        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        shown = await valid_view(stash, "openai-chat")
+        seen = await kinds(stash)
+    digests = [native for native in shown if "digest of bash" in str(native["content"])]
+    assert [native["role"] for native in digests] == ["user"] * archived
+    assert all(len(native["content"]) <= 1_000 for native in digests)
+    assert seen.count("tool_result_archived") == seen.count("tool_summary") == archived
+    assert [len(text) < 100 for text in results(shown)] == [True] * archived + [False] * (outputs - archived)
+
+
+async def test_one_by_one_as_a_session_grows_an_output_more_archives_one_more(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([3_000] * 14)]
+    async with stash_at(tmp_path / "g.db", preset="rolling", automatic=True) as stash:
+        for end in range(1, len(natives) + 1):
+            await stash.record_messages(natives[:end], session_id=SESSION, model=MODEL)
+            await valid_view(stash, "openai-chat")
+            assert (await kinds(stash)).count("tool_result") <= 10
+        assert (await kinds(stash)).count("tool_summary") == 4
+
+
+async def test_with_the_digest_off_nothing_is_archived_by_count(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([3_000] * 14)]
+    async with stash_at(tmp_path / "x.db", preset="rolling", automatic=True, tool_digest="off") as stash:
+        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        assert await view(stash) == natives
+
+
+async def test_restoring_an_output_takes_its_digest_away_again(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([3_000] * 11)]
+    async with stash_at(tmp_path / "r.db", preset="rolling", automatic=True) as stash:
+        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        handle = (await stash._access.store.read_outputs("local", SESSION))[0].handle
+        await stash.restore_outputs([handle], session_id=SESSION)
+        assert await view(stash) == natives
+
+
+def filled(tokens: int) -> list[Native]:
+    """Twelve messages of so many tokens in all."""
+    natives = [user(400) if place % 2 else reply(400) for place in range(11)]
+    return [user(4 * (tokens - 1_100)), *natives]
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "limit"),
+    [
+        ({"window": 100_000}, None, 100_000 - 16_384),
+        ({}, MODEL, 200_000 - 16_384),
+        ({}, "nobody-knows-me", 8_000),
+        ({}, None, 8_000),
+        ({"fallback_tokens": 3_000}, None, 3_000),
+    ],
+    ids=["window as set", "window by model", "no window known", "no model named", "another fallback"],
+)
+async def test_it_compacts_where_the_effective_limit_is_reached(
+    tmp_path: Path, settings: dict[str, int], model: str | None, limit: int
+) -> None:
+    for tokens, summarized in ((limit - 1, False), (limit, True), (limit + 1, True)):
+        async with stash_at(tmp_path / f"{tokens}.db", preset="rolling", automatic=True, **settings) as stash:
+            answer = await stash.record_messages(filled(tokens), session_id=SESSION, model=model)
+            assert any("Summarized" in line for line in answer.done) == summarized
+            shown = await valid_view(stash, "openai-chat")
+            assert shown[0]["content"].startswith("[Previous conversation summary]") == summarized
+
+
+@pytest.mark.parametrize(("messages", "summarized"), [(49, False), (50, True), (51, True)])
+async def test_without_any_token_limit_50_messages_decide(tmp_path: Path, messages: int, summarized: bool) -> None:
+    natives = [(user, reply)[place % 2](4_000) for place in range(messages)]
+    async with stash_at(tmp_path / "m.db", preset="rolling", automatic=True, fallback_tokens=None) as stash:
+        answer = await stash.record_messages(natives, session_id=SESSION)
+    assert bool(answer.done) == summarized
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"window": 200_000}, 20),
+        ({"window": 46_384}, 15),
+        ({"window": 200_000, "compact_keep_tokens": 0}, 5),
+    ],
+    ids=["20,000 tokens", "at most half of 30,000", "else 5 messages"],
+)
+async def test_a_compaction_keeps_20_000_recent_tokens(tmp_path: Path, settings: dict[str, int], kept: int) -> None:
+    natives = [(user, reply)[place % 2](4_000) for place in range(40)]
+    async with stash_at(tmp_path / "k.db", preset="rolling", **settings) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        await stash.compact_session(SESSION, strategy="extractive")
+        shown = await valid_view(stash, "openai-chat")
+    assert shown[1:] == natives[-kept:]
+    assert shown[0]["content"].startswith("[Previous conversation summary]")
+
+
+async def test_a_compaction_archives_recent_results_beyond_10_under_one_digest(tmp_path: Path) -> None:
+    natives = [user(4_000), reply(4_000), *[(user, reply)[place % 2](4_000) for place in range(20)]]
+    natives += rounds([400] * 13)
+    async with stash_at(tmp_path / "c.db", preset="rolling", window=200_000) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        await stash.compact_session(SESSION, strategy="extractive")
+        shown = await valid_view(stash, "openai-chat")
+        seen = await kinds(stash)
+    [digest] = [native for native in shown if str(native["content"]).startswith("[Compaction tool digest]")]
+    assert digest["role"] == "user"
+    assert digest["content"].count("out_") == 3
+    assert (seen.count("tool_result_archived"), seen.count("tool_summary")) == (3, 1)
+
+
+@pytest.mark.parametrize(("characters", "tokens"), [(3, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
+async def test_it_counts_characters_by_four_rounded_up_after_the_last_report(
+    tmp_path: Path, characters: int, tokens: int
+) -> None:
+    async with stash_at(tmp_path / "u.db", preset="rolling") as stash:
+        await stash.record_messages([user(characters)], session_id=SESSION, model=MODEL)
+        assert (await stash.estimate_context(SESSION)).tokens == tokens
+        usage = {"input_tokens": 5_000, "output_tokens": 200}
+        await stash.record_messages([user(characters), reply(40)], session_id=SESSION, usage=usage)
+        await stash.record_messages([user(characters), reply(40), user(characters)], session_id=SESSION)
+        assert (await stash.estimate_context(SESSION)).tokens == 5_200 + tokens
+
+
+async def test_an_image_counts_1_200(tmp_path: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4_000}}
+    async with stash_at(tmp_path / "i.db", preset="rolling") as stash:
+        await stash.record_messages([{"role": "user", "content": [image]}], session_id=SESSION, format="openai-chat")
+        assert (await stash.estimate_context(SESSION)).tokens == 1_200
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("x\n" * 2_000, True),
+        ("x\n" * 2_001, False),
+        ("x" * 51_200, True),
+        ("x" * 51_201, False),
+        ("é" * 25_600, True),
+        ("é" * 25_601, False),
+    ],
+    ids=["2,000 lines", "2,001 lines", "51,200 bytes", "51,201 bytes", "51,200 bytes of é", "51,202 bytes of é"],
+)
+async def test_one_output_is_cut_at_2_000_lines_or_51_200_bytes(tmp_path: Path, text: str, whole: bool) -> None:
+    natives = [user(4), *rounds([4])]
+    natives[-1] = {**natives[-1], "content": text}
+    async with stash_at(tmp_path / "o.db", preset="rolling", window=200_000) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        shown = results(await view(stash))[0]
+    assert (shown == text) == whole
+    assert len(shown.encode()) <= 51_200
+
+
+@pytest.mark.parametrize(("characters", "spilled"), [(204_800, False), (204_801, True)])
+async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_is_shown(
+    tmp_path: Path, characters: int, spilled: bool
+) -> None:
+    natives = [user(4), *rounds([characters])]
+    async with stash_at(tmp_path / "s.db", preset="rolling", window=200_000) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        shown = results(await view(stash))[0]
+        [output] = await stash._access.store.read_outputs("local", SESSION)
+    assert (output.sha256 in shown) == spilled
+    assert (output.handle in shown) or not spilled
