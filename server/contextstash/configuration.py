@@ -14,7 +14,7 @@ FILE_NAME = "contextstash.toml"
 
 PREFIX = "CONTEXTSTASH_"
 
-OTHER_VARIABLES = ("CONTEXTSTASH_DB",)
+OTHER_VARIABLES = ("CONTEXTSTASH_DB", "CONTEXTSTASH_ANTHROPIC_API_KEY")
 """Variables with our prefix that are no settings."""
 
 

@@ -65,7 +65,7 @@ async def test_resources_show_what_is_in_a_session(tmp_path: Path, mode: Mode) -
     assert context["messages"]
     assert {"prune", "compaction"} <= {event["kind"] for event in events["events"]}
     assert calls["calls"] == []
-    assert (summary.text, summary.mime_type) == (SUMMARY, "text/markdown")
+    assert (summary.text.split("\n\n## ")[0], summary.mime_type) == (SUMMARY, "text/markdown")
     assert output.mime_type == "text/plain"
     assert output.text.startswith("0: value_0_0")
 

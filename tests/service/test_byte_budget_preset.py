@@ -82,11 +82,10 @@ async def test_one_output_is_cut_to_4_000_bytes_from_its_head(tmp_path: Path, si
     assert len(shown.encode()) <= 4_100
 
 
-@pytest.mark.parametrize(("preset", "marks"), [("byte-budget-cost", (30_000, 4)), ("byte-budget-quality", (80_000, 10))])
-async def test_its_variants_for_cost_and_quality(tmp_path: Path, preset: str, marks: tuple[int, int]) -> None:
-    size, keep = marks
+@pytest.mark.parametrize(("variant", "size", "keep"), [("cost", 30_000, 4), ("quality", 80_000, 10)])
+async def test_its_variants_for_cost_and_quality(tmp_path: Path, variant: str, size: int, keep: int) -> None:
     files = [native for place in range(12) for native in viewed(place, 2_000)]
-    async with stash_at(tmp_path / "t.db", preset=preset, automatic=True) as stash:
+    async with stash_at(tmp_path / "t.db", preset=f"byte-budget-{variant}", automatic=True) as stash:
         await stash.record_messages([user(size - 24_348 - 36), *files], session_id=SESSION)
         assert not any("Previously" in text for text in results(await view(stash)))
         await stash.record_messages([user(100)], session_id=SESSION)

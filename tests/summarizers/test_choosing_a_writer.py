@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from making_turns import Script, quarter
 
-from contextstash.summarizers import SummaryRequest, choose
+from contextstash.summarizers import SummaryRequest, choose, write_summary
+from contextstash.summarizers.base import WriterSettings
 from contextstash_storage.errors import BadInputError
 
 
@@ -15,12 +16,12 @@ def request(most: int = 300) -> SummaryRequest:
 
 
 async def test_auto_takes_the_hosts_text_word_for_word() -> None:
-    written = await choose("auto", "  The fines are fixed; next is the log.\n").write(request())
+    written = await write_summary(request(), choose("auto", "  The fines are fixed; next is the log.\n"))
     assert (written.text, written.strategy) == ("The fines are fixed; next is the log.", "host")
 
 
 async def test_auto_writes_an_extractive_summary_where_the_host_passed_none() -> None:
-    written = await choose("auto").write(request())
+    written = await write_summary(request(), choose("auto"))
     assert written.strategy == "extractive"
     assert written.text.startswith("## Task\n- Fix the fines.")
 
@@ -28,7 +29,7 @@ async def test_auto_writes_an_extractive_summary_where_the_host_passed_none() ->
 async def test_the_extractive_writer_keeps_to_its_room_and_carries_an_earlier_summary_on() -> None:
     earlier = "## Task\n- Build the library service."
     whole = SummaryRequest(request().turns, 100, quarter, previous=earlier)
-    text = (await choose("extractive").write(whole)).text
+    text = (await write_summary(whole, choose("extractive"))).text
     assert quarter(text) <= 100
     assert text.startswith("## Task\n- Build the library service.\n- Fix the fines.")
 
@@ -41,7 +42,7 @@ def test_a_text_that_is_no_summary_is_refused(summary: str) -> None:
 
 async def test_an_endless_summary_is_refused_with_its_size() -> None:
     with pytest.raises(BadInputError, match="25,000 tokens"):
-        await choose("host", "word " * 20_000).write(request())
+        await write_summary(request(), choose("host", "word " * 20_000))
 
 
 def test_the_strategy_host_needs_a_text() -> None:
@@ -54,7 +55,43 @@ def test_a_passed_text_and_the_strategy_extractive_contradict_each_other() -> No
         choose("extractive", "A summary that the host wrote.")
 
 
-@pytest.mark.parametrize("strategy", ["anthropic", "sampling", ""])
-def test_a_strategy_that_is_not_here_names_those_that_are(strategy: str) -> None:
-    with pytest.raises(BadInputError, match="auto, host, extractive"):
-        choose(strategy)
+def test_a_strategy_that_is_not_there_names_those_that_are() -> None:
+    with pytest.raises(BadInputError, match="auto, host, anthropic, sampling, extractive"):
+        choose("gpt")
+
+
+def test_a_model_that_nobody_can_reach_is_an_error_that_says_what_to_set() -> None:
+    with pytest.raises(BadInputError, match="ANTHROPIC_API_KEY"):
+        choose("anthropic", settings=WriterSettings(model="m"))
+
+
+@pytest.mark.parametrize(
+    ("key", "sampled", "order"),
+    [
+        ("k", "What the client's model wrote.", ["anthropic", "sampling", "extractive"]),
+        ("k", None, ["anthropic", "extractive"]),
+        (None, "What the client's model wrote.", ["sampling", "extractive"]),
+        (None, None, ["extractive"]),
+    ],
+)
+def test_auto_tries_a_model_then_the_clients_then_the_session_itself(
+    key: str | None, sampled: str | None, order: list[str]
+) -> None:
+    writers = choose("auto", settings=WriterSettings(model="m", api_key=key), sampled=sampled)
+    assert [writer.strategy for writer in writers] == order
+
+
+async def test_where_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> None:
+    turns = tuple(Script().user("Fix the fines.").assistant("The fines are fixed now.").turns)
+    asked = SummaryRequest(turns, 200, quarter, previous="## Task\n- Build the service.", replaces=False)
+    assert "Build the service" not in (await write_summary(asked, choose("extractive"))).text
+
+
+async def test_without_a_model_summaries_are_merged_section_by_section() -> None:
+    merging = ("## Task\n- Build the service.", "## Task\n- Fix the fines.\n\n## Findings\n- fines.py rounds down")
+    asked = SummaryRequest((), 200, quarter, merging=merging)
+    text = (await write_summary(asked, choose("extractive"))).text
+    assert "Build the service." in text
+    assert "Fix the fines." in text
+    assert "fines.py rounds down" in text
+    assert text.count("## Task") == 1

@@ -18,8 +18,8 @@ def reply(characters: int) -> Native:
 
 
 def round_of(place: int, text: str, *, tool: str = "bash", argument: str = "") -> list[Native]:
-    """A tool call and its result; the call takes 16 characters, name and arguments together, if `argument` is empty."""
-    arguments = f'{{"path":"{argument}"}}' if argument else '{"n":"%06d"}' % place
+    """A tool call and its result; without `argument` the call takes 16 characters, name and arguments together."""
+    arguments = f'{{"path":"{argument}"}}' if argument else f'{{"n":"{place:06}"}}'
     call = {"id": f"call_{place:06}", "type": "function", "function": {"name": tool, "arguments": arguments}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},

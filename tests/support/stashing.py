@@ -17,9 +17,9 @@ SESSION = "session"
 
 
 @asynccontextmanager
-async def stash_at(path: Path, **settings: Any) -> AsyncIterator[Stash]:
+async def stash_at(path: Path, *, api_key: str | None = None, **settings: Any) -> AsyncIterator[Stash]:
     """A stash on the database at `path`, without automatic management unless it is asked for."""
-    stash = Stash(await open_sqlite(path), settings={"automatic": False, **settings})
+    stash = Stash(await open_sqlite(path), settings={"automatic": False, **settings}, api_key=api_key)
     try:
         yield stash
     finally:

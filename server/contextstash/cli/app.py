@@ -10,8 +10,10 @@ import click
 
 from contextstash import __version__
 from contextstash.cli.changing import compact, delete, prune, restore
+from contextstash.cli.clipping import clip
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.importing import import_files
+from contextstash.cli.logs import calls, events
 from contextstash.cli.reading import search, sessions, show, status
 from contextstash.cli.serving import serve
 from contextstash_storage.errors import ContextstashError
@@ -28,7 +30,23 @@ def cli() -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
 
 
-for command in (serve, import_files, demo, status, sessions, show, search, prune, compact, restore, delete):
+COMMANDS = (
+    serve,
+    import_files,
+    demo,
+    status,
+    sessions,
+    show,
+    search,
+    events,
+    calls,
+    prune,
+    compact,
+    restore,
+    delete,
+    clip,
+)
+for command in COMMANDS:
     cli.add_command(command)
 
 

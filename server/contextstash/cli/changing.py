@@ -57,6 +57,7 @@ def prune(
 @click.argument("session")
 @click.option("--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin).")
 @click.option("--instructions", help="What the summary should dwell on.")
+@click.option("--strategy", type=click.Choice(["auto", "anthropic", "extractive"]), default="auto", show_default=True)
 @DRY_RUN
 @database_options
 def compact(
@@ -65,6 +66,7 @@ def compact(
     session: str,
     summary_file: IO[str] | None,
     instructions: str | None,
+    strategy: str,
     dry_run: bool,
 ) -> None:
     """Show a session's older messages as a summary; they stay recorded."""
@@ -72,7 +74,11 @@ def compact(
 
     async def work(stash: Stash) -> CompactResult:
         return await stash.compact_session(
-            await find_session(stash, session), summary=summary, instructions=instructions, dry_run=dry_run
+            await find_session(stash, session),
+            summary=summary,
+            instructions=instructions,
+            strategy=strategy,
+            dry_run=dry_run,
         )
 
     answer = opening.run(work)

@@ -21,7 +21,7 @@ MOST_READ = 32 * 1024 * 1024
 """Bytes of a text that is clipped at most: to archive one takes ten to twenty-five times its size in memory. A longer
 one goes through as it is."""
 
-BUSY_SECONDS = 5.0
+BUSY_SECONDS = 3.0
 """How long to wait for another process that writes to the archive."""
 
 CUTS = ("head", "head_tail", "middle", "telling")

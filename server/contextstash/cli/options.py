@@ -47,9 +47,14 @@ class Opening:
         """The stash, closed at the end."""
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
+        from contextstash.summarizers.keys import api_key_from
         from contextstash_storage.sqlite import open_sqlite
 
-        stash = Stash(await open_sqlite(self.database or default_database()), settings=self.settings)
+        stash = Stash(
+            await open_sqlite(self.database or default_database()),
+            settings=self.settings,
+            api_key=api_key_from(os.environ),
+        )
         try:
             yield stash
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +40,7 @@ def serve(
     PATH, with --follow, is the folder or file of the transcripts, where it is not the client's own place.
     """
     from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
+    from contextstash.summarizers.keys import api_key_from
 
     if path is not None and follow is None:
         raise BadInputError("A PATH says where transcripts are: use it with --follow claude-code.")
@@ -49,6 +51,7 @@ def serve(
         follow_path=path,
         project=project_folder() if follow else None,
         settings=settings_from(preset, given),
+        api_key=api_key_from(os.environ),
     )
     if http is None:
         serve_stdio(options)

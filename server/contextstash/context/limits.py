@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from contextstash.context import shapes
-from contextstash.context.boundaries import Count, byte_length, line_count, line_list
+from contextstash.context.boundaries import Count
 from contextstash.context.gauges import (
     Gauge,
     at_both_ends,
@@ -25,8 +25,6 @@ from contextstash.context.notices import Shown, Wording
 from contextstash.context.settings import ContextSettings, Cut
 from contextstash.context.shapes import Shape, fitted
 from contextstash_storage.errors import BadInputError
-
-__all__ = ["Limited", "OutputLimits", "byte_length", "limit", "limit_output", "line_count", "line_list", "middle_out"]
 
 CHARACTERS_PER_TOKEN = 4
 """The rule of thumb by which the middle-out cut turns tokens into characters, as the token-budget design has it."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.limits import line_count
+from contextstash.context.boundaries import line_count
 from contextstash.context.oneline import clip, one_line
 from contextstash.context.outcomes import error_lines, find_crash, find_test_run
 

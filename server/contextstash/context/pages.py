@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.limits import line_list
+from contextstash.context.boundaries import line_list
 from contextstash.context.matching import matching_lines
 from contextstash.context.oneline import one_line
 from contextstash_storage.errors import BadInputError

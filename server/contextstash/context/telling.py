@@ -1,4 +1,4 @@
-"""Telling lines: what matters in the middle of a long output, found in one pass: its errors, failures and counts."""
+"""Telling lines: what matters in the middle of a long output: errors and counts; of source code, definitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.gauges import Gauge
 from contextstash.context.oneline import one_line
+from contextstash.context.output_kinds import DEFINITION
 
 WORDS = (
     "error", "fail", "fatal", "exception", "panic", "traceback", "assert", "denied", "refused", "not found", "no such",
@@ -31,6 +32,13 @@ BEFORE = 80
 
 REACH = 1_000
 """How far around a word its line is looked for, and how far apart two finds in one line are, in characters."""
+
+LEAST_DEFINITIONS = 3
+"""With so many at its start an output is taken for source code, whose errors are none."""
+
+SOURCE_START = 8_000
+SOURCE_SCANNED = 1_000_000
+"""Characters of source code in which definitions are looked for."""
 
 GAP_MARK = "… {:,} lines"
 
@@ -57,10 +65,15 @@ _NO_ERROR = re.compile(r"\b(?:0|no|without) (?:errors?|failed|failures|warnings?
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
+_GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
+"""A line number that the tool itself wrote before a line."""
+
+
 @dataclass(frozen=True, slots=True)
 class TellingLine:
-    """A line that matters. `rank` is 0 for counts, 1 for errors, 2 for warnings, 3 for mentions; `number` counts from
-    1; `start` and `end` are its place in the output; `times` is how many lines are like it but for numbers."""
+    """A line that matters. `rank` is 0 for counts, 1 for errors and outer definitions, 2 for warnings and inner
+    definitions, 3 for mentions; `number` counts from 1; `start` and `end` are its place in the output; `times` is how
+    many lines are like it but for numbers; `has_number` tells that the tool has written one before it."""
 
     rank: int
     number: int
@@ -68,16 +81,20 @@ class TellingLine:
     end: int
     text: str
     times: int = 1
+    has_number: bool = False
 
     @property
     def shown(self) -> str:
-        """The line behind its number."""
-        return f"{self.number}: {self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+        """The line behind its number, its own one if it has one."""
+        number = "" if self.has_number else f"{self.number}: "
+        return f"{number}{self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
 
 
 def telling_lines(text: str) -> list[TellingLine]:
     """The lines that matter, the most telling first: counts from the last on, all else from the first on. Of lines
     that differ in numbers alone the first counts, of counts the last."""
+    if len(DEFINITION.findall(text[:SOURCE_START])) >= LEAST_DEFINITIONS:
+        return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
     kinds: dict[tuple[int, str], TellingLine] = {}
     for line in _numbered(text, _hits(_folded(text))):
         kind = (line.rank, _NUMBER.sub("#", line.text))
@@ -88,6 +105,26 @@ def telling_lines(text: str) -> list[TellingLine]:
             kept = line if line.rank == 0 else known
             kinds[kind] = replace(kept, times=known.times + 1)
     return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == 0 else line.start))
+
+
+def _definitions(text: str) -> Iterator[TellingLine]:
+    """The lines that define something. Those that are not indented rank first."""
+    number, counted = 1, 0
+    for match in DEFINITION.finditer(text[:SOURCE_SCANNED]):
+        start = match.start()
+        number += text.count("\n", counted, start)
+        counted = start
+        end = _stretch_end(text, match.end())
+        gutter = _GUTTER.match(text, start)
+        code = text[gutter.end() if gutter else start]
+        yield TellingLine(
+            rank=2 if code.isspace() else 1,
+            number=number,
+            start=start,
+            end=end,
+            text=one_line(text[start:end], LONGEST),
+            has_number=gutter is not None,
+        )
 
 
 def _folded(text: str) -> str:
@@ -139,7 +176,8 @@ def _numbered(text: str, hits: Iterable[int]) -> Iterator[TellingLine]:
         shown = one_line(text[start : min(done, start + 2 * REACH)], LONGEST)
         rank = _rank(shown)
         if rank is not None:
-            yield TellingLine(rank, number, start, min(done, len(text)), shown)
+            has_number = _GUTTER.match(text, start) is not None
+            yield TellingLine(rank, number, start, min(done, len(text)), shown, has_number=has_number)
 
 
 def _start(text: str, hit: int) -> int:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from contextstash.mcp import lines
 from contextstash.mcp.arguments import DryRun, Messages, SessionId
+from contextstash.mcp.compacting import SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.lazy import LazyStash
-from contextstash.mcp.progress import reported
 from contextstash.mcp.sendable import clipped
 from contextstash.mcp.tool import StashTool
 from contextstash.service.results import (
-    CompactResult,
     Estimate,
     OutputPage,
     PruneResult,
@@ -22,9 +20,6 @@ from contextstash.service.results import (
     SearchResult,
     SummaryResult,
 )
-
-SUMMARY_CHARACTERS = 24_000
-"""Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500."""
 
 RESTORED_LISTED = 100
 
@@ -63,38 +58,12 @@ class AgentTools:
             dry_run=dry_run,
         )
 
-    async def compact_session(
-        self,
-        context: Context[Any, Any],
-        session_id: SessionId = None,
-        summary: Annotated[
-            str | None,
-            Field(
-                description="The summary you write: task, user's decisions and constraints, files changed,"
-                " errors, open items, next step"
-            ),
-        ] = None,
-        instructions: Annotated[
-            str | None, Field(description="What the summary must keep, if you don't write it")
-        ] = None,
-        strategy: Annotated[
-            Literal["auto", "host", "extractive"],
-            Field(description="Who writes it: you (host) or contextstash"),
-        ] = "auto",
-        dry_run: DryRun = False,
-    ) -> CompactResult:
-        stash = await self._stash.get()
-        async with reported(context, "Summarizing"):
-            result = await stash.compact_session(
-                session_id, summary=summary, instructions=instructions, strategy=strategy, dry_run=dry_run
-            )
-        shown = clipped(result.summary, SUMMARY_CHARACTERS, "get_summary") if result.summary else None
-        return result.model_copy(update={"summary": shown})
-
     async def get_summary(
         self,
         session_id: SessionId = None,
-        level: Annotated[str | None, Field(description="Level of detail; default: newest summary")] = None,
+        level: Annotated[
+            str | None, Field(description="recent, medium, long or an id (sum_...); default: newest")
+        ] = None,
     ) -> SummaryResult:
         stash = await self._stash.get()
         result = await stash.get_summary(session_id, level=level)
@@ -142,10 +111,10 @@ class AgentTools:
 def agent_tools(stash: LazyStash) -> list[StashTool]:
     """The tools of `--tools agent`, in the order in which a session needs them."""
     tools = AgentTools(stash)
-    return [*_shrinking(tools), *_bringing_back(tools)]
+    return [*_shrinking(tools, stash), *_bringing_back(tools)]
 
 
-def _shrinking(tools: AgentTools) -> list[StashTool]:
+def _shrinking(tools: AgentTools, stash: LazyStash) -> list[StashTool]:
     return [
         StashTool.of(
             tools.estimate_context,
@@ -164,7 +133,7 @@ def _shrinking(tools: AgentTools) -> list[StashTool]:
             idempotent=True,
         ),
         StashTool.of(
-            tools.compact_session,
+            compact_session_of(stash),
             title="Compact session",
             description="Shrink the context: replace all but the recent messages by a summary, best"
             " one you write."

@@ -20,7 +20,8 @@ class ServeOptions:
 
     `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
     read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
-    count. `settings` is the server's layer of settings. `host`, `port` and `path` are for HTTP alone.
+    count. `settings` is the server's layer of settings, `api_key` that of the model that writes summaries.
+    `host`, `port` and `path` are for HTTP alone.
     """
 
     db: Path | None = None
@@ -29,6 +30,7 @@ class ServeOptions:
     follow_path: Path | None = None
     project: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    api_key: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8787
     path: str = "/mcp"
@@ -64,7 +66,12 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
         store = await open_sqlite(options.db or default_database())
         try:
             following = _Following(options)
-            stash = Stash(store, settings=options.settings, current_session=following.current_session)
+            stash = Stash(
+                store,
+                settings=options.settings,
+                api_key=options.api_key,
+                current_session=following.current_session,
+            )
             following.record_into(stash)
         except BaseException:
             await store.close()

@@ -5,19 +5,31 @@ from __future__ import annotations
 import asyncio
 
 from contextstash.context.compact import plan_compaction
+from contextstash.context.settings import ContextSettings
 from contextstash.service.access import Access
 from contextstash.service.compacting import keep_limits, summary_request
 from contextstash.service.writing import turns_of
 from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 
 
-async def sampling_request(access: Access, session_id: str | None, instructions: str | None) -> SamplingRequest | None:
+async def sampling_request(
+    access: Access, session_id: str | None, instructions: str | None, strategy: str = "sampling"
+) -> SamplingRequest | None:
     """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
     another writer comes first."""
     desk = await access.desk(session_id)
+    if strategy == "auto" and not _comes_first(access, desk.settings):
+        return None
     plan = plan_compaction(desk.entries, keep_limits(desk))
     if not plan.covered:
         return None
     turns = await turns_of(access, desk, plan.covered)
     request = summary_request(desk, plan, turns, instructions)
     return await asyncio.to_thread(sampling_prompt, request, desk.settings.summarizer_output_chars)
+
+
+def _comes_first(access: Access, settings: ContextSettings) -> bool:
+    """Whether `auto` comes to the client's model before any other writer can."""
+    if settings.summarizer == "auto":
+        return not (access.api_key or settings.summarizer_base_url)
+    return settings.summarizer == "sampling"

@@ -127,10 +127,11 @@ class Stash:
         return await compacting.compact(self._access, session_id, writers, dry_run=dry_run)
 
     async def sampling_request(
-        self, session_id: str | None = None, *, instructions: str | None = None
+        self, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
     ) -> SamplingRequest | None:
-        """What to ask the client's model for a summary; None where there is nothing to compact."""
-        return await sampled_summaries.sampling_request(self._access, session_id, instructions)
+        """What to ask the client's model for a summary; None where there is nothing to compact, or where `strategy`
+        puts another writer first."""
+        return await sampled_summaries.sampling_request(self._access, session_id, instructions, strategy)
 
     async def recover_context(
         self, session_id: str | None = None, *, error: str | Mapping[str, Any], system: str | None = None

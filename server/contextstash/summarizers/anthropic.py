@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextstash.context.overflow import recognize
 from contextstash.formats.usage import read_usage
@@ -153,13 +153,13 @@ class _Asking:
 
     async def _streamed(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
         settings = self._settings
-        options: dict[str, Any] = {} if settings.temperature is None else {"temperature": settings.temperature}
+        sampling = None if settings.temperature is None else {"temperature": settings.temperature}
         async with self._connection().messages.stream(
             model=settings.model,
             system=system,
             messages=messages,  # type: ignore[arg-type]
             max_tokens=max_tokens,
-            **options,
+            extra_body=sampling,
         ) as stream:
             return await stream.get_final_message()
 

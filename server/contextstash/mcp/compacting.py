@@ -1,0 +1,94 @@
+"""The tool compact_session, which may ask the client's own model for the summary.
+
+The SDK reads a tool's annotations as objects: in this module they are not put off to strings.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context, Resolve, Sample
+from mcp.types import CreateMessageResult, SamplingMessage, TextContent
+from pydantic import Field
+
+from contextstash.mcp.arguments import DryRun, SessionId
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.progress import reported
+from contextstash.mcp.sendable import clipped, sendable_text
+from contextstash.service.results import CompactResult
+
+SUMMARY_CHARACTERS = 24_000
+"""Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500."""
+
+Strategy = Annotated[
+    Literal["auto", "host", "anthropic", "sampling", "extractive"],
+    Field(description="Who writes it: you (host), or contextstash, by which means"),
+]
+Summary = Annotated[
+    str | None,
+    Field(
+        description="The summary you write: task, user's decisions and constraints, files changed,"
+        " errors, open items, next step"
+    ),
+]
+Instructions = Annotated[str | None, Field(description="What the summary must keep, if you don't write it")]
+
+
+def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResult]]:
+    """The tool's function on a stash that is opened at first use."""
+
+    async def ask_client(
+        context: Context[Any, Any],
+        session_id: str | None,
+        summary: str | None,
+        instructions: str | None,
+        strategy: str,
+        dry_run: bool,
+    ) -> Sample | None:
+        """What to ask the client's model, where it lets servers ask and its answer would be used."""
+        capabilities = context.client_capabilities
+        if summary is not None or dry_run or strategy not in ("auto", "sampling"):
+            return None
+        if capabilities is None or capabilities.sampling is None:
+            return None
+        opened = await stash.get()
+        request = await opened.sampling_request(session_id, instructions=instructions, strategy=strategy)
+        if request is None:
+            return None
+        asked = TextContent(type="text", text=sendable_text(request.prompt))
+        return Sample(
+            [SamplingMessage(role="user", content=asked)],
+            max_tokens=request.max_tokens,
+            system_prompt=sendable_text(request.system),
+        )
+
+    async def compact_session(
+        context: Context[Any, Any],
+        sampled: Annotated[CreateMessageResult | None, Resolve(ask_client)],
+        session_id: SessionId = None,
+        summary: Summary = None,
+        instructions: Instructions = None,
+        strategy: Strategy = "auto",
+        dry_run: DryRun = False,
+    ) -> CompactResult:
+        opened = await stash.get()
+        async with reported(context, "Summarizing"):
+            result = await opened.compact_session(
+                session_id,
+                summary=summary,
+                instructions=instructions,
+                strategy=strategy,
+                sampled=_text(sampled),
+                dry_run=dry_run,
+            )
+        if summary is not None or result.summary is None:
+            return result.model_copy(update={"summary": None})
+        return result.model_copy(update={"summary": clipped(result.summary, SUMMARY_CHARACTERS, "get_summary")})
+
+    return compact_session
+
+
+def _text(sampled: CreateMessageResult | None) -> str | None:
+    if sampled is None:
+        return None
+    content = sampled.content if isinstance(sampled.content, list) else [sampled.content]
+    return "".join(block.text for block in content if isinstance(block, TextContent))
