@@ -123,7 +123,13 @@ class SqliteStore:
         return await self._reader.read(lambda db: session_row(db, owner, session_id)[1])
 
     async def list_sessions(
-        self, owner: str, *, limit: int = 50, before: str | None = None, parent: str | None = None
+        self,
+        owner: str,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        parent: str | None = None,
+        without_agent: str | None = None,
     ) -> list[Session]:
         def work(db: sqlite3.Connection) -> list[Session]:
             sql = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ?"
@@ -131,6 +137,9 @@ class SqliteStore:
             if parent is not None:
                 sql += " AND parent_session_id = ?"
                 values.append(parent)
+            if without_agent is not None:
+                sql += " AND agent IS NOT ?"
+                values.append(without_agent)
             if before is not None:
                 last, session = session_row(db, owner, before)
                 sql += " AND (updated_at, session) < (?, ?)"

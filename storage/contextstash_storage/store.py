@@ -45,9 +45,16 @@ class SessionStore(Protocol):
     async def get_session(self, owner: str, session_id: str) -> Session: ...
 
     async def list_sessions(
-        self, owner: str, *, limit: int = 50, before: str | None = None, parent: str | None = None
+        self,
+        owner: str,
+        *,
+        limit: int = 50,
+        before: str | None = None,
+        parent: str | None = None,
+        without_agent: str | None = None,
     ) -> list[Session]:
-        """Sessions by last change, newest first. `before` is the last session_id of the previous page."""
+        """Sessions by last change, newest first. `before` is the last session_id of the previous page; those of
+        `without_agent` are left out."""
         ...
 
     async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]: ...

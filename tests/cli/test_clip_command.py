@@ -114,8 +114,11 @@ def test_without_the_archive_nothing_is_kept(contextstash: CommandLine) -> None:
 
 def test_the_outputs_of_a_session_are_kept_beside_it(contextstash: CommandLine) -> None:
     clip(contextstash, LONG, "--lines", "5", "--session", "orchard")
-    [session] = contextstash.json("sessions")["sessions"]
-    assert (session["session_id"], session["parent_session_id"]) == ("orchard.outputs", "orchard")
+    assert contextstash.json("sessions")["sessions"] == []
+    database = sqlite3.connect(contextstash.database)
+    found = database.execute("SELECT session_id, parent_session_id FROM sessions").fetchall()
+    database.close()
+    assert found == [("orchard.outputs", "orchard")]
 
 
 def test_bytes_that_are_no_text_are_shown_as_such_and_kept_to_the_byte(contextstash: CommandLine) -> None:

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making_turns import laws
 
-from contextstash.context.digest import cleared_placeholder, digest_output, placeholder
+from contextstash.context.digest import (
+    compaction_digest,
+    digest_message,
+    digest_output,
+    filled_placeholder,
+    placeholder,
+)
 from contextstash.context.oneline import MARKER
+from contextstash_storage.records import Output
 
 PYTEST = """\
 tests/test_x.py F.                                    [100%]
@@ -95,8 +102,46 @@ def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
     assert len(shown) < 220
 
 
-def test_a_cleared_output_leaves_a_bare_marker_with_its_handle() -> None:
-    assert cleared_placeholder("out_abcd2345") == "[contextstash: old tool output cleared, kept as out_abcd2345]"
+def output(tool: str = "Read", argument: str = "src/main.rs") -> Output:
+    return Output(
+        handle="out_abcd2345",
+        seq=3,
+        block=0,
+        tool=tool,
+        argument=argument,
+        tokens=1_234,
+        characters=5_000,
+        lines=88,
+        sha256="0" * 64,
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "tool", "argument", "shown"),
+    [
+        ("[cleared, kept as {handle}]", "Bash", "make", "[cleared, kept as out_abcd2345]"),
+        ("[Viewed: {subject}, {handle}]", "view_file", "src/main.rs", "[Viewed: File: src/main.rs, out_abcd2345]"),
+        ("[Viewed: {subject}, {handle}]", "Bash", "cargo build", "[Viewed: Bash cargo build, out_abcd2345]"),
+        ("{handle} {tokens} {lines} {digest}", "Bash", "x", "out_abcd2345 1,234 88 2 failed"),
+    ],
+)
+def test_a_placeholder_of_the_users_own_words_is_filled_in(template: str, tool: str, argument: str, shown: str) -> None:
+    assert filled_placeholder(template, output(tool, argument), "2 failed") == shown
+
+
+def test_a_digest_message_shows_head_and_tail_of_the_output_and_its_handle() -> None:
+    shown = digest_message(output(), "first line\n" + "middle\n" * 1_000 + "last line", 800)
+    assert shown.startswith("[contextstash: digest of Read src/main.rs, archived as out_abcd2345 (1,234 tokens")
+    assert "first line" in shown
+    assert "last line" in shown
+    assert len(shown.split("]\n", 1)[1]) <= 800
+
+
+def test_one_digest_message_tells_of_all_outputs_that_a_compaction_archived() -> None:
+    shown = compaction_digest([(output(), "main, 88 lines"), (output("Bash", "make"), "ok " * 500)], 400)
+    assert shown.splitlines()[0] == "[Compaction tool digest]"
+    assert "- Read src/main.rs (out_abcd2345): main, 88 lines" in shown
+    assert len(shown) <= 560
 
 
 forged = st.sampled_from(

@@ -25,7 +25,14 @@ AGENT_TOOLS = [
     "search_history",
     "restore_outputs",
 ]
-PROGRAM_TOOLS = ["record_messages", "get_context", "list_sessions", "configure_session", "delete_session"]
+PROGRAM_TOOLS = [
+    "record_messages",
+    "get_context",
+    "recover_context",
+    "list_sessions",
+    "configure_session",
+    "delete_session",
+]
 
 ARGUMENTS = {
     "estimate_context": {"session_id", "messages", "model"},
@@ -35,7 +42,8 @@ ARGUMENTS = {
     "get_archived_output": {"session_id", "handle", "offset", "limit", "pattern", "max_tokens"},
     "search_history": {"session_id", "query", "limit", "scope"},
     "restore_outputs": {"session_id", "handles"},
-    "record_messages": {"session_id", "messages", "format", "model", "agent", "usage"},
+    "record_messages": {"session_id", "messages", "format", "model", "agent", "usage", "limits"},
+    "recover_context": {"session_id", "error", "system"},
     "get_context": {"session_id", "format", "system", "budget"},
 }
 

@@ -170,16 +170,6 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Li
     return _limited(shown or _smallest(gauges, wording))
 
 
-def middle_out(text: str, *, max_bytes: int) -> Limited:
-    """The first and the last half of so many bytes, with a notice between them."""
-    return limit(text, OutputLimits(bytes=max_bytes, cut="middle"), len)
-
-
-def limit_output(text: str, *, max_chars: int) -> Limited:
-    """Both ends of a text, of so many characters together with a notice between them."""
-    return limit(text, OutputLimits(chars=max_chars, cut="middle"), len)
-
-
 def _shape(limits: OutputLimits, wording: Wording) -> Shape:
     few_lines = limits.lines is not None and limits.lines < LEAST_LINES_FOR_BOTH_ENDS
     if limits.cut == "head" or few_lines:

@@ -33,8 +33,8 @@ Summary = Annotated[
 Instructions = Annotated[str | None, Field(description="What the summary must keep, if you don't write it")]
 
 
-def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResult]]:
-    """The tool's function on a stash that is opened at first use."""
+def _asking_client_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None]]:
+    """What decides whether to ask the client's model, and what."""
 
     async def ask_client(
         context: Context[Any, Any],
@@ -60,6 +60,13 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
             max_tokens=request.max_tokens,
             system_prompt=sendable_text(request.system),
         )
+
+    return ask_client
+
+
+def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResult]]:
+    """The tool's function on a stash that is opened at first use."""
+    ask_client = _asking_client_of(stash)
 
     async def compact_session(
         context: Context[Any, Any],

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.context.limits import OutputLimits, limit
+from contextstash.context.limits import OutputLimits
 from contextstash.context.overflow import ContextOverflow, recognize
 from contextstash.context.view import total_tokens
-from contextstash.service.access import Access, Desk
+from contextstash.service.access import Access
 from contextstash.service.compacting import compact
 from contextstash.service.editing import entries_after, replaced, retrying, weighed
 from contextstash.service.estimating import estimate_session
+from contextstash.service.limiting import limited_edit
 from contextstash.service.pruning import prune
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.sending import get_context
 from contextstash.service.stripping import plan_stripping
 from contextstash.service.writing import Writers
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Counters, Edit, Event, Output, Session
+from contextstash_storage.records import Counters, Event, Session
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -178,6 +179,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     """Cut every output that is still shown and over the limit of a recovery."""
     desk = await access.desk(session_id)
     most = desk.settings.recovery_output_bytes
+    rules = OutputLimits(bytes=most, cut="middle")
     shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
     visible = [
         output
@@ -186,7 +188,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     ]
     edits = []
     async for output, text in access.output_texts(desk, visible):
-        edit = _cut(desk, output, text, most)
+        edit = limited_edit(desk, output, text, rules)
         before = shown[output.seq]
         after = replaced(before, output.block, edit)
         if after.tokens < before.tokens:
@@ -202,18 +204,6 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits))
     saved = total_tokens(desk.entries) - total_tokens(entries)
     return f"Cut {count} outputs to {most:,} bytes each, {saved:,} tokens less."
-
-
-def _cut(desk: Desk, output: Output, text: str, most: int) -> Edit:
-    shown = limit(text, OutputLimits(bytes=most, cut="middle"), desk.counter.count, output.handle).text
-    return Edit(
-        kind="truncate",
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=desk.counter.count(shown),
-    )
 
 
 async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:

@@ -65,9 +65,9 @@ class ThinkingChange(Result):
     """What an edit does to the model's own thinking after it."""
 
     messages: int = Field(description="Messages whose thinking it invalidates")
-    tokens: int
+    tokens: int = Field(description="Tokens of that thinking")
     choice: str = Field(description="strip, drop, later_cut or wait")
-    reason: str
+    reason: str = Field(description="Why that was chosen")
 
 
 class PruneResult(Result):
@@ -79,7 +79,7 @@ class PruneResult(Result):
     tokens_saved: int
     reason: str
     cache: CacheCost | None = None
-    thinking: ThinkingChange | None = None
+    thinking: ThinkingChange | None = Field(default=None, description="What becomes of thinking that this invalidates")
     dry_run: bool | None = None
     note: str | None = None
 
@@ -87,8 +87,8 @@ class PruneResult(Result):
 class AuditResult(Result):
     """What of the summarized messages the summary holds, as far as that can be told without a model."""
 
-    facts: int
-    held: int
+    facts: int = Field(description="Facts that matter among the messages")
+    held: int = Field(description="How many of them the summary holds")
     pointers: int = Field(description="Missing ones appended as pointers into the archive")
     missing: list[str] = Field(description="The most important missing ones")
 
@@ -107,8 +107,8 @@ class CompactResult(Result):
     tokens_after: int
     tokens_saved: int
     reason: str
-    audit: AuditResult | None = None
-    thinking: ThinkingChange | None = None
+    audit: AuditResult | None = Field(default=None, description="What the summary holds of what it stands for")
+    thinking: ThinkingChange | None = Field(default=None, description="What becomes of thinking that this invalidates")
     cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = None
     note: str | None = None
@@ -215,14 +215,14 @@ class RecoverResult(Result):
     """What to send after the provider refused a request as too long."""
 
     session_id: str
-    recovered: bool
-    provider: str
+    recovered: bool = Field(description="Whether `context` is worth sending")
+    provider: str = Field(description="Whose error it is")
     limit: int | None = Field(default=None, description="The window that the error names, in tokens")
     prompt_tokens: int | None = Field(default=None, description="What the refused request had")
-    tokens_before: int
-    tokens_after: int
-    done: list[str]
-    reason: str
+    tokens_before: int = Field(description="Before")
+    tokens_after: int = Field(description="After")
+    done: list[str] = Field(description="What was done")
+    reason: str = Field(description="What came of it")
     breakdown: dict[str, int] | None = Field(default=None, description="What holds the room, by part")
     context: ContextResult | None = Field(default=None, description="The messages to send now")
 

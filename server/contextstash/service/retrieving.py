@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from contextstash.context.pages import page
 from contextstash.context.snippets import snippet
 from contextstash.service.access import Access
+from contextstash.service.keeping import outputs_session_id
 from contextstash.service.results import Hit, OutputPage, SearchResult
-from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import SearchHit
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
+from contextstash_storage.records import Output, SearchHit
 
 DEFAULT_PAGE_TOKENS = 4_000
 MOST_PAGE_TOKENS = 8_000
@@ -39,7 +41,7 @@ async def get_archived_output(
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
     bound = min(most, MOST_PAGE_TOKENS)
-    found_in, output = await access.store.find_output(access.owner, handle.strip(), session_id)
+    found_in, output = await _find(access, handle.strip(), session_id)
     session = await access.store.get_session(access.owner, found_in)
     text = await access.output_text(session, output)
     counter = access.counter(access.settings(session), session.model)
@@ -62,6 +64,16 @@ async def get_archived_output(
         next_offset=result.next_offset,
         note=result.note,
     )
+
+
+async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
+    """The session and output of a handle: of the session named, or among the outputs kept for it."""
+    try:
+        return await access.store.find_output(access.owner, handle, session_id)
+    except HandleNotFoundError:
+        if session_id is None:
+            raise
+        return await access.store.find_output(access.owner, handle, outputs_session_id(session_id))
 
 
 async def search_history(
@@ -88,9 +100,20 @@ async def search_history(
     else:
         await access.session(session_id)
     kind = scope if scope in ("outputs", "messages") else "all"
-    hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)
+    hits = await _hits(access, query, session_id, kind, most)
     note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
     return SearchResult(hits=[_hit(hit, query) for hit in hits], note=note)
+
+
+async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
+    """The best finds; those among the outputs kept for a session count as the session's own."""
+    hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)
+    if session_id is None or kind == "messages":
+        return hits
+    with suppress(NotFoundError, BadInputError):
+        kept = outputs_session_id(session_id)
+        hits += await access.store.search(access.owner, query, session_id=kept, scope="outputs", limit=most)
+    return sorted(hits, key=lambda hit: -hit.score)[:most]
 
 
 def _hit(hit: SearchHit, query: str) -> Hit:

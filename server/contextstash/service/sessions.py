@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.service.access import Access
 from contextstash.service.estimating import estimate_session
+from contextstash.service.keeping import OUTPUTS_AGENT, outputs_session_id
 from contextstash.service.results import (
     ConfigureResult,
     DeleteResult,
@@ -16,7 +18,7 @@ from contextstash.service.results import (
     SessionLine,
     SessionList,
 )
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import Session
 
 MOST_LISTED = 200
@@ -26,7 +28,7 @@ async def list_sessions(access: Access, limit: int, cursor: str | None) -> Sessi
     """One page of sessions; `cursor` is the previous page's `next_cursor`."""
     if not 1 <= limit <= MOST_LISTED:
         raise BadInputError(f"limit is 1 to {MOST_LISTED}, not {limit}.")
-    found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor)
+    found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
     page = found[:limit]
     return SessionList(
         sessions=[await _line(access, session) for session in page],
@@ -68,9 +70,11 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
 
 
 async def delete(access: Access, session_id: str) -> DeleteResult:
-    """Delete a session for good. Raises SessionNotFoundError."""
+    """Delete a session for good, with the outputs kept for it. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     await access.store.delete_session(access.owner, session_id)
+    with suppress(NotFoundError, BadInputError):
+        await access.store.delete_session(access.owner, outputs_session_id(session_id))
     return DeleteResult(session_id=session_id, deleted=True, messages=session.counters.messages)
 
 

@@ -220,6 +220,7 @@ class Stash:
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+        limiting.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
         session = await ensure_session(
