@@ -28,7 +28,8 @@ class CommandLine:
     def run(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTSTASH_")}
+        ours = ("CONTEXTSTASH_", "ANTHROPIC_")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "PYTHONUTF8": "1"}
         clean.pop("CLAUDE_PROJECT_DIR", None)
         return subprocess.run(

@@ -11,11 +11,13 @@ import click
 from contextstash import __version__
 from contextstash.cli.changing import compact, delete, prune, restore
 from contextstash.cli.clipping import clip
+from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.importing import import_files
 from contextstash.cli.logs import calls, events
 from contextstash.cli.reading import search, sessions, show, status
 from contextstash.cli.serving import serve
+from contextstash.cli.validating import validate
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
@@ -45,6 +47,8 @@ COMMANDS = (
     restore,
     delete,
     clip,
+    validate,
+    config,
 )
 for command in COMMANDS:
     cli.add_command(command)

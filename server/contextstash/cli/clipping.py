@@ -114,7 +114,7 @@ def _limited(text: str, clipping: Clipping) -> LimitedOutput:
     from contextstash.service.results import LimitedOutput
     from contextstash.tokenizer import count_with
 
-    layer = settings_from(clipping.preset, clipping.given)
+    layer = settings_from(clipping.preset, clipping.given).settings_layer()
     if clipping.session is None:
         settings = resolve_settings(layer)
         limits = OutputLimits.of(settings).merged(clipping.limits)

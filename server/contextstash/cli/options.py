@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from contextstash.configuration import configured_settings
+from contextstash.configuration import Configuration, configuration
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Opening:
     """Which database a command works on, and under which settings."""
 
     database: Path | None
-    settings: dict[str, Any]
+    settings: Configuration
 
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
@@ -52,7 +52,7 @@ class Opening:
 
         stash = Stash(
             await open_sqlite(self.database or default_database()),
-            settings=self.settings,
+            settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
         )
         try:
@@ -75,9 +75,9 @@ def project_folder() -> Path:
     return Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
 
 
-def settings_from(preset: str | None, given: tuple[str, ...]) -> dict[str, Any]:
+def settings_from(preset: str | None, given: tuple[str, ...]) -> Configuration:
     """The settings of files, environment and options together."""
-    return configured_settings(project=project_folder(), environment=os.environ, preset=preset, given=given)
+    return configuration(project=project_folder(), environment=os.environ, preset=preset, given=given)
 
 
 def database_options(command: Command) -> Command:

@@ -50,7 +50,7 @@ def serve(
         follow=follow,
         follow_path=path,
         project=project_folder() if follow else None,
-        settings=settings_from(preset, given),
+        settings=settings_from(preset, given).settings_layer,
         api_key=api_key_from(os.environ),
     )
     if http is None:

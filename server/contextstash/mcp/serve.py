@@ -20,7 +20,8 @@ class ServeOptions:
 
     `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
     read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
-    count. `settings` is the server's layer of settings, `api_key` that of the model that writes summaries.
+    count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that
+    of the model that writes summaries.
     `host`, `port` and `path` are for HTTP alone.
     """
 
@@ -29,7 +30,7 @@ class ServeOptions:
     follow: str | None = None
     follow_path: Path | None = None
     project: Path | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] | Callable[[str | None], Mapping[str, Any]] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
     host: str = "127.0.0.1"
     port: int = 8787
@@ -104,5 +105,5 @@ def _prepare(options: ServeOptions) -> None:
     """Check the settings before anything is served, and set up plain lines on stderr before the SDK does."""
     from contextstash.context.settings import resolve_settings
 
-    resolve_settings(options.settings)
+    resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
     logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)

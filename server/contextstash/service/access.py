@@ -76,7 +76,7 @@ class Access:
         self.api_key = api_key
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._current_session = current_session
-        self._resolved: tuple[Mapping[str, Any], ContextSettings] | None = None
+        self._resolved: dict[str | None, tuple[Mapping[str, Any], ContextSettings]] = {}
         self._counters: dict[tuple[str, str | None], Counter] = {}
         if not callable(settings):
             resolve_settings(settings or {})
@@ -107,12 +107,14 @@ class Access:
 
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
-        layer = self.layer(session.agent if session else None)
+        agent = session.agent if session else None
+        layer = self.layer(agent)
         if session is not None and session.settings:
             return resolve_settings(layer, session.settings)
-        if self._resolved is None or self._resolved[0] != layer:
-            self._resolved = (dict(layer), resolve_settings(layer))
-        return self._resolved[1]
+        known = self._resolved.get(agent)
+        if known is None or known[0] != layer:
+            known = self._resolved[agent] = (dict(layer), resolve_settings(layer))
+        return known[1]
 
     def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
         """The window and the numbers that follow from it: as set, else by model."""

@@ -11,11 +11,12 @@ from contextstash.context.view import Entry, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.render import render
+from contextstash.models import price_of
 from contextstash.service.access import READ_AT_ONCE, Access, as_json
 from contextstash.service.results import CallLine, CallList
 from contextstash.service.sending import native_of
 from contextstash_storage.errors import NotFoundError
-from contextstash_storage.records import Call, Edit, Message, Native, Session
+from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
 
 
 async def list_calls(access: Access, session_id: str, after: int, limit: int) -> CallList:
@@ -87,6 +88,12 @@ def _up_to(view: tuple[list[int], list[int]], seq: int) -> int:
 
 
 def _line(call: Call, size: int, growth: int | None) -> CallLine:
+    usage = Usage(
+        prompt_tokens=call.prompt_tokens,
+        completion_tokens=call.completion_tokens,
+        cached_tokens=call.cached_tokens,
+        cache_write_tokens=call.cache_write_tokens,
+    )
     return CallLine(
         call_id=call.call_id,
         purpose=call.purpose,
@@ -97,7 +104,7 @@ def _line(call: Call, size: int, growth: int | None) -> CallLine:
         request_bytes=size,
         growth_tokens=growth,
         request_seq=call.request_seq,
-        cost=call.cost,
+        cost=price_of(call.model, usage) if call.cost is None else call.cost,
         duration_ms=call.duration_ms,
         error=call.error,
         created_at=call.created_at.isoformat() if call.created_at else None,

@@ -48,7 +48,7 @@ from contextstash.service.transcripts import TranscriptMessage, TranscriptSessio
 from contextstash.service.writing import Writers
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Appended, Call, Cursor, Event, Native
+from contextstash_storage.records import Appended, Call, Cursor, Event, Native, Session
 from contextstash_storage.store import SessionStore
 
 
@@ -287,6 +287,10 @@ class Stash:
     async def delete_session(self, session_id: str) -> DeleteResult:
         """Delete a session and everything in it, for good."""
         return await sessions.delete(self._access, session_id)
+
+    async def read_session(self, session_id: str) -> Session:
+        """A session's record: agent, model, settings of its own. Raises SessionNotFoundError."""
+        return await self._access.session(session_id)
 
     async def read_messages(self, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
         """A page of the full history."""
