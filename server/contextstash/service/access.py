@@ -175,15 +175,14 @@ class Access:
         native = await self.body(session.session_id, output.seq)
         return get_format(session.format or "openai-chat").read(native).texts[output.block]
 
-    async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[tuple[Output, str]]:
-        """Outputs, in order of position, each with its whole original text; read some hundreds at a time."""
+    async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[list[tuple[Output, str]]]:
+        """Outputs, in order of position, each with its whole original text; some hundreds at a time."""
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
             seqs = sorted({output.seq for output in batch})
             messages = await self.store.read_messages_at(self.owner, desk.session_id, seqs)
             texts = await asyncio.to_thread(_texts, desk.format, messages)
-            for output in batch:
-                yield output, texts[output.seq][output.block]
+            yield [(output, texts[output.seq][output.block]) for output in batch]
 
 
 def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:

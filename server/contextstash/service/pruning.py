@@ -30,7 +30,8 @@ CLIENT_NOTE = (
 
 @dataclass(frozen=True)
 class Archived:
-    """An output to be archived: the edit that does it, the output, its text and its one-line digest."""
+    """An output to be archived: the edit that does it, the output, its text (where a digest message will need it) and
+    its one-line digest."""
 
     edit: Edit
     output: Output
@@ -166,15 +167,21 @@ async def archive_outputs(
     """What archives each chosen output whose placeholder is smaller than itself, or all of them."""
     shown = {entry.message.seq: entry for entry in desk.entries if entry.message}
     costs = {(candidate.output.seq, candidate.output.block): candidate.view_tokens for candidate in chosen}
-    made = []
-    async for output, text in access.output_texts(desk, [candidate.output for candidate in chosen]):
-        digest = await asyncio.to_thread(digest_output, output.tool, output.argument, text, output.is_error)
-        edit = archive_edit(desk, output, digest)
-        if edit.tokens < costs[output.seq, output.block] or whatever_it_saves:
-            before = shown[output.seq]
-            after = replaced(before, output.block, edit)
-            made.append(Archived(weighed(edit, before, after), output, text, digest))
-            shown[output.seq] = after
+    made: list[Archived] = []
+
+    def make(batch: Sequence[tuple[Output, str]]) -> None:
+        for output, text in batch:
+            digest = digest_output(output.tool, output.argument, text, output.is_error)
+            edit = archive_edit(desk, output, digest)
+            if edit.tokens < costs[output.seq, output.block] or whatever_it_saves:
+                before = shown[output.seq]
+                after = replaced(before, output.block, edit)
+                kept = text if whatever_it_saves else ""
+                made.append(Archived(weighed(edit, before, after), output, kept, digest))
+                shown[output.seq] = after
+
+    async for batch in access.output_texts(desk, [candidate.output for candidate in chosen]):
+        await asyncio.to_thread(make, batch)
     return made
 
 

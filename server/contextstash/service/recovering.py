@@ -187,13 +187,14 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
         if seq in shown and block not in shown[seq].replaced and output.characters > most // 4
     ]
     edits = []
-    async for output, text in access.output_texts(desk, visible):
-        edit = limited_edit(desk, output, text, rules)
-        before = shown[output.seq]
-        after = replaced(before, output.block, edit)
-        if after.tokens < before.tokens:
-            edits.append(weighed(edit, before, after))
-            shown[output.seq] = after
+    async for batch in access.output_texts(desk, visible):
+        for output, text in batch:
+            edit = limited_edit(desk, output, text, rules)
+            before = shown[output.seq]
+            after = replaced(before, output.block, edit)
+            if after.tokens < before.tokens:
+                edits.append(weighed(edit, before, after))
+                shown[output.seq] = after
     if not edits:
         return None
     stripping = plan_stripping(desk, min(edit.seq or 0 for edit in edits))
