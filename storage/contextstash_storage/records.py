@@ -43,7 +43,8 @@ class Block(Record):
     """One piece of a message. Its text is not kept here: it stands in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
-    at most 120 characters) on tool calls; `size` is the text's length in characters.
+    at most 120 characters) on tool calls; `size` is the text's length in characters. `breakpoint` says that the
+    prompt cache is written up to here.
     """
 
     type: BlockType
@@ -53,6 +54,7 @@ class Block(Record):
     tool: str | None = None
     argument: str | None = None
     is_error: bool = False
+    breakpoint: bool = False
 
 
 class Usage(Record):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.thinking import later_cut
 from contextstash.context.view import Entry
 
 MINIMUM_PROGRESS = 0.9
@@ -76,6 +77,14 @@ def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
     if not any(entry.message for entry in covered):
         return CompactPlan((), tuple(entries), "Nothing done: only summaries stand before the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
+
+
+def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
+    """The plan with its cut moved to where no thinking is kept, where that costs no more than half of what is kept;
+    else as it is."""
+    entries = [*plan.covered, *plan.kept]
+    cut = later_cut(entries, cuts_of(entries), len(plan.covered))
+    return plan if cut is None else CompactPlan(tuple(entries[:cut]), tuple(entries[cut:]), "")
 
 
 def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> CompactPlan | None:

@@ -1,9 +1,10 @@
 """Preserved thinking: which of the model's own thinking an edit of earlier messages invalidates, and what to do.
 
-Anthropic's newest models tie each thinking block to everything that stood before it: system prompt, tools, messages.
+Anthropic's newer models tie each thinking block to everything that stood before it: system prompt, tools, messages.
 Where any of that differs when the block is sent again, that block and every later one are refused, or dropped by the
-API if the request says so (`thinking.block_binding.prefix_mismatch_behavior`). Removing thinking from the start of a
-conversation up to some point is allowed, from its middle is not. Source: Anthropic's guide to preserved thinking.
+API if the request says so (`thinking.block_binding.prefix_mismatch_behavior`). What stands before the change stays
+valid, and so does what the model thinks after it. Thinking may not be left out from between other thinking. Source:
+Anthropic's guides to preserved thinking and to prefix checks on thinking blocks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from contextstash.context.view import Entry
 from contextstash_storage.records import Message
 
-Choice = Literal["none", "strip", "drop", "wait"]
+Choice = Literal["none", "strip", "drop", "later_cut", "wait"]
 
-_PRESERVING = re.compile(r"claude-fable-(?:5-[1-9]|[6-9]|\d\d)")
+_PRESERVING = re.compile(
+    r"claude-(?:(?:fable|mythos)-(?:5-[1-9]|[6-9]|[1-9]\d)|(?:opus|sonnet|haiku)-(?:5-[5-9]|[6-9]|[1-9]\d))(?!\d)"
+)
 
 DROP_REQUEST: dict[str, Any] = {"thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
 """What a request says to have the API leave invalid thinking out instead of refusing it."""
@@ -25,18 +29,21 @@ DROP_REQUEST: dict[str, Any] = {"thinking": {"block_binding": {"prefix_mismatch_
 
 @dataclass(frozen=True, slots=True)
 class ThinkingEffect:
-    """What an edit breaks: the messages whose thinking would be refused, their thinking's tokens, and whether a tool
-    loop is open whose thinking must stay. `choice` is what becomes of it, `reason` says so in a sentence."""
+    """What an edit breaks: the messages whose thinking would be refused, their thinking's tokens, the cache breakpoints
+    that are written anew, and whether a tool loop is open whose thinking must stay. `choice` is what becomes of the
+    thinking, `reason` says so in a sentence."""
 
     broken_seqs: tuple[int, ...] = ()
     broken_tokens: int = 0
+    breakpoints: int = 0
     open_loop: bool = False
     choice: Choice = "none"
     reason: str = ""
 
 
 def preserves_thinking(model: str | None) -> bool:
-    """Whether the API checks that nothing before a thinking block has changed: from Claude Fable 5.1 on."""
+    """Whether the API checks that nothing before a thinking block has changed: Claude Fable and Mythos from 5.1 on,
+    Opus, Sonnet and Haiku from 5.5 on."""
     return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
 
 
@@ -50,14 +57,35 @@ def thinking_effect(
     """
     broken = [(message.seq, _thinking_tokens(message)) for message in messages if message.seq > first_seq]
     broken = [(seq, tokens) for seq, tokens in broken if tokens]
+    breakpoints = sum(block.breakpoint for message in messages if message.seq >= first_seq for block in message.blocks)
     if not preserved or not broken or choice == "keep":
-        return ThinkingEffect()
+        return ThinkingEffect(breakpoints=breakpoints)
     open_loop = _in_tool_loop(messages)
     chosen = _chosen(choice, open_loop, level)
     seqs = tuple(seq for seq, _ in broken)
     tokens = sum(tokens for _, tokens in broken)
-    return ThinkingEffect(seqs, tokens, open_loop, chosen, _REASONS[chosen].format(count=len(seqs), tokens=tokens))
+    reason = _REASONS[chosen].format(count=len(seqs), tokens=tokens)
+    return ThinkingEffect(seqs, tokens, breakpoints, open_loop, chosen, reason)
 
+
+def later_cut(entries: Sequence[Entry], cuts: Sequence[int], wanted: int) -> int | None:
+    """The first safe cut at or after `wanted` behind which no thinking is left, where at least half of what would be
+    kept is kept there too; None where there is none."""
+    thinking = [place for place, entry in enumerate(entries) if place >= wanted and _thinks(entry)]
+    if not thinking:
+        return None
+    kept = sum(entry.tokens for entry in entries[wanted:])
+    for cut in cuts:
+        if cut > thinking[-1] and 2 * sum(entry.tokens for entry in entries[cut:]) >= kept:
+            return cut
+    return None
+
+
+def _thinks(entry: Entry) -> bool:
+    return entry.message is not None and not entry.stripped and _thinking_tokens(entry.message) > 0
+
+
+LATER_CUT = "The cut was moved to where no thinking stands after it."
 
 _REASONS: dict[Choice, str] = {
     "none": "",
@@ -65,6 +93,7 @@ _REASONS: dict[Choice, str] = {
     " longer shown.",
     "drop": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit; the request"
     " asks the API to drop it.",
+    "later_cut": LATER_CUT,
     "wait": "The thinking of {count} later messages ({tokens:,} tokens) belongs to a tool loop that is still open; this"
     " edit waits for its end.",
 }

@@ -156,6 +156,14 @@ def _read_block(entry: tuple[int, object], role: str) -> list[Piece]:
     place, value = entry
     where = f"content[{place}]"
     block = need_object(value, where)
+    pieces = _pieces(block, where)
+    if block.get("cache_control") is None:
+        return pieces
+    marked = pieces[0].block.model_copy(update={"breakpoint": True})
+    return [pieces[0]._replace(block=marked), *pieces[1:]]
+
+
+def _pieces(block: Mapping[str, Any], where: str) -> list[Piece]:
     kind = need_text(block, "type", where)
     if kind == "tool_use":
         call_id = need_text(block, "id", where, empty=False)

@@ -8,9 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from contextstash.context.compact import MINIMUM_PROGRESS, CompactPlan, KeepLimits, plan_compaction, plan_same
+from contextstash.context.compact import (
+    MINIMUM_PROGRESS,
+    CompactPlan,
+    KeepLimits,
+    plan_compaction,
+    plan_same,
+    plan_without_thinking,
+)
 from contextstash.context.levels import standing_summaries
 from contextstash.context.prune import plan_oldest
+from contextstash.context.thinking import preserves_thinking
 from contextstash.context.turns import Turn
 from contextstash.context.view import Entry, difference, total_tokens
 from contextstash.service.access import Access, Desk
@@ -81,6 +89,8 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
             plan = plan_compaction(desk.entries, keep_limits(desk))
         if not plan.covered:
             return _nothing(desk, plan.reason)
+        if before.summary is None and desk.settings.thinking == "auto" and preserves_thinking(desk.session.model):
+            plan = plan_without_thinking(plan)
         return await _carry_out(access, desk, plan, writers, before, dry_run)
 
     result = await retrying(attempt)

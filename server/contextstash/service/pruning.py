@@ -135,7 +135,11 @@ def _done(
         tokens_after=after,
         tokens_saved=before - after,
         reason=reason,
-        cache=CacheCost(rewritten_tokens=effect.rewritten, pays_after_requests=effect.requests),
+        cache=CacheCost(
+            rewritten_tokens=effect.rewritten,
+            pays_after_requests=effect.requests,
+            breakpoints=stripping.breakpoints or None,
+        ),
         thinking=stripping.result,
         dry_run=dry_run or None,
         note=CLIENT_NOTE if desk.followed else None,

@@ -18,7 +18,7 @@ from contextstash.service.access import Access, Desk
 from contextstash.service.limiting import truncate_edit
 from contextstash.service.pruning import archive_edit
 from contextstash.service.results import ContextResult, LeftOut
-from contextstash.service.stripping import first_changed, strips_when_changed
+from contextstash.service.stripping import first_changed, request_fields, strips_when_changed
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Message, Native, Output
 
@@ -113,6 +113,7 @@ def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budge
         budget=budget,
         fits=fitted.excess == 0,
         left_out=_left_out(fitted.dropped),
+        request=request_fields(desk, fitted.kept),
         reason=None if fitted.excess == 0 else _over(desk, fitted, tokens, budget),
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from contextstash.context.thinking import ThinkingEffect, preserves_thinking, thinking_effect
+from contextstash.context.thinking import DROP_REQUEST, ThinkingEffect, preserves_thinking, thinking_effect
 from contextstash.context.triggers import level_of
 from contextstash.context.view import Entry, difference, total_tokens
 from contextstash.service.access import Desk
@@ -24,6 +25,10 @@ class Stripping:
     def waits(self) -> bool:
         """Whether the edit had better not be made now."""
         return self.effect.choice == "wait"
+
+    @property
+    def breakpoints(self) -> int:
+        return self.effect.breakpoints
 
     @property
     def reason(self) -> str:
@@ -71,7 +76,7 @@ def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[
     the view after it."""
     if not preserves_thinking(desk.session.model) or desk.settings.thinking == "keep" or not undone:
         return []
-    first = min(edit.seq if edit.seq is not None else edit.first_seq or 0 for edit in undone)
+    first = min(edit.seq if edit.seq is not None else edit.last_seq or 0 for edit in undone)
     names = {_name(edit) for edit in undone}
     known = [strip.last_seq or 0 for strip in desk.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
@@ -84,6 +89,19 @@ def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[
 def strips_when_changed(desk: Desk) -> bool:
     """Whether a change made for one request alone takes the thinking after it out of that request."""
     return desk.settings.thinking in ("auto", "strip") and preserves_thinking(desk.session.model)
+
+
+def request_fields(desk: Desk, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """What a request must say beside its messages so that the API drops thinking that edits have invalidated; None
+    where it need not."""
+    if desk.settings.thinking not in ("auto", "drop") or not preserves_thinking(desk.session.model):
+        return None
+    changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
+    if not changed or not any(
+        _thinks(entry) and not entry.stripped for entry in entries if entry.first_seq > changed[0]
+    ):
+        return None
+    return DROP_REQUEST
 
 
 def first_changed(before: Sequence[Entry], after: Sequence[Entry]) -> int | None:
