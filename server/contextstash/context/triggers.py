@@ -32,7 +32,7 @@ class Room:
 def room_of(settings: ContextSettings, window: int, *, known: bool = True) -> Room:
     """The numbers that follow from a window, where the settings leave them open.
 
-    Where nobody knows the window (`known` is False), `fallback_tokens` are usable, if that is set; if not, the
+    The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known` is False), `fallback_tokens` are usable, if that is set; if not, the
     messages alone decide, by `fallback_messages`.
     """
     fallback = settings.fallback_tokens if not known else None
@@ -40,9 +40,9 @@ def room_of(settings: ContextSettings, window: int, *, known: bool = True) -> Ro
         window, usable = fallback, fallback
     else:
         reserve = min(32_000, window // 8) if settings.output_reserve is None else settings.output_reserve
-        usable = max(1, window - reserve)
-    prune_at = _share(usable, settings.prune_at)
-    compact_at = _share(usable, settings.compact_at) - (settings.compact_when == "reached")
+        usable = max(1, window - min(reserve, window // 2))
+    prune_at = max(1, _share(usable, settings.prune_at))
+    compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
     return Room(
         window=window,
         usable=usable,

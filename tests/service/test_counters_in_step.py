@@ -1,0 +1,102 @@
+"""Whatever is done to a session in whatever order: its counters are those of its view, and its view is valid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from conversations import FORMAT_NAMES, conversations
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stashing import SESSION, all_handles, as_bytes, history, stash_at
+
+from contextstash.context.pairing.rules import violations
+from contextstash.context.presets import PRESETS
+from contextstash.context.view import parts_of, results_of
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+
+STEPS = ("prune", "oldest", "compact", "host", "restore", "restore summaries", "recover", "record")
+
+TOO_LONG = "prompt is too long: 9000 tokens > 8000 maximum"
+
+
+async def in_step(stash: Stash, format_name: str) -> None:
+    """The counters, recounted; the messages to send, held against the provider's rules and the budget."""
+    desk = await stash._access.desk(SESSION)
+    counters = desk.session.counters
+    assert counters.parts == {part: tokens for part, tokens in parts_of(desk.entries).items() if tokens}
+    assert counters.view_messages == len(desk.entries)
+    assert counters.view_results == results_of(desk.entries)
+    for budget in (None, 300):
+        answer = await stash.get_context(SESSION, budget=budget)
+        assert violations(format_name, answer.messages) == []
+        assert not answer.fits or answer.tokens <= answer.budget
+
+
+async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
+    if step == "prune":
+        await stash.prune_tool_outputs(SESSION, keep_last=1)
+    elif step == "oldest":
+        from contextstash.service.pruning import prune_oldest
+
+        await prune_oldest(stash._access, SESSION)
+    elif step == "compact":
+        result = await stash.compact_session(SESSION, strategy="extractive")
+        assert result.compacted == (result.tokens_after < result.tokens_before)
+    elif step == "host":
+        await stash.compact_session(SESSION, summary="What was done so far, in the host's words.")
+    elif step == "restore":
+        if handles := await all_handles(stash):
+            await stash.restore_outputs(handles[:2], session_id=SESSION)
+    elif step == "restore summaries":
+        desk = await stash._access.desk(SESSION)
+        if names := [edit.summary_id or "" for edit in desk.overlay.summaries]:
+            await stash.restore_outputs(names[:1], session_id=SESSION)
+    elif step == "recover":
+        await stash.recover_context(SESSION, error=TOO_LONG)
+    else:
+        await stash.record_messages(natives, session_id=SESSION)
+
+
+@pytest.mark.parametrize("preset", ["default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"])
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+async def test_after_every_step_counters_and_view_agree(format_name: str, preset: str, data: st.DataObject) -> None:
+    assert preset in PRESETS
+    natives = data.draw(conversations(format_name, min_turns=3))
+    steps = data.draw(st.lists(st.sampled_from(STEPS), max_size=7))
+    model = data.draw(st.sampled_from(["claude-fable-5-1", "gpt-5.2", None]))
+    options = {"prune_at_results": 1, "compact_keep_messages": 1, "compact_keep_tokens": 50, "prune_smallest_tokens": 0}
+    middle = max(1, 2 * len(natives) // 3)
+    with TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "s.db", preset=preset, window=4_000, **options) as stash:
+            await stash.record_messages(natives[:middle], session_id=SESSION, format=format_name, model=model)
+            await in_step(stash, format_name)
+            for step in steps:
+                await take(stash, step, natives)
+                await in_step(stash, format_name)
+            await stash.record_messages(natives, session_id=SESSION)
+            await in_step(stash, format_name)
+            assert as_bytes(await history(stash)) == as_bytes(natives)
+
+
+@pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+async def test_managed_by_itself_a_growing_session_stays_in_step(preset: str, data: st.DataObject) -> None:
+    format_name = data.draw(st.sampled_from(FORMAT_NAMES))
+    natives = data.draw(conversations(format_name, min_turns=4))
+    options = {"prune_at_results": 2, "output_tokens": 100, "prune_minimum_tokens": 0, "prune_smallest_tokens": 0}
+    with TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "s.db", preset=preset, automatic=True, window=3_000, **options) as stash:
+            for end in range(1, len(natives) + 1):
+                try:
+                    await stash.record_messages(natives[:end], session_id=SESSION, format=format_name)
+                except BadInputError:
+                    return
+                await in_step(stash, format_name)
