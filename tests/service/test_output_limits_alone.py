@@ -74,18 +74,17 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -
         other = await stash.limit_output(text_of("figs"), argument="ls -l", session_id=SESSION, limits=LIMITS)
         assert len({output.handle for output in outputs}) == 1
         assert other.handle != outputs[0].handle
-        [session] = (await stash.list_sessions()).sessions
-        assert session.messages == 4
+        assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
 
 
 async def test_outputs_are_kept_in_a_session_beside_their_own(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db", automatic=True) as stash:
         await stash.limit_output(text_of("figs"), session_id=SESSION, limits=LIMITS)
         await stash.limit_output(text_of("figs"), limits=LIMITS)
-        sessions = {line.session_id: line for line in (await stash.list_sessions()).sessions}
-        assert set(sessions) == {f"{SESSION}.outputs", "outputs"}
-        assert sessions[f"{SESSION}.outputs"].parent_session_id == SESSION
-        assert {line.agent for line in sessions.values()} == {OUTPUTS_AGENT}
+        beside = await stash.read_session(f"{SESSION}.outputs")
+        of_none = await stash.read_session("outputs")
+        assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
+        assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
         assert await stash._access.store.read_events("local", "outputs") == []
 
 

@@ -32,3 +32,14 @@ async def test_what_no_compaction_can_shrink_is_named_as_such(tmp_path: Path) ->
         await stash.record_messages([*natives, user(40), reply(40)], session_id=SESSION, usage=usage)
         estimate = await stash.estimate_context(SESSION)
     assert "unrecorded" in " ".join(estimate.notes or [])
+
+
+async def test_a_client_that_does_not_send_the_pruned_view_is_told_so(tmp_path: Path) -> None:
+    natives = [user(8_000), reply(8_000)] * 5
+    async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        await stash.compact_session(SESSION, strategy="extractive")
+        usage = {"input_tokens": 24_000, "output_tokens": 50}
+        await stash.record_messages([*natives, user(40), reply(40)], session_id=SESSION, usage=usage)
+        estimate = await stash.estimate_context(SESSION)
+    assert "does not send what get_context answers" in (estimate.notes or [""])[0]

@@ -32,8 +32,9 @@ class Room:
 def room_of(settings: ContextSettings, window: int, *, known: bool = True) -> Room:
     """The numbers that follow from a window, where the settings leave them open.
 
-    The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known` is False), `fallback_tokens` are usable, if that is set; if not, the
-    messages alone decide, by `fallback_messages`.
+    The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known`
+    is False), `fallback_tokens` are usable, if that is set; if not, the messages alone decide, by
+    `fallback_messages`.
     """
     fallback = settings.fallback_tokens if not known else None
     if fallback is not None:

@@ -16,8 +16,20 @@ async def estimate_with_notes(access: Access, session: Session, model: str | Non
     estimate = await estimate_session(access, session, model)
     if estimate.level == "ok":
         return estimate
-    notes = [note for note in (await _refilled(access, session, estimate), await _circling(access, session)) if note]
+    found = (_ignored(session, estimate), await _refilled(access, session, estimate), await _circling(access, session))
+    notes = [note for note in found if note]
     return estimate.model_copy(update={"notes": notes or None})
+
+
+def _ignored(session: Session, estimate: Estimate) -> str | None:
+    """A client that passes its messages on but sends its own history to the model makes every prune useless."""
+    unrecorded = estimate.breakdown.get("unrecorded", 0)
+    if session.source is not None or not session.counters.own or unrecorded <= estimate.usable // 2:
+        return None
+    return (
+        f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
+        " definitions, or a client that does not send what get_context answers."
+    )
 
 
 async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
