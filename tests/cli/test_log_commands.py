@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,20 @@ def test_a_session_without_events_or_calls_says_so(contextstash: CommandLine) ->
     contextstash.run("import", path)
     assert "Nothing has happened" in contextstash.run("events").stdout
     assert "No model calls are known" in contextstash.run("calls").stdout
+
+
+@pytest.mark.usefixtures("session")
+def test_a_summary_is_opened_down_to_its_messages(contextstash: CommandLine) -> None:
+    compacted = next(event for event in contextstash.json("events") if event["kind"] == "compaction")
+    database = contextstash.json("sessions")["sessions"][0]["session_id"]
+    summary_id = contextstash.json("show", _summary_of(contextstash))["summary_id"]
+    text = contextstash.run("show", summary_id).stdout
+    assert f"contextstash show {database} --first 0" in text
+    assert compacted["strategy"] in text
+
+
+def _summary_of(contextstash: CommandLine) -> str:
+    with sqlite3.connect(contextstash.database) as database:
+        rows = database.execute("SELECT record FROM edits").fetchall()
+    [found] = [json.loads(record) for (record,) in rows if '"summary"' in record]
+    return str(found["summary_id"])

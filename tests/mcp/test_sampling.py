@@ -30,8 +30,8 @@ async def compacted(
     command = stdio_command(database)
     clean = {name: value for name, value in os.environ.items() if "ANTHROPIC" not in name}
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=clean)
-    callback = {} if asked is None else {"sampling_callback": sample}
-    async with Client(parameters, mode=mode, read_timeout_seconds=60, **callback) as client:
+    callback = None if asked is None else sample
+    async with Client(parameters, mode=mode, read_timeout_seconds=60, sampling_callback=callback) as client:
         await record(client)
         return await answer(client, "compact_session", session_id=SESSION, **arguments)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from conversations import FORMAT_NAMES, conversations
@@ -71,7 +72,12 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
     natives = data.draw(conversations(format_name, min_turns=3))
     steps = data.draw(st.lists(st.sampled_from(STEPS), max_size=7))
     model = data.draw(st.sampled_from(["claude-fable-5-1", "gpt-5.2", None]))
-    options = {"prune_at_results": 1, "compact_keep_messages": 1, "compact_keep_tokens": 50, "prune_smallest_tokens": 0}
+    options: dict[str, Any] = {
+        "prune_at_results": 1,
+        "compact_keep_messages": 1,
+        "compact_keep_tokens": 50,
+        "prune_smallest_tokens": 0,
+    }
     middle = max(1, 2 * len(natives) // 3)
     with TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "s.db", preset=preset, window=4_000, **options) as stash:
@@ -91,7 +97,12 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
 async def test_managed_by_itself_a_growing_session_stays_in_step(preset: str, data: st.DataObject) -> None:
     format_name = data.draw(st.sampled_from(FORMAT_NAMES))
     natives = data.draw(conversations(format_name, min_turns=4))
-    options = {"prune_at_results": 2, "output_tokens": 100, "prune_minimum_tokens": 0, "prune_smallest_tokens": 0}
+    options: dict[str, Any] = {
+        "prune_at_results": 2,
+        "output_tokens": 100,
+        "prune_minimum_tokens": 0,
+        "prune_smallest_tokens": 0,
+    }
     with TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "s.db", preset=preset, automatic=True, window=3_000, **options) as stash:
             for end in range(1, len(natives) + 1):

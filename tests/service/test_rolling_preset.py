@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sized_sessions import reply, results, rounds, user
@@ -80,7 +81,7 @@ def filled(tokens: int) -> list[Native]:
     ids=["window as set", "window by model", "no window known", "no model named", "another fallback"],
 )
 async def test_it_compacts_where_the_effective_limit_is_reached(
-    tmp_path: Path, settings: dict[str, int], model: str | None, limit: int
+    tmp_path: Path, settings: dict[str, Any], model: str | None, limit: int
 ) -> None:
     for tokens, summarized in ((limit - 1, False), (limit, True), (limit + 1, True)):
         async with stash_at(tmp_path / f"{tokens}.db", preset="rolling", automatic=True, **settings) as stash:
@@ -107,7 +108,7 @@ async def test_without_any_token_limit_50_messages_decide(tmp_path: Path, messag
     ],
     ids=["20,000 tokens", "at most half of 30,000", "else 5 messages"],
 )
-async def test_a_compaction_keeps_20_000_recent_tokens(tmp_path: Path, settings: dict[str, int], kept: int) -> None:
+async def test_a_compaction_keeps_20_000_recent_tokens(tmp_path: Path, settings: dict[str, Any], kept: int) -> None:
     natives = [(user, reply)[place % 2](4_000) for place in range(40)]
     async with stash_at(tmp_path / "k.db", preset="rolling", **settings) as stash:
         await stash.record_messages(natives, session_id=SESSION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sized_sessions import reply, user
@@ -48,7 +49,7 @@ async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:
 
 
 async def test_older_summaries_are_merged_once_they_pass_their_share(tmp_path: Path) -> None:
-    settings = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
     async with stash_at(tmp_path / "m.db", **settings) as stash:
         natives = await compacted_chapters(stash, 8)
         found = await standing(stash)
@@ -61,7 +62,7 @@ async def test_older_summaries_are_merged_once_they_pass_their_share(tmp_path: P
 
 
 async def test_a_merged_summary_names_those_it_was_made_of_and_each_can_be_read(tmp_path: Path) -> None:
-    settings = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
     async with stash_at(tmp_path / "o.db", **settings) as stash:
         await compacted_chapters(stash, 4)
         merged = await stash.get_summary(SESSION, level="medium")
@@ -69,8 +70,11 @@ async def test_a_merged_summary_names_those_it_was_made_of_and_each_can_be_read(
         parts = [await stash.get_summary(SESSION, level=summary_id) for summary_id in merged.merges]
         assert (parts[0].first_seq, parts[-1].last_seq) == (merged.first_seq, merged.last_seq)
         assert "Part 0 is done" in parts[0].summary
-        newest = await stash.get_summary(SESSION)
+        newest = await stash.get_summary(SESSION, level="recent")
         assert newest.summary.startswith("Part 3 is done")
+        whole = await stash.get_summary(SESSION)
+        assert (whole.first_seq, whole.last_seq) == (merged.first_seq, newest.last_seq)
+        assert whole.summary.index(merged.summary) < whole.summary.index(newest.summary)
         with pytest.raises(NotFoundError):
             await stash.get_summary(SESSION, level="long")
         with pytest.raises(BadInputError, match="recent, medium, long"):
@@ -78,7 +82,7 @@ async def test_a_merged_summary_names_those_it_was_made_of_and_each_can_be_read(
 
 
 async def test_restoring_a_merged_summary_brings_those_it_was_made_of_back(tmp_path: Path) -> None:
-    settings = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
+    settings: dict[str, Any] = {"window": 20_000, "compact_keep_tokens": 0, "summaries_share": 0.05}
     async with stash_at(tmp_path / "r.db", **settings) as stash:
         await compacted_chapters(stash, 4)
         merged = await stash.get_summary(SESSION, level="medium")

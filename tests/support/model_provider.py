@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _events(answer: Answer) -> Iterator[dict[str, Any]]:
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_01",
         "type": "message",
         "role": "assistant",

@@ -11,7 +11,7 @@ from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.printing import console, level_style, print_json, print_table
 
 if TYPE_CHECKING:
-    from contextstash.service.results import Estimate, MessageLine, MessagePage, OutputPage, SearchResult
+    from contextstash.service.results import Estimate, MessageLine, MessagePage, OutputPage, SearchResult, SummaryResult
     from contextstash.service.stash import Stash
 
 BAR_WIDTH = 40
@@ -85,12 +85,18 @@ def sessions(opening: Opening, as_json: bool, limit: int) -> None:
 
 @click.command()
 @click.argument("what", metavar="HANDLE|SESSION")
+@click.option("--session", help="Of a summary: its session, where it is not the last one changed.")
 @click.option("--pattern", help="Of an output: only lines that match this regular expression.")
 @click.option("--first", type=click.IntRange(0), default=0, help="Of a session: the first message to list.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Messages to list.")
 @database_options
-def show(opening: Opening, as_json: bool, what: str, pattern: str | None, first: int, limit: int) -> None:
-    """An archived output whole (out_…), or the messages of a session."""
+def show(
+    opening: Opening, as_json: bool, what: str, session: str | None, pattern: str | None, first: int, limit: int
+) -> None:
+    """An archived output whole (out_…), a summary (sum_…), or the messages of a session."""
+    if what.startswith("sum_"):
+        _show_summary(opening, as_json, what, session)
+        return
     if what.startswith("out_"):
         pages = opening.run(lambda stash: read_output(stash, what, pattern))
         if as_json:
@@ -110,6 +116,26 @@ def show(opening: Opening, as_json: bool, what: str, pattern: str | None, first:
     print_table(["seq", "role", "kind", "tokens", "message"], rows)
     if messages.next_seq is not None:
         click.echo(f"{messages.total} messages. More: contextstash show {what} --first {messages.next_seq}")
+
+
+def _show_summary(opening: Opening, as_json: bool, summary_id: str, session: str | None) -> None:
+    async def read(stash: Stash) -> SummaryResult:
+        return await stash.get_summary(await find_session(stash, session), level=summary_id)
+
+    summary = opening.run(read)
+    if as_json:
+        print_json(summary)
+        return
+    click.echo(f"{summary.summary}\n")
+    made = f", made of {', '.join(summary.merges)}" if summary.merges else ""
+    click.echo(
+        f"{summary.messages_summarized} messages, {summary.first_seq} to {summary.last_seq}, in {summary.tokens:,}"
+        f" tokens, by {summary.strategy}, level {summary.level}{made}."
+    )
+    click.echo(
+        f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
+        f" --limit {summary.messages_summarized}"
+    )
 
 
 async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:

@@ -23,6 +23,7 @@ from contextstash_storage.errors import BadInputError
 )
 @click.option("--follow", type=click.Choice(["claude-code"]), help="Read this client's own transcripts from disk.")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("-v", "--verbose", is_flag=True, help="A line on standard error for each state of a session.")
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @PRESET
 @SET
@@ -31,6 +32,7 @@ def serve(
     tools: Literal["agent", "all"],
     follow: str | None,
     path: Path | None,
+    verbose: bool,
     http: str | None,
     preset: str | None,
     given: tuple[str, ...],
@@ -52,6 +54,7 @@ def serve(
         project=project_folder() if follow else None,
         settings=settings_from(preset, given).settings_layer,
         api_key=api_key_from(os.environ),
+        verbose=verbose,
     )
     if http is None:
         serve_stdio(options)

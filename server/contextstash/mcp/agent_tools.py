@@ -61,9 +61,7 @@ class AgentTools:
     async def get_summary(
         self,
         session_id: SessionId = None,
-        level: Annotated[
-            str | None, Field(description="recent, medium, long or an id (sum_...); default: newest")
-        ] = None,
+        level: Annotated[str | None, Field(description="recent, medium, long or an id (sum_...); default: all")] = None,
     ) -> SummaryResult:
         stash = await self._stash.get()
         result = await stash.get_summary(session_id, level=level)
@@ -148,7 +146,7 @@ def _bringing_back(tools: AgentTools) -> list[StashTool]:
         StashTool.of(
             tools.get_summary,
             title="Get summary",
-            description="The session's newest summary. Use after a compaction or to resume.",
+            description="What was summarized of the session. Use after a compaction or to resume.",
             line=lines.summary,
             read_only=True,
             idempotent=True,

@@ -47,7 +47,7 @@ def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read
     session = "One session's estimate: tokens, window, level, breakdown and next step."
     messages = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
     context = "The message list that a session would send next."
-    summary = "The text of a session's newest summary."
+    summary = "The text of what is summarized of a session."
     events = "What was done to a session's context and why: `limit` (100, at most 200) events after `after`."
     calls = "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`."
     output = "A tool output word for word, from line `offset` on; its last line says where to go on."

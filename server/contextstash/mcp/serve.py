@@ -21,7 +21,7 @@ class ServeOptions:
     `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
     read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
     count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that
-    of the model that writes summaries.
+    of the model that writes summaries. `verbose` logs each state of a session, without anything said in it.
     `host`, `port` and `path` are for HTTP alone.
     """
 
@@ -32,6 +32,7 @@ class ServeOptions:
     project: Path | None = None
     settings: Mapping[str, Any] | Callable[[str | None], Mapping[str, Any]] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
+    verbose: bool = False
     host: str = "127.0.0.1"
     port: int = 8787
     path: str = "/mcp"
@@ -107,3 +108,5 @@ def _prepare(options: ServeOptions) -> None:
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
     logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)
+    if options.verbose:
+        logging.getLogger("contextstash").setLevel(logging.INFO)

@@ -125,7 +125,7 @@ class SummaryResult(Result):
     tokens: int
     strategy: str
     level: str
-    merges: list[str] | None = Field(default=None, description="Summaries that this one was made of")
+    merges: list[str] | None = Field(default=None, description="Summaries that this is made of")
 
 
 class OutputPage(Result):

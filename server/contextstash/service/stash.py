@@ -161,7 +161,7 @@ class Stash:
         )
 
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
-        """The newest summary in force, of a level or of any, or one by its id."""
+        """All that is summarized in the view, or the newest summary of a level, or one by its id."""
         return await kept_summaries.get_summary(self._access, session_id, level)
 
     async def get_archived_output(

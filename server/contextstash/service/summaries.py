@@ -53,31 +53,41 @@ def summary_edit(
 
 
 async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
-    """The newest summary in force, of a level or of any; by its own id (sum_…) any that was ever made.
-    Raises NotFoundError where there is none."""
+    """What is summarized in the view: all of it, or the newest summary of a level; by its own id (sum_…) any summary
+    that was ever made. Raises NotFoundError where there is none."""
     session = await access.session(session_id)
     desk = await access.desk(session.session_id)
-    if level is not None and level.startswith("sum_"):
-        found = [edit for edit in desk.edits if edit.summary_id == level]
-    elif level in (None, *LEVELS):
-        found = [edit for edit in desk.overlay.summaries if level in (None, edit.level)]
-    else:
-        raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
+    found = _wanted(desk, level)
     if not found:
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
-    edit = found[-1]
-    first, last = span(edit)
+    newest = found[-1]
     return SummaryResult(
         session_id=session.session_id,
-        summary_id=edit.summary_id or "",
-        summary=edit.summary,
-        messages_summarized=last - first + 1,
-        first_seq=first,
-        last_seq=last,
-        created_at=edit.created_at.isoformat() if edit.created_at else "",
-        tokens=edit.tokens,
-        strategy=edit.strategy or "",
-        level=edit.level or "recent",
-        merges=list(edit.merges) or None,
+        summary_id=newest.summary_id or "",
+        summary=newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found),
+        messages_summarized=sum(span(edit)[1] - span(edit)[0] + 1 for edit in found),
+        first_seq=span(found[0])[0],
+        last_seq=span(newest)[1],
+        created_at=newest.created_at.isoformat() if newest.created_at else "",
+        tokens=sum(edit.tokens for edit in found),
+        strategy=newest.strategy or "",
+        level=newest.level or "recent",
+        merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id or "" for edit in found],
     )
+
+
+def _wanted(desk: Desk, level: str | None) -> list[Edit]:
+    """The summaries asked for, in order of what they cover."""
+    if level is None:
+        return list(desk.overlay.summaries)
+    if level.startswith("sum_"):
+        return [edit for edit in desk.edits if edit.summary_id == level][-1:]
+    if level not in LEVELS:
+        raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
+    return [edit for edit in desk.overlay.summaries if (edit.level or "recent") == level][-1:]
+
+
+def _chapter(edit: Edit) -> str:
+    first, last = span(edit)
+    return f"# Messages {first} to {last} ({edit.summary_id})\n\n{edit.summary}"
