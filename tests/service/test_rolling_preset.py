@@ -47,6 +47,16 @@ async def test_one_by_one_as_a_session_grows_an_output_more_archives_one_more(tm
         assert (await kinds(stash)).count("tool_summary") == 4
 
 
+async def test_an_archived_result_is_hidden_from_the_agent_and_not_from_the_user(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([3_000] * 11)]
+    async with stash_at(tmp_path / "k.db", preset="rolling", automatic=True) as stash:
+        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        lines = (await stash.read_messages(SESSION)).messages
+    seen = [(line.kind, line.agent_visible, line.user_visible) for line in lines if line.role == "tool"]
+    assert seen == [("tool_result_archived", False, True)] + [("tool_result", True, True)] * 10
+    assert lines[2].message == natives[2]
+
+
 async def test_with_the_digest_off_nothing_is_archived_by_count(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 14)]
     async with stash_at(tmp_path / "x.db", preset="rolling", automatic=True, tool_digest="off") as stash:

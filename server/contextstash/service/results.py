@@ -258,10 +258,14 @@ class DeleteResult(Result):
 
 
 class MessageLine(Result):
+    """One message of the history. `kind` and `agent_visible` say what the model sees of it now."""
+
     seq: int
     role: str
     kind: str
     tokens: int
+    agent_visible: bool = True
+    user_visible: bool = True
     message: dict[str, Any]
 
 

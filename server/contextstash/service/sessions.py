@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.context.view import Entry, edits_in_force, lay
 from contextstash.service.access import Access
 from contextstash.service.estimating import estimate_session
 from contextstash.service.keeping import OUTPUTS_AGENT, outputs_session_id
@@ -19,7 +20,7 @@ from contextstash.service.results import (
     SessionList,
 )
 from contextstash_storage.errors import BadInputError, NotFoundError
-from contextstash_storage.records import Session
+from contextstash_storage.records import Message, Session
 
 MOST_LISTED = 200
 
@@ -79,23 +80,29 @@ async def delete(access: Access, session_id: str) -> DeleteResult:
 
 
 async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:
-    """Messages as they were recorded, from position `first` on."""
+    """Messages as they were recorded, from position `first` on, and whether the model still sees them so."""
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
+    shown = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
     return MessagePage(
         session_id=session_id,
-        messages=[
-            MessageLine(
-                seq=message.seq,
-                role=message.role,
-                kind=message.kind,
-                tokens=message.tokens,
-                message=message.body or {},
-            )
-            for message in messages
-        ],
+        messages=[_message_line(message, shown.get(message.seq)) for message in messages],
         total=total,
         next_seq=last + 1 if last + 1 < total else None,
+    )
+
+
+def _message_line(message: Message, entry: Entry | None) -> MessageLine:
+    kind = entry.kind if entry else message.kind
+    return MessageLine(
+        seq=message.seq,
+        role=message.role,
+        kind=kind,
+        tokens=message.tokens,
+        agent_visible=entry is not None and kind != "tool_result_archived",
+        user_visible=message.user_visible,
+        message=message.body or {},
     )
