@@ -13,6 +13,7 @@ from contextstash.cli.changing import compact, delete, prune, restore
 from contextstash.cli.clipping import clip
 from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
+from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
 from contextstash.cli.logs import calls, events
 from contextstash.cli.reading import search, sessions, show, status
@@ -49,6 +50,7 @@ COMMANDS = (
     clip,
     validate,
     config,
+    hook,
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -98,6 +98,13 @@ def _subject(output: Output) -> str:
 _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNORECASE)
 
 
+def output_line(output: Output) -> str:
+    """An output in a list of what can be read back."""
+    call = f"{one_line(output.tool, 40)} {_short_argument(output.argument)}".strip()
+    failed = ", failed" if output.is_error else ""
+    return f"- {output.handle}: {call} ({output.tokens:,} tokens{failed})"
+
+
 def digest_message(output: Output, text: str, max_chars: int) -> str:
     """A digest message for one archived output made without a model: its head and tail, what it was and its handle."""
     shown = limit(encodable(text), OutputLimits(chars=max_chars, cut="head_tail"), len).text

@@ -10,6 +10,7 @@ from contextstash.formats import get_format
 from contextstash.service import (
     calls,
     compacting,
+    handing_over,
     limiting,
     pruning,
     recovering,
@@ -163,6 +164,10 @@ class Stash:
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
         """All that is summarized in the view, or the newest summary of a level, or one by its id."""
         return await kept_summaries.get_summary(self._access, session_id, level)
+
+    async def hand_off(self, session_id: str, *, max_tokens: int = 2_500) -> str | None:
+        """What a new window must know of a session, with handles; None where there is nothing to tell."""
+        return await handing_over.hand_off(self._access, session_id, max_tokens)
 
     async def get_archived_output(
         self,

@@ -1,0 +1,92 @@
+"""What a hook does with the stash once it must: open it, read transcripts, find the session to hand off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from contextstash.configuration import configuration
+from contextstash.context.limits import OutputLimits
+from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
+from contextstash.hosts.ingest import ingest
+from contextstash.locations import default_database
+from contextstash.service.access import CLAUDE_CODE
+from contextstash.service.stash import Stash
+from contextstash.summarizers.keys import api_key_from
+from contextstash_storage.sqlite import open_sqlite
+
+BUSY_SECONDS = 2.0
+"""How long a hook waits for another process that writes; then it leaves things as they are."""
+
+CHARACTERS_PER_TOKEN = 4
+
+LOOKED_AT = 50
+"""How many of the last sessions are looked at for the one that was cleared."""
+
+
+@asynccontextmanager
+async def hook_stash() -> AsyncIterator[tuple[Stash, dict[str, Any]]]:
+    """The stash with the settings for Claude Code, and the limits of one output in characters."""
+    project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+    found = configuration(project=project, environment=os.environ)
+    limits = limits_in_characters(resolve_settings(found.settings_layer(CLAUDE_CODE)))
+    store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
+    stash = Stash(store, settings=found.settings_layer, api_key=api_key_from(os.environ))
+    try:
+        yield stash, limits
+    finally:
+        await stash.close()
+
+
+def limits_in_characters(settings: ContextSettings) -> dict[str, Any]:
+    """The limits of one output with tokens told in characters: a vocabulary takes longer to load than a hook should."""
+    limits = OutputLimits.of(settings)
+    given: dict[str, Any] = {"tokens": None}
+    if limits.tokens is not None:
+        most = limits.tokens * CHARACTERS_PER_TOKEN
+        given["chars"] = most if limits.chars is None else min(most, limits.chars)
+    return given
+
+
+async def read_transcripts(stash: Stash, event: Mapping[str, Any]) -> str | None:
+    """Record what is new in the event's transcript and in those of its sub-agents; the id of its session."""
+    named = event.get("transcript_path")
+    if not isinstance(named, str) or not named:
+        return None
+    path = await asyncio.to_thread(_file, named)
+    if path is None:
+        return None
+    report = await ingest(stash, path, reader=ClaudeCodeReader())
+    for agent in agent_transcripts(path):
+        await ingest(stash, agent, reader=ClaudeCodeReader())
+    return report.session_id
+
+
+def _file(named: str) -> Path | None:
+    path = Path(named).expanduser()
+    return path if path.is_file() else None
+
+
+async def hand_off(stash: Stash, event: Mapping[str, Any]) -> str | None:
+    """What the new window is told: of the session that goes on in it, or of the one that was cleared."""
+    session_id = await read_transcripts(stash, event)
+    if event.get("source") == "clear":
+        session_id = await _cleared(stash, event)
+    return None if session_id is None else await stash.hand_off(session_id)
+
+
+async def _cleared(stash: Stash, event: Mapping[str, Any]) -> str | None:
+    """The last other session of the same project."""
+    named = str(event.get("transcript_path") or "")
+    folder = await asyncio.to_thread(lambda: Path(named).expanduser().resolve().parent)
+    for line in (await stash.list_sessions(limit=LOOKED_AT)).sessions:
+        session = await stash.read_session(line.session_id)
+        beside = session.source is not None and Path(session.source).parent == folder
+        if beside and session.parent_session_id is None and session.session_id != event.get("session_id"):
+            return session.session_id
+    return None

@@ -1,0 +1,195 @@
+"""A Claude Code session through its hooks: outputs replaced, a compaction survived, everything found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+
+SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
+LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
+
+
+class Hooked:
+    """A project in which Claude Code runs with our hooks; its transcript grows as the test goes on."""
+
+    def __init__(self, contextstash: CommandLine) -> None:
+        self.command_line = contextstash
+        self.transcript = contextstash.folder / "projects" / "-home-dev-app" / f"{SESSION}.jsonl"
+        self.transcript.parent.mkdir(parents=True)
+        self._number = 0
+
+    def fire(self, event: str, **fields: Any) -> Any:
+        """What the hook answers to an event, None where it says nothing."""
+        named = {"session_id": SESSION, "transcript_path": str(self.transcript), "hook_event_name": event, **fields}
+        done = self.command_line.run("hook", "claude-code", typed=json.dumps(named))
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout) if done.stdout else None
+
+    def after(self, tool: str, response: Any, **tool_input: Any) -> Any:
+        """The replaced response, None where it stays."""
+        answer = self.fire("PostToolUse", tool_name=tool, tool_input=tool_input, tool_response=response)
+        if answer is None:
+            return None
+        assert answer["hookSpecificOutput"]["hookEventName"] == "PostToolUse"
+        return answer["hookSpecificOutput"]["updatedToolOutput"]
+
+    def write(self, role: str, content: Any, **fields: Any) -> None:
+        """A line of the transcript."""
+        self._number += 1
+        record = {
+            "type": role,
+            "uuid": f"00000000-0000-4000-8000-{self._number:012}",
+            "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
+            "sessionId": SESSION,
+            "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
+            "message": {"role": role, "content": content},
+            **fields,
+        }
+        with self.transcript.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def call(self, number: int, output: str) -> None:
+        """A tool call and its result, as the transcript has them."""
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make {number}"}}
+        self.write("assistant", [use])
+        self.write("user", [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}])
+
+    def whole(self, handle: str) -> str:
+        return self.command_line.run("show", handle).stdout
+
+
+@pytest.fixture
+def hooked(contextstash: CommandLine) -> Hooked:
+    return Hooked(contextstash)
+
+
+def handle_in(text: str) -> str:
+    found = re.search(r"out_[a-z2-7]+(?:-\d+)?", text)
+    assert found, text[-300:]
+    return found[0]
+
+
+def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked: Hooked) -> None:
+    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "persistedOutputPath": "/tmp/x", "isImage": False}
+    updated = hooked.after("Bash", response, command="make all")
+    assert set(updated) == {"stdout", "stderr", "interrupted", "isImage"}
+    assert len(updated["stdout"]) <= 40_000 < len(LARGE)
+    assert updated["stdout"].startswith("0: compiling part 0\n")
+    assert "fatal error: disk full" in updated["stdout"]
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+
+
+@pytest.mark.parametrize(
+    ("tool", "response", "text_of"),
+    [
+        ("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE}}, lambda r: r["file"]["content"]),
+        ("Grep", {"mode": "content", "content": LARGE, "numLines": 4_001}, lambda r: r["content"]),
+        ("mcp__github__get_file", [{"type": "text", "text": LARGE}], lambda r: r[0]["text"]),
+        ("mcp__github__get_file", {"content": [{"type": "text", "text": LARGE}]}, lambda r: r["content"][0]["text"]),
+        ("mcp__some__tool", LARGE, lambda r: r),
+    ],
+    ids=["Read", "Grep", "MCP blocks", "MCP result", "text"],
+)
+def test_each_tools_shape_is_kept(hooked: Hooked, tool: str, response: Any, text_of: Any) -> None:
+    updated = hooked.after(tool, response, path="a.py")
+    assert type(updated) is type(response)
+    assert hooked.whole(handle_in(text_of(updated))) == LARGE
+
+
+@pytest.mark.parametrize(
+    ("tool", "response"),
+    [
+        ("Bash", {"stdout": "done", "stderr": ""}),
+        ("mcp__contextstash__get_archived_output", [{"type": "text", "text": LARGE}]),
+        ("mcp__plugin_contextstash_contextstash__search_history", [{"type": "text", "text": LARGE}]),
+        ("Edit", {"filePath": "a.py", "originalFile": LARGE}),
+        ("mcp__shots__take", [{"type": "image", "data": "A" * 90_000}]),
+        ("Bash", None),
+    ],
+    ids=["small", "our own page", "our own find", "unknown shape", "image", "nothing"],
+)
+def test_what_is_small_ours_or_unknown_stays(hooked: Hooked, tool: str, response: Any) -> None:
+    assert hooked.after(tool, response) is None
+    assert not hooked.command_line.database.exists()
+
+
+def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(12):
+        hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
+    updated = hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make all")
+    hooked.call(99, updated["stdout"])
+    assert hooked.fire("PreCompact", trigger="auto") is None
+    hooked.write("user", "This session continues from before.", isCompactSummary=True)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "Never touch the public API." in context
+    assert "## Outputs kept, newest first" in context
+    assert len(context) <= 10_000
+    assert "11: built part 7" in hooked.whole(handle_in(_line_with(context, "make 7")))
+    found = hooked.command_line.json("search", "fatal disk full")
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+    assert found["hits"]
+
+
+def _line_with(text: str, word: str) -> str:
+    return next(line for line in text.splitlines() if word in line and "out_" in line)
+
+
+def test_after_a_clear_the_last_session_of_the_project_is_handed_off(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(12):
+        hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
+    assert hooked.fire("SessionEnd", reason="clear") is None
+    new = hooked.transcript.with_name("11111111-1111-4111-8111-111111111111.jsonl")
+    answer = hooked.fire("SessionStart", source="clear", session_id=new.stem, transcript_path=str(new))
+    assert f"hand-off of session {SESSION}" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_new_session_gets_nothing(hooked: Hooked) -> None:
+    assert hooked.fire("SessionStart", source="startup") is None
+    assert hooked.fire("SessionStart", source="clear") is None
+
+
+@pytest.mark.parametrize("typed", ["", "{", "[]", '"text"', "{}", '{"hook_event_name": "Unheard"}', "\udcff"])
+def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, typed: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", "hook", "claude-code"],
+        input=typed.encode("utf-8", "surrogateescape"),
+        env={**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)},
+        capture_output=True,
+        cwd=contextstash.folder,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_where_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
+    hooked.command_line.database.write_bytes(b"this is no database" * 100)
+    assert hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make") is None
+    log = (hooked.command_line.database.parent / "hooks.log").read_text()
+    assert "StoreError" in log
+    assert "compiling" not in log
+
+
+def test_the_users_limit_counts(hooked: Hooked) -> None:
+    (hooked.command_line.folder / "agents").mkdir()
+    (hooked.command_line.folder / "agents" / "claude-code.yaml").write_text("output_tokens: 1500\n")
+    updated = hooked.after("Bash", {"stdout": LARGE[:10_000], "stderr": ""})
+    assert len(updated["stdout"]) <= 6_000
+
+
+def test_real_transcripts_are_read_to_their_end(hooked: Hooked) -> None:
+    traces = Path(__file__).parents[3] / ".." / "shared" / "traces" / "claude_code"
+    if not traces.is_dir():
+        pytest.skip("no traces beside the repository")
+    trace = min(traces.glob("*.jsonl"), key=lambda path: path.stat().st_size)
+    hooked.transcript.write_bytes(trace.read_bytes())
+    assert hooked.fire("SessionEnd", reason="exit") is None
+    assert hooked.command_line.json("sessions")["sessions"]
