@@ -17,7 +17,7 @@ from contextstash_storage.records import Native
 KEY = "sk-ant-test"
 
 LONGEST_RECORDING = 0.050
-"""Seconds; what a recording may wait while a model writes a summary."""
+"""Seconds; what a recording may wait while a model writes a summary. Two of the 200 may be slower: disks are busy."""
 
 
 def long_session(messages: int = 20) -> list[Native]:
@@ -45,7 +45,7 @@ async def test_while_a_slow_writer_writes_200_messages_are_recorded_and_none_wai
             await stash.idle()
             told = await stash.record_messages([user(9_000)], session_id=SESSION)
             shown = await valid_view(stash, "openai-chat")
-    assert sorted(waited)[-5] < LONGEST_RECORDING
+    assert sorted(waited)[-3] < LONGEST_RECORDING
     assert any(SUMMARY in str(native["content"]) for native in shown)
     assert any("written by anthropic" in line for line in told.done)
     assert len(provider.requests) == 1

@@ -126,6 +126,7 @@ class _Asking:
         return text, message.stop_reason != "max_tokens"
 
     async def _send(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+        client = self._client if self._client is not None else await asyncio.to_thread(self._connect)
         import anthropic
         import httpx2
 
@@ -135,7 +136,7 @@ class _Asking:
         most = self._settings.timeout * (self._settings.retries + 1)
         try:
             async with asyncio.timeout(most):
-                message = await self._streamed(system, messages, max_tokens)
+                message = await self._streamed(client, system, messages, max_tokens)
             usage = read_usage(message.usage.model_dump())
             if message.stop_reason is None:
                 failure = "The answer broke off before its end."
@@ -151,10 +152,12 @@ class _Asking:
             duration = round(1000 * (time.perf_counter() - started), 2)
             self.calls.append(WriterCall(self._settings.model, usage, duration, failure))
 
-    async def _streamed(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
+    async def _streamed(
+        self, client: AsyncAnthropic, system: str, messages: Sequence[dict[str, str]], max_tokens: int
+    ) -> Message:
         settings = self._settings
         sampling = None if settings.temperature is None else {"temperature": settings.temperature}
-        async with self._connection().messages.stream(
+        async with client.messages.stream(
             model=settings.model,
             system=system,
             messages=messages,  # type: ignore[arg-type]
@@ -163,17 +166,17 @@ class _Asking:
         ) as stream:
             return await stream.get_final_message()
 
-    def _connection(self) -> AsyncAnthropic:
-        if self._client is None:
-            from anthropic import AsyncAnthropic
+    def _connect(self) -> AsyncAnthropic:
+        """The SDK's client. To import it and to read the certificates takes a second or two: this is for a thread."""
+        from anthropic import AsyncAnthropic
 
-            settings = self._settings
-            self._client = AsyncAnthropic(
-                api_key=settings.api_key or NO_KEY,
-                base_url=settings.base_url,
-                timeout=settings.timeout,
-                max_retries=settings.retries,
-            )
+        settings = self._settings
+        self._client = AsyncAnthropic(
+            api_key=settings.api_key or NO_KEY,
+            base_url=settings.base_url,
+            timeout=settings.timeout,
+            max_retries=settings.retries,
+        )
         return self._client
 
 
