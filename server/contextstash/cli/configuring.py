@@ -122,7 +122,7 @@ def _marks(layers: list[Layer], model: str | None) -> dict[str, int]:
 
 
 def _key() -> str:
-    from contextstash.summarizers.keys import KEY_VARIABLES
+    from contextstash.keys import KEY_VARIABLES
 
     found = next((name for name in KEY_VARIABLES if os.environ.get(name)), None)
     return f"Key of the model that writes summaries: {f'set by {found}' if found else 'not set'}."

@@ -41,8 +41,8 @@ def serve(
 
     PATH, with --follow, is the folder or file of the transcripts, where it is not the client's own place.
     """
+    from contextstash.keys import api_key_from
     from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
-    from contextstash.summarizers.keys import api_key_from
 
     if path is not None and follow is None:
         raise BadInputError("A PATH says where transcripts are: use it with --follow claude-code.")

@@ -14,10 +14,10 @@ from contextstash.context.limits import OutputLimits
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
 from contextstash.hosts.ingest import ingest
+from contextstash.keys import api_key_from
 from contextstash.locations import default_database
 from contextstash.service.access import CLAUDE_CODE
 from contextstash.service.stash import Stash
-from contextstash.summarizers.keys import api_key_from
 from contextstash_storage.sqlite import open_sqlite
 
 BUSY_SECONDS = 2.0
