@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -37,8 +38,10 @@ from contextstash_storage.records import Edit
 LEAST_SUMMARY_TOKENS = 200
 """A summary is given at least this much room, however little it covers."""
 
-LEASE_SECONDS = 600.0
-"""After so long another process may compact a session whose compaction never ended."""
+LEASE_SECONDS = 60.0
+"""After so long another process may compact a session whose compaction was killed; one that lives renews its lease."""
+
+COMPACTION = "compaction"
 
 RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
 
@@ -70,12 +73,21 @@ async def compact(access: Access, session_id: str | None, writers: Writers, *, d
 async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
     """Whether this is the only compaction of the session, in any process; it stays so until the end of the block."""
     holder = secrets.token_hex(8)
-    alone = await access.store.acquire_lease(access.owner, session_id, "compaction", holder, LEASE_SECONDS)
+    alone = await access.store.acquire_lease(access.owner, session_id, COMPACTION, holder, LEASE_SECONDS)
+    renewing = asyncio.create_task(_renew(access, session_id, holder)) if alone else None
     try:
         yield alone
     finally:
-        if alone:
-            await access.store.release_lease(access.owner, session_id, "compaction", holder)
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            await access.store.release_lease(access.owner, session_id, COMPACTION, holder)
+
+
+async def _renew(access: Access, session_id: str, holder: str) -> None:
+    while True:
+        await asyncio.sleep(LEASE_SECONDS / 3)
+        await access.store.acquire_lease(access.owner, session_id, COMPACTION, holder, LEASE_SECONDS)
 
 
 async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool) -> CompactResult:

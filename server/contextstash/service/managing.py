@@ -121,6 +121,8 @@ class AutomaticCare:
             await self._watch(session_id, done)
         except ContextstashError as error:
             logger.warning("automatic management of %s failed: %s", session_id, error)
+        except Exception as error:  # what was recorded is recorded: a fault of ours must not look as if it were not
+            logger.error("automatic management of %s broke off: %s", session_id, type(error).__name__)
         await self._remember(session_id, bool(done))
         return done
 
