@@ -16,7 +16,7 @@ from stored_sessions import OWNER, SESSION, conversation, new_session, record
 from contextstash_storage import leases
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.migrations import migrate, migrations
-from contextstash_storage.records import CachedSummary, Call, Counters, Edit, Event, Part
+from contextstash_storage.records import CachedSummary, Call, Counters, Edit, Event, EventKind, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 
 
@@ -82,7 +82,8 @@ async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_ba
 
 async def test_the_newest_events_of_some_kinds_come_newest_first(store: SqliteStore) -> None:
     await new_session(store)
-    for number, kind in enumerate(("prune", "level", "compaction", "level", "prune")):
+    kinds: tuple[EventKind, ...] = ("prune", "level", "compaction", "level", "prune")
+    for number, kind in enumerate(kinds):
         event = Event(kind=kind, tokens_before=number, tokens_after=0, reason="r", seq=number, parts={"user": 3})
         await store.append_event(OWNER, SESSION, event)
     found = await store.last_events(OWNER, SESSION, ("prune", "compaction"), 2)

@@ -249,6 +249,7 @@ class ConfigureResult(Result):
     session_id: str
     settings: dict[str, Any]
     changed: list[str]
+    note: str | None = Field(default=None, description="What the change does not reach")
 
 
 class DeleteResult(Result):

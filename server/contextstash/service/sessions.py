@@ -24,6 +24,9 @@ from contextstash_storage.records import Message, Session
 
 MOST_LISTED = 200
 
+COUNTING = ("estimator", "image_tokens", "message_overhead")
+"""Settings by which a message is counted when it is recorded."""
+
 
 async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
     """One page of sessions; `cursor` is the previous page's `next_cursor`."""
@@ -63,10 +66,18 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
     await access.store.update_session(access.owner, session.session_id, settings=layer)
+    counted = [name for name in COUNTING if before[name] != after[name]]
+    note = None
+    if counted and session.counters.messages:
+        note = (
+            f"The {session.counters.messages:,} messages recorded before keep the count they were given;"
+            f" {', '.join(counted)} count for new ones. Set them before the first message to have all counted alike."
+        )
     return ConfigureResult(
         session_id=session.session_id,
         settings={name: value for name, value in after.items() if value is not None},
-        changed=[name for name in settings if before[name] != after[name]],
+        changed=[name for name in after if before[name] != after[name]],
+        note=note,
     )
 
 
