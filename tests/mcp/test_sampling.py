@@ -58,6 +58,13 @@ async def test_a_client_that_cannot_be_asked_gets_an_extractive_summary(tmp_path
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_where_sampling_is_asked_for_and_not_there_the_answer_says_so(tmp_path: Path, mode: Mode) -> None:
+    result = await compacted(tmp_path / "n.db", mode, None, strategy="sampling")
+    assert result["strategy"] == "extractive"
+    assert "offers no sampling" in result["note"]
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_client_whose_model_need_not_write_is_not_asked(tmp_path: Path, mode: Mode) -> None:
     asked: list[CreateMessageRequestParams] = []
     await compacted(tmp_path / "h.db", mode, asked, summary="The host's own summary of the work done so far.")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_provider import Answer, model_provider
 from sized_sessions import reply, results, rounds, user
 from stashing import SESSION, stash_at, valid_view, view
 
@@ -55,6 +56,37 @@ async def test_an_archived_result_is_hidden_from_the_agent_and_not_from_the_user
     seen = [(line.kind, line.agent_visible, line.user_visible) for line in lines if line.role == "tool"]
     assert seen == [("tool_result_archived", False, True)] + [("tool_result", True, True)] * 10
     assert lines[2].message == natives[2]
+
+
+async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([30_000] * 12)]
+    with model_provider(Answer(text="The build of part one passed. " * 100)) as provider:
+        settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
+        async with stash_at(tmp_path / "l.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
+            await stash.record_messages(natives, session_id=SESSION)
+            await stash.idle()
+            digests = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
+            calls = (await stash.list_calls(SESSION)).calls
+            told = await stash.record_messages([*natives, reply(4)], session_id=SESSION)
+    assert [len(str(native["content"]).split("]\n", 1)[1]) for native in digests] == [1_200, 1_200]
+    assert all("The build of part one passed." in str(native["content"]) for native in digests)
+    assert [call.purpose for call in calls] == ["digest", "digest"]
+    asked = provider.requests[0]["messages"][0]["content"]
+    assert 11_000 < asked.count("0000") * 4 <= 12_000
+    assert "Archived 2 tool outputs" in told.done[0]
+
+
+async def test_where_the_model_is_down_the_digest_is_made_without_it(tmp_path: Path) -> None:
+    natives = [user(40), *rounds([3_000] * 11)]
+    with model_provider(Answer(status=401, error="authentication_error")) as provider:
+        settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
+        async with stash_at(tmp_path / "w.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
+            await stash.record_messages(natives, session_id=SESSION)
+            await stash.idle()
+            [digest] = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
+            [call] = (await stash.list_calls(SESSION)).calls
+    assert len(digest["content"]) <= 1_000
+    assert call.error
 
 
 async def test_with_the_digest_off_nothing_is_archived_by_count(tmp_path: Path) -> None:

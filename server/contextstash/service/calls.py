@@ -10,6 +10,7 @@ from itertools import accumulate
 from contextstash.context.view import Entry, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.models import price_of
 from contextstash.service.access import READ_AT_ONCE, Access, as_json
@@ -133,4 +134,4 @@ def _sent(fmt: Format, messages: Sequence[Message], edits: Sequence[Edit]) -> li
     natives: list[Native] = []
     for entry in lay(messages, edits_in_force(edits)):
         natives += native_of(fmt, bodies, entry)
-    return render(fmt, natives)
+    return render(fmt, natives, changed=first_edited(natives, bodies.values()))

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context.compact import (
     MINIMUM_PROGRESS,
@@ -148,7 +148,8 @@ async def _carry_out(
     request = summary_request(desk, plan, turns, writers.instructions)
     if before.summary is None:
         chosen = writers.chosen(access, desk)
-        before.summary, before.cost = await written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        summary, before.cost = await written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        before.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
     audit = await audited(desk, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None)
     edit = summary_edit(desk, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)

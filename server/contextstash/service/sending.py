@@ -13,6 +13,7 @@ from contextstash.context.fit import Fitted, fit
 from contextstash.context.view import Entry, lay, total_tokens
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.service.access import Access, Desk
 from contextstash.service.limiting import truncate_edit
@@ -107,7 +108,7 @@ def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budge
     return ContextResult(
         session_id=desk.session.session_id,
         format=desk.format.name,
-        messages=render(desk.format, natives),
+        messages=render(desk.format, natives, changed=first_edited(natives, bodies.values())),
         system=(system or recorded_system or None) if desk.format.system_message("") is None else None,
         tokens=tokens,
         budget=budget,

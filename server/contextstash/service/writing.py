@@ -29,6 +29,12 @@ class Writers:
     sampled: str | None = None
     instructions: str | None = None
 
+    def missed(self, strategy: str) -> str | None:
+        """What to say where another writer than the one named wrote, without that one having failed."""
+        if self.strategy == "sampling" and strategy != "sampling":
+            return "The client's model could not be asked: the client offers no sampling."
+        return None
+
     def chosen(self, access: Access, desk: Desk) -> tuple[Summarizer, ...]:
         """The writers to try. Raises BadInputError on a strategy that can't be followed."""
         strategy = self.strategy
