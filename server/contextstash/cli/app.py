@@ -15,6 +15,7 @@ from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
+from contextstash.cli.installing import install, uninstall
 from contextstash.cli.logs import calls, events
 from contextstash.cli.reading import search, sessions, show, status
 from contextstash.cli.serving import serve
@@ -51,6 +52,8 @@ COMMANDS = (
     validate,
     config,
     hook,
+    install,
+    uninstall,
 )
 for command in COMMANDS:
     cli.add_command(command)

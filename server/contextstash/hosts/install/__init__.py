@@ -1,0 +1,1 @@
+"""Installing: contextstash in the clients' own configuration files, and out of them again."""

@@ -1,0 +1,180 @@
+"""The clients: where each keeps its configuration, and what an MCP server looks like in it.
+
+Sources: the clients' own documentation of their configuration files (Claude Code and Desktop, Codex, Cursor, VS Code,
+Gemini CLI, Goose, OpenCode), read in November 2026.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from contextstash.hosts.install.documents import Kind
+
+Scope = Literal["user", "project"]
+
+FOLLOW_CLAUDE_CODE = ("--follow", "claude-code")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where things are on this machine: the user's home, the project, the platform, and the environment."""
+
+    home: Path
+    project: Path
+    platform: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def this(cls) -> Machine:
+        """The machine that this runs on."""
+        return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
+
+    @property
+    def configuration(self) -> Path:
+        """Where desktop programs keep their settings."""
+        if self.platform == "win32":
+            return Path(self.environment.get("APPDATA") or self.home / "AppData" / "Roaming")
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        return self.dot_config
+
+    @property
+    def dot_config(self) -> Path:
+        return Path(self.environment.get("XDG_CONFIG_HOME") or self.home / ".config")
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client. `files` are its configuration files by scope, `key` is where servers stand in it, `entry` what one
+    looks like, given its command; `serve` are further arguments of `contextstash serve` there."""
+
+    name: str
+    kind: Kind
+    key: str
+    files: Mapping[Scope, Callable[[Machine], Path]]
+    entry: Callable[[Sequence[str]], dict[str, Any]]
+    serve: tuple[str, ...] = ()
+
+
+def _plain(command: Sequence[str]) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:])}
+
+
+def _typed(command: Sequence[str]) -> dict[str, Any]:
+    return {"type": "stdio", **_plain(command)}
+
+
+def _goose(command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": "contextstash",
+        "cmd": command[0],
+        "args": list(command[1:]),
+        "enabled": True,
+        "envs": {},
+        "type": "stdio",
+        "timeout": 300,
+    }
+
+
+def _opencode(command: Sequence[str]) -> dict[str, Any]:
+    return {"type": "local", "command": list(command), "enabled": True}
+
+
+def _goose_file(machine: Machine) -> Path:
+    if machine.platform == "win32":
+        return machine.configuration / "Block" / "goose" / "config" / "config.yaml"
+    return machine.dot_config / "goose" / "config.yaml"
+
+
+def _codex_home(machine: Machine) -> Path:
+    return Path(machine.environment.get("CODEX_HOME") or machine.home / ".codex")
+
+
+CLIENTS: dict[str, Client] = {
+    client.name: client
+    for client in (
+        Client(
+            "claude-code",
+            "json",
+            "mcpServers",
+            {"user": lambda at: at.home / ".claude.json", "project": lambda at: at.project / ".mcp.json"},
+            _typed,
+            FOLLOW_CLAUDE_CODE,
+        ),
+        Client(
+            "claude-desktop",
+            "json",
+            "mcpServers",
+            {"user": lambda at: at.configuration / "Claude" / "claude_desktop_config.json"},
+            _plain,
+        ),
+        Client(
+            "codex",
+            "toml",
+            "mcp_servers",
+            {
+                "user": lambda at: _codex_home(at) / "config.toml",
+                "project": lambda at: at.project / ".codex" / "config.toml",
+            },
+            _plain,
+        ),
+        Client(
+            "cursor",
+            "json",
+            "mcpServers",
+            {
+                "user": lambda at: at.home / ".cursor" / "mcp.json",
+                "project": lambda at: at.project / ".cursor" / "mcp.json",
+            },
+            _plain,
+        ),
+        Client(
+            "vscode",
+            "json",
+            "servers",
+            {
+                "user": lambda at: at.configuration / "Code" / "User" / "mcp.json",
+                "project": lambda at: at.project / ".vscode" / "mcp.json",
+            },
+            _typed,
+        ),
+        Client(
+            "gemini",
+            "json",
+            "mcpServers",
+            {
+                "user": lambda at: at.home / ".gemini" / "settings.json",
+                "project": lambda at: at.project / ".gemini" / "settings.json",
+            },
+            _plain,
+        ),
+        Client("goose", "yaml", "extensions", {"user": _goose_file}, _goose),
+        Client(
+            "opencode",
+            "json",
+            "mcp",
+            {
+                "user": lambda at: at.dot_config / "opencode" / "opencode.json",
+                "project": lambda at: at.project / "opencode.json",
+            },
+            _opencode,
+        ),
+    )
+}
+
+
+def own_command(executable: str = sys.executable) -> list[str]:
+    """How this very contextstash is started: by `uvx` where uv keeps it in its cache, which may be emptied; by the
+    script beside its interpreter, by absolute path, since clients start with another PATH; else as a module."""
+    if "uv" in Path(executable).parts and any(part.startswith("archive-v") for part in Path(executable).parts):
+        return ["uvx", "contextstash"]
+    for name in ("contextstash", "contextstash.exe"):
+        script = Path(executable).with_name(name)
+        if script.is_file():
+            return [str(script)]
+    return [executable, "-m", "contextstash"]

@@ -1,0 +1,190 @@
+"""What an installation changes: planned first, written whole with a backup, and taken back to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.install.claude_code_hooks import add_hooks, remove_hooks, settings_file
+from contextstash.hosts.install.clients import Client, Machine, Scope
+from contextstash.hosts.install.documents import Edit, Kind, edited
+from contextstash.locations import default_database
+from contextstash_storage.errors import BadInputError
+
+SERVER = "contextstash"
+
+BACKUP = ".before-contextstash"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after; None where it is not there."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after
+
+
+def plan_install(
+    client: Client, scope: Scope, machine: Machine, command: Sequence[str], *, hooks: bool
+) -> list[Change]:
+    """What an installation would change. Raises BadInputError where the client has no such scope or no hooks, and where
+    one of its files cannot be read."""
+    if hooks and client.name != "claude-code":
+        raise BadInputError(f"contextstash has hooks for claude-code only, not for {client.name}. Leave --hooks out.")
+    entry = client.entry([*command, "serve", *client.serve])
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        servers = data.setdefault(client.key, {})
+        if not isinstance(servers, MutableMapping):
+            raise BadInputError(f"'{client.key}' is no mapping there. Nothing was written.")
+        if servers.get(SERVER) != entry:
+            servers[SERVER] = entry
+
+    changes = [_change(_file(client, scope, machine), client.kind, add)]
+    if hooks:
+        changes.append(_change(settings_file(machine, scope), "json", lambda data: add_hooks(data, command)))
+    return changes
+
+
+def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
+    """What takes an installation back: to the byte where nobody has changed the file since, else our part alone."""
+
+    def remove(data: MutableMapping[str, Any]) -> None:
+        servers = data.get(client.key)
+        if isinstance(servers, MutableMapping) and SERVER in servers:
+            del servers[SERVER]
+            if not servers:
+                del data[client.key]
+
+    changes = [_undone(_file(client, scope, machine), client.kind, remove)]
+    if client.name == "claude-code":
+        changes.append(_undone(settings_file(machine, scope), "json", remove_hooks))
+    return changes
+
+
+def _file(client: Client, scope: Scope, machine: Machine) -> Path:
+    if scope not in client.files:
+        raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
+    return client.files[scope](machine)
+
+
+def _change(path: Path, kind: Kind, edit: Edit) -> Change:
+    before = _read(path)
+    text = _decoded(before or b"", path)
+    after = edited(kind, text, edit, str(path)).encode()
+    same = before is not None and edited(kind, text, lambda _: None, str(path)).encode() == after
+    return Change(path, before, before if same else after)
+
+
+def _undone(path: Path, kind: Kind, edit: Edit) -> Change:
+    current = _read(path)
+    if current is None:
+        return Change(path, None, None)
+    written = _records().get(str(path))
+    if written is not None and written["after"] == _digest(current):
+        return Change(path, current, _read(_backup(path)) if written["existed"] else None)
+    text = _decoded(current, path)
+    after = edited(kind, text, edit, str(path)).encode()
+    same = edited(kind, text, lambda _: None, str(path)).encode() == after
+    return Change(path, current, current if same else after)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}. Nothing was written.") from error
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path} is not UTF-8 text. Nothing was written.") from error
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _backup(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP)
+
+
+def _record_file() -> Path:
+    return default_database().parent / "installs.json"
+
+
+def _records() -> dict[str, Any]:
+    """By file, what we wrote last (`after`, its SHA-256), and whether the file was there before us."""
+    try:
+        found = json.loads(_record_file().read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _record(path: Path, entry: dict[str, Any] | None) -> None:
+    records = _records()
+    records.pop(str(path), None)
+    if entry is not None:
+        records[str(path)] = entry
+    _write(_record_file(), json.dumps(records, indent=2).encode())
+
+
+def apply_install(change: Change) -> None:
+    """Write a file, with what it was before kept beside it. A later installation keeps the first backup as long as
+    nobody else has changed the file."""
+    if not change.needed or change.after is None:
+        return
+    known = _records().get(str(change.path))
+    existed = change.before is not None
+    if known is not None and change.before is not None and known["after"] == _digest(change.before):
+        existed = known["existed"]
+    elif change.before is not None:
+        _write(_backup(change.path), change.before)
+    _write(change.path, change.after)
+    _record(change.path, {"after": _digest(change.after), "existed": existed})
+
+
+def apply_uninstall(change: Change) -> None:
+    """Write a file back, or delete it where there was none before, with an empty folder that held nothing else."""
+    if change.needed and change.after is not None:
+        _write(change.path, change.after)
+    elif change.needed:
+        change.path.unlink()
+    _backup(change.path).unlink(missing_ok=True)
+    _record(change.path, None)
+    folder = change.path.parent
+    if change.needed and change.after is None and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all; through a link to what it points at, its permissions kept."""
+    target = path.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary = Path(name)
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
