@@ -13,6 +13,7 @@ from contextstash.cli.changing import compact, delete, prune, restore
 from contextstash.cli.clipping import clip
 from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
+from contextstash.cli.doctor import doctor
 from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
 from contextstash.cli.installing import install, uninstall
@@ -54,6 +55,7 @@ COMMANDS = (
     hook,
     install,
     uninstall,
+    doctor,
 )
 for command in COMMANDS:
     cli.add_command(command)

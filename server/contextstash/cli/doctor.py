@@ -1,0 +1,197 @@
+"""`contextstash doctor`: what could be wrong on this machine, and what to do about each thing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash_storage.errors import ContextstashError
+
+ROUND_TRIP_SECONDS = 30.0
+"""Clients give a server about so long to start."""
+
+MARKS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: `state` is ok, note or wrong; `advice` says what to do."""
+
+    what: str
+    state: str
+    says: str
+    advice: str = ""
+
+
+@click.command()
+@DATABASE
+@JSON
+def doctor(db: Path | None, as_json: bool) -> int:
+    """Check the database, the vocabulary, the clients' configurations and a round trip over stdio.
+
+    Exit code 1 where something is wrong.
+    """
+    from contextstash.locations import default_database
+
+    found: list[Finding] = []
+    for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, _round_trip):
+        for finding in _safely(check):
+            found.append(finding)
+            if not as_json:
+                _say(finding)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
+    bad = sum(finding.state == "wrong" for finding in found)
+    if not as_json:
+        click.echo(f"{bad} of {len(found)} checks found something wrong." if bad else "All is well.")
+    return 1 if bad else 0
+
+
+def _say(finding: Finding) -> None:
+    colour = {"ok": "green", "note": "yellow", "wrong": "red"}[finding.state]
+    click.secho(MARKS[finding.state], fg=colour, nl=False)
+    click.echo(f" {finding.what}: {finding.says}")
+    if finding.advice:
+        click.echo(f"      {finding.advice}")
+
+
+def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings of a check; one that breaks off is a finding too."""
+    try:
+        yield from check()
+    except ContextstashError as error:
+        yield Finding("settings and files", "wrong", str(error), "Mend it as it says.")
+    except Exception as error:
+        yield Finding("this check", "wrong", f"broke off: {type(error).__name__}: {error}", "Please report it.")
+
+
+def _database(path: Path) -> Iterator[Finding]:
+    if not path.exists():
+        yield Finding("database", "note", f"{path} is not there yet", "It is made at the first use.")
+        return
+    size = path.stat().st_size
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            [said] = db.execute("PRAGMA quick_check(1)").fetchone()
+            [version] = db.execute("PRAGMA user_version").fetchone()
+            [sessions] = db.execute("SELECT count(*) FROM sessions").fetchone()
+    except sqlite3.Error as error:
+        yield Finding("database", "wrong", f"{path}: {error}", "Put it aside and restore a backup, or name another.")
+        return
+    yield Finding(
+        "database",
+        "ok" if said == "ok" else "wrong",
+        f"{path}, {size / 1e6:.1f} MB, {sessions} sessions, version {version}, quick check: {said}",
+        "" if said == "ok" else "Put it aside and restore a backup.",
+    )
+    yield _version(version)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if sys.platform != "win32" and mode & 0o077:
+        yield Finding("permissions", "wrong", f"others may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _version(version: int) -> Finding:
+    from contextstash_storage.migrations import migrations
+
+    newest = migrations()[-1][0]
+    if version > newest:
+        return Finding(
+            "version", "wrong", f"the database is newer than this program ({newest})", "Upgrade contextstash."
+        )
+    if version < newest:
+        return Finding("version", "note", f"the database will be brought from {version} to {newest} at the next use")
+    return Finding("version", "ok", f"the database is up to date ({version})")
+
+
+def _vocabulary() -> Iterator[Finding]:
+    from contextstash.tokenizer import count_with
+
+    for name in ("o200k_base", "cl100k_base"):
+        tokens = count_with(name)("contextstash counts tokens")
+        yield Finding(f"vocabulary {name}", "ok", f"loads, its checksum is right, counts {tokens} for four words")
+
+
+def _settings() -> Iterator[Finding]:
+    from contextstash.cli.options import project_folder
+    from contextstash.configuration import AGENTS_FOLDER, user_config_folder
+    from contextstash.context.settings import resolve_settings
+
+    found = settings_from(None, ())
+    resolve_settings(found.settings_layer())
+    folders = [folder / AGENTS_FOLDER for folder in (user_config_folder(), project_folder())]
+    agents = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
+    for agent in sorted(agents):
+        resolve_settings(found.settings_layer(agent))
+    places = [layer.name for layer in found.layers()]
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults alone'}; {len(agents)} agents' files")
+
+
+def _clients() -> Iterator[Finding]:
+    from contextstash.hosts.install.clients import CLIENTS, Machine
+    from contextstash.hosts.install.documents import content
+    from contextstash.hosts.install.installing import SERVER
+
+    machine = Machine.this()
+    installed = 0
+    for client in CLIENTS.values():
+        for scope, place in client.files.items():
+            path = place(machine)
+            if not path.is_file():
+                continue
+            servers = content(client.kind, path.read_text(encoding="utf-8"), str(path)).get(client.key)
+            if isinstance(servers, dict) and SERVER in servers:
+                installed += 1
+                yield _installed(client.name, scope, servers[SERVER])
+    if not installed:
+        yield Finding("clients", "note", "contextstash is in no client's configuration", "contextstash install CLIENT")
+
+
+def _installed(client: str, scope: str, entry: dict[str, Any]) -> Finding:
+    import shutil
+
+    named = entry.get("command") or entry.get("cmd")
+    command = str(named[0] if isinstance(named, list) and named else named)
+    what = f"{client} ({scope})"
+    if shutil.which(command) is None:
+        return Finding(what, "wrong", f"its command is not there: {command}", f"contextstash install {client}")
+    return Finding(what, "ok", f"starts {command}")
+
+
+def _round_trip() -> Iterator[Finding]:
+    import tempfile
+    import time
+
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        tools, tokens = asyncio.run(asyncio.wait_for(_talk(Path(folder) / "doctor.db"), ROUND_TRIP_SECONDS))
+    took = time.perf_counter() - started
+    yield Finding("round trip over stdio", "ok", f"{tools} tools, one call ({tokens} tokens counted), {took:.1f} s")
+
+
+async def _talk(database: Path) -> tuple[int, int]:
+    """Start the server as a client does, list its tools and call one."""
+    from mcp.types import CallToolResult
+
+    from contextstash.hosts.install.clients import own_command
+    from mcp import Client, StdioServerParameters
+
+    command = own_command()
+    server = StdioServerParameters(command=command[0], args=[*command[1:], "serve", "--db", str(database)])
+    async with Client(server, read_timeout_seconds=ROUND_TRIP_SECONDS) as client:
+        tools = (await client.list_tools()).tools
+        messages = [{"role": "user", "content": "Is everything well?"}]
+        answer = await client.call_tool("estimate_context", {"messages": messages})
+        if not isinstance(answer, CallToolResult) or answer.is_error or not answer.structured_content:
+            raise ContextstashError("The server answered a tool call with an error.")
+        return len(tools), int(answer.structured_content["tokens"])
