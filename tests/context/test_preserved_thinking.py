@@ -6,7 +6,7 @@ import pytest
 from laying import loop, message, text
 
 from contextstash.context.compact import CompactPlan, plan_without_thinking
-from contextstash.context.thinking import preserves_thinking, thinking_effect
+from contextstash.context.thinking import DROP_REQUEST, preserves_thinking, thinking_effect
 from contextstash.context.view import Entry
 from contextstash_storage.records import Block, Message
 
@@ -65,8 +65,26 @@ def test_what_becomes_of_broken_thinking(messages: list[Message], choice: str, l
 def test_only_thinking_after_the_change_is_broken() -> None:
     effect = thinking_effect(ANSWERED, 2, preserved=True, choice="auto", level="prune")
     assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
-    assert thinking_effect(ANSWERED, 3, preserved=True, choice="auto", level="prune").choice == "none"
+    assert thinking_effect(ANSWERED, 4, preserved=True, choice="auto", level="prune").choice == "none"
     assert thinking_effect(ANSWERED, 0, preserved=False, choice="auto", level="prune").broken_seqs == ()
+
+
+def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
+    effect = thinking_effect(ANSWERED, 3, preserved=True, choice="auto", level="prune")
+    assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
+
+
+def test_an_open_tool_loop_is_waited_for_only_where_its_own_thinking_is_broken() -> None:
+    calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
+    answer = message(6, "user", Block(type="tool_result", call_id="c"))
+    effect = thinking_effect([*ANSWERED, calling, answer], 0, preserved=True, choice="auto", level="prune")
+    assert (effect.choice, effect.open_loop) == ("strip", False)
+
+
+def test_the_request_that_has_the_provider_drop_thinking_is_whole() -> None:
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    assert DROP_REQUEST["thinking"] == {"type": "adaptive", "block_binding": binding}
+    assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
 
 
 def test_cache_breakpoints_from_the_change_on_are_counted() -> None:

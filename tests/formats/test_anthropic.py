@@ -219,19 +219,37 @@ def test_a_provider_tool_call_is_kept_only_with_its_result_or_as_the_last_word()
     assert ANTHROPIC.assemble([go, assistant(found, text("ok"))])[1] == assistant(text("ok"))
 
 
-def test_a_provider_tool_call_stays_open_while_a_tool_that_it_called_is_answered() -> None:
+@pytest.mark.parametrize("key", ["tool_id", "toolId"])
+def test_a_provider_tool_call_stays_open_while_a_tool_that_it_called_is_answered(key: str) -> None:
     run = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "x"}}
-    called = {**use("a"), "caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}}
+    called = {**use("a"), "caller": {"type": "code_execution_20250825", key: "srvtoolu_1"}}
     natives = [user(text("go")), assistant(run, called), user(result("a"))]
     assert ANTHROPIC.assemble(natives) == natives
     assert violations("anthropic", natives) == []
 
 
-def test_only_the_last_four_cache_breakpoints_are_kept() -> None:
-    marked = {**text("x"), "cache_control": {"type": "ephemeral"}}
-    natives = [user(*[marked] * 6)]
-    assert ANTHROPIC.assemble(natives) == [user(text("x"), text("x"), *[marked] * 4)]
-    assert natives == [user(*[marked] * 6)]
+@pytest.mark.parametrize("summary", [{"content": "All done so far."}, {"content": None, "signature": "c2ln"}])
+def test_a_list_may_begin_with_the_providers_own_summary_which_goes_back_verbatim(summary: Native) -> None:
+    block = {"type": "compaction", **summary, "encrypted_content": "Z0FB", "tool_changes": [{"a": 1}]}
+    natives = [assistant(block), user(text("go on")), assistant(text("ok"))]
+    assert violations("anthropic", natives) == []
+    assert ANTHROPIC.assemble(natives) == natives
+
+
+def test_an_empty_summary_of_the_providers_is_left_out() -> None:
+    natives = [user(text("go")), assistant({"type": "compaction", "content": ""}, text("ok"))]
+    assert ANTHROPIC.assemble(natives)[1] == assistant(text("ok"))
+
+
+def test_thinking_alone_leaves_nothing_of_a_message() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    redacted = {"type": "redacted_thinking", "data": "ZGF0"}
+    assert ANTHROPIC.without_thinking(assistant(thought, redacted)) is None
+    assert ANTHROPIC.without_thinking(assistant(thought, text("ok"), redacted, use("a"))) == assistant(
+        text("ok"), use("a")
+    )
+    whole = assistant(text("ok"))
+    assert ANTHROPIC.without_thinking(whole) is whole
 
 
 def test_there_is_no_system_message_in_the_list() -> None:

@@ -200,3 +200,45 @@ def test_ids_used_again_in_each_turn_are_no_repair() -> None:
 
 def test_a_reply_that_says_nothing_is_left_out() -> None:
     assert CHAT.assemble([USER, {"role": "assistant", "content": None, "tool_calls": []}]) == [USER]
+
+
+SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        {"thinking_blocks": [SIGNED], "reasoning_content": "hm"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "hm", "format": "anthropic-claude-v1"}]},
+    ],
+)
+def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_left_out(carrier: Native) -> None:
+    native = {**call("a"), **carrier}
+    found = CHAT.read(native)
+    assert (found.blocks[0].type, found.texts[0]) == ("thinking", "hm")
+    assert CHAT.matches(native) == 1.0
+    assert CHAT.assemble([USER, native, result("a")])[1] == native
+    assert CHAT.without_thinking(native) == call("a")
+    assert CHAT.without_thinking({"role": "assistant", "content": None, **carrier}) is None
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning_details": [{"type": "reasoning.encrypted", "data": "Z0FB", "format": "google-gemini-v1"}]},
+    ],
+)
+def test_reasoning_that_its_provider_wants_back_is_never_left_out(carrier: Native) -> None:
+    assert CHAT.without_thinking({**call("a"), **carrier}) == {**call("a"), **carrier}
+
+
+def test_gemini_signatures_on_calls_go_back_verbatim() -> None:
+    signed = call("a", "b")
+    signed["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "Q2lR"}}
+    signed["extra_content"] = {"google": {"thought_signature": "RW5k"}}
+    natives = [USER, signed, result("a", "long"), result("b", "long")]
+    shown = CHAT.assemble([*natives[:2], *(CHAT.replace(native, {0: "short"}) for native in natives[2:])])
+    assert shown == [USER, signed, result("a", "short"), result("b", "short")]
+    assert CHAT.without_thinking(signed) == signed
+    assert violations("openai-chat", shown) == []

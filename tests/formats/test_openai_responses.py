@@ -235,3 +235,19 @@ def test_what_recorders_add_is_left_out_and_an_empty_summary_is_put_back() -> No
 
 def test_a_reply_id_groups_items() -> None:
     assert RESPONSES.read({**call("a"), "response_id": "resp_1"}).group == "resp_1"
+
+
+def test_reasoning_stays_with_the_call_that_needs_it() -> None:
+    assert RESPONSES.without_thinking(REASONING) == REASONING
+
+
+def test_a_summary_of_the_providers_goes_back_verbatim() -> None:
+    natives = [
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"},
+        USER,
+        REASONING,
+        call("a"),
+        output("a"),
+    ]
+    assert RESPONSES.assemble(natives) == natives
+    assert violations("openai-responses", natives) == []

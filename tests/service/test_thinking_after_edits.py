@@ -7,6 +7,7 @@ from typing import Any
 
 from stashing import SESSION, as_bytes, history, stash_at, valid_view, view
 
+from contextstash.context.thinking import DROP_REQUEST
 from contextstash.service.stash import Stash
 
 MODEL = "claude-fable-5-1"
@@ -96,7 +97,7 @@ async def test_where_the_window_is_nearly_full_the_provider_is_asked_to_drop_it(
         context = await stash.get_context(SESSION)
     assert result.thinking is not None
     assert result.thinking.choice == "drop"
-    assert context.request == {"thinking": {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
+    assert context.request == DROP_REQUEST
     assert len(thoughts(context.messages)) == 11
 
 

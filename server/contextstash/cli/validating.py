@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, BadMessageError
 
-LIST_KEYS = ("messages", "input")
-"""Where a whole request holds its messages: Anthropic and Chat Completions, Responses."""
+if TYPE_CHECKING:
+    from contextstash.formats.base import Format
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Document:
 
 
 @click.command()
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File(encoding="utf-8-sig"))
 @click.option("--format", "format_name", help="openai-chat, openai-responses or anthropic.  [default: detected]")
 @click.option("--repair", is_flag=True, help="Print the list repaired, as it may be sent.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
@@ -37,17 +37,11 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
 
     FILE is a JSON list, a whole request, or JSON lines. Exit code 1 where the provider would refuse it.
     """
-    from contextstash.context.pairing.rules import violations
-    from contextstash.formats import detect_format, get_format
-    from contextstash.formats.render import render
-
     document = read_document(_text(file))
-    fmt = get_format(format_name or detect_format(document.messages))
-    found = violations(fmt.name, document.messages)
+    fmt = _format(document, format_name)
+    found = _violations(fmt, document)
     if repair:
-        for place, message in enumerate(document.messages):
-            _check(fmt, place, message)
-        click.echo(json.dumps(document.with_messages(render(fmt, document.messages)), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(repaired(document, fmt), ensure_ascii=False, indent=2))
         for problem in found:
             click.echo(f"Repaired: {problem}", err=True)
         return 0
@@ -57,10 +51,51 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
     elif found:
         for problem in found:
             click.echo(problem)
-        click.echo(f"{len(found)} violations of the rules of {fmt.name}. Repaired list: validate --repair FILE")
+        rules = "1 violation" if len(found) == 1 else f"{len(found)} violations"
+        click.echo(f"{rules} of the rules of {fmt.name}. Repaired list: validate --repair FILE")
     else:
-        click.echo(f"Valid: {len(document.messages)} messages, {fmt.name}.")
+        count = len(document.messages)
+        click.echo(f"Valid: {count} message{'s' * (count > 1)}, {fmt.name}.")
     return 1 if found else 0
+
+
+def repaired(document: Document, fmt: Format) -> Any:
+    """The document with its messages as they may be sent, all else as it was. Raises BadInputError, naming the message,
+    where one is not of that format."""
+    from contextstash.formats.render import render
+    from contextstash.formats.whole_request import marks_beside
+
+    for place, message in enumerate(document.messages):
+        try:
+            fmt.read(message)
+        except BadMessageError as error:
+            raise BadInputError(f"Message {place} cannot be repaired: {error}") from error
+    beside = marks_beside(document.request or {})
+    return document.with_messages(render(fmt, document.messages, marks_elsewhere=beside))
+
+
+def _format(document: Document, name: str | None) -> Format:
+    """The format asked for, or the messages' own. Raises BadInputError where not all of the messages are here."""
+    from contextstash.formats import get_format
+    from contextstash.formats.whole_request import format_of, kept_elsewhere
+
+    request = document.request or {}
+    if key := kept_elsewhere(request):
+        raise BadInputError(
+            f"The request goes on from what the provider has kept ({key}), so not all of its messages are here to be"
+            " judged. Pass a list with all of them."
+        )
+    return get_format(name or format_of(request, document.messages))
+
+
+def _violations(fmt: Format, document: Document) -> list[str]:
+    from contextstash.context.pairing.rules import violations
+    from contextstash.formats.whole_request import too_many_marks
+
+    found = violations(fmt.name, document.messages)
+    if fmt.name == "anthropic" and document.request and not found:
+        found = too_many_marks(document.request, document.messages)
+    return found
 
 
 def _text(file: IO[str]) -> str:
@@ -70,17 +105,10 @@ def _text(file: IO[str]) -> str:
         raise BadInputError(f"{file.name} is not UTF-8 text: {error.reason} at byte {error.start}.") from error
 
 
-def _check(fmt: Any, place: int, message: Any) -> None:
-    from contextstash_storage.errors import BadMessageError
-
-    try:
-        fmt.read(message)
-    except BadMessageError as error:
-        raise BadInputError(f"Message {place} cannot be repaired: {error}") from error
-
-
 def read_document(text: str) -> Document:
     """The message list that a text holds: a JSON list, a request with one, or JSON lines. Raises BadInputError."""
+    from contextstash.formats.whole_request import LIST_KEYS
+
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -101,7 +129,7 @@ def read_document(text: str) -> Document:
 
 def _lines(text: str, error: ValueError) -> list[Any]:
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:
                 found.append(json.loads(line))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from contextstash.formats.anthropic_assembly import THINKING, assemble
 from contextstash.formats.base import Reading
+from contextstash.formats.breakpoints import content_of, count_marks, keep_marks, sent_marks
 from contextstash.formats.reading import (
     Piece,
     as_json,
@@ -105,10 +107,10 @@ class AnthropicFormat:
         return {**native, "content": content} if texts else dict(native)
 
     def without_thinking(self, native: Native) -> Native | None:
-        content = native.get("content")
-        if not isinstance(content, list):
+        content = content_of(native)
+        rest = [block for block in content if block["type"] not in THINKING]
+        if len(rest) == len(content):
             return native
-        rest = [block for block in content if not (isinstance(block, dict) and block.get("type") in THINKING)]
         return {**native, "content": rest} if rest else None
 
     def user_message(self, text: str) -> Native:
@@ -120,6 +122,18 @@ class AnthropicFormat:
     def missing_result(self, call: Block, text: str) -> Native:
         result = {"type": "tool_result", "tool_use_id": call.call_id or "", "content": text, "is_error": True}
         return {"role": "user", "content": [result]}
+
+    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+        counts = [count_marks(content_of(native)) for native in natives]
+        if sum(counts) <= most:
+            return natives
+        places = [place for place, count in enumerate(counts) for _ in range(count)]
+        sent = set(sent_marks(places, most, changed))
+        firsts = accumulate(counts, initial=0)
+        return [
+            keep_marks(native, {number - first for number in sent}) if count else native
+            for native, count, first in zip(natives, counts, firsts, strict=False)
+        ]
 
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.anthropic_assembly."""
@@ -157,7 +171,7 @@ def _read_block(entry: tuple[int, object], role: str) -> list[Piece]:
     where = f"content[{place}]"
     block = need_object(value, where)
     pieces = _pieces(block, where)
-    if block.get("cache_control") is None:
+    if not count_marks([block]):
         return pieces
     marked = pieces[0].block.model_copy(update={"breakpoint": True})
     return [pieces[0]._replace(block=marked), *pieces[1:]]

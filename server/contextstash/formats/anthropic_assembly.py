@@ -3,7 +3,7 @@
 Turn by turn: one assistant message, then one user message with the results of its calls first, then all else.
 What is not valid on its own is left out: empty texts, thinking without a signature or at the end of a
 message, server tool calls and results without their counterpart. A result without its call becomes text.
-Thinking blocks and signatures are never changed.
+Thinking blocks and signatures are never changed, but that a cache breakpoint may not stand on them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.formats.anthropic_order import results_after_calls
+from contextstash.formats.breakpoints import MARK, content_of
 from contextstash.formats.reading import as_json
 from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 
 SENT_KEYS = ("role", "content")
 """The keys of a message that the API takes; it refuses any other (`usage`, `id`, `stop_reason`, …)."""
-
-CACHE_BREAKPOINTS = 4
-"""How many `cache_control` marks the API takes."""
 
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 THINKING = ("thinking", "redacted_thinking")
@@ -152,9 +150,14 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
         builder.add(native, _sendable_blocks(native))
     _drop_unpaired_server_blocks(builder.turns)
     messages = [message for turn in _whole(builder.turns) for message in turn.natives()]
-    if messages and messages[0]["role"] == "assistant":
+    if messages and messages[0]["role"] == "assistant" and not _is_compacted(messages[0]):
         messages.insert(0, {"role": "user", "content": ASSISTANT_FIRST})
-    return _within_breakpoints(messages)
+    return messages
+
+
+def _is_compacted(message: Native) -> bool:
+    """Whether the message begins with the provider's own summary of all before it, which may be the first there is."""
+    return any(block["type"] == "compaction" for block in content_of(message)[:1])
 
 
 def _sendable_blocks(native: Native) -> list[BlockJson]:
@@ -181,6 +184,8 @@ def _sendable(block: BlockJson, role: str) -> BlockJson:
     """The block, or a text that tells of it where it can't stand in a message of that role."""
     if block["type"] == "tool_result" and role == "user":
         return _without_empty_texts(block)
+    if block["type"] in THINKING and MARK in block and role == "assistant":
+        return {key: value for key, value in block.items() if key != MARK}
     of_assistant = block["type"] in ASSISTANT_BLOCKS or _is_server_result(block)
     if block["type"] == "tool_result" or (role == "user" and of_assistant):
         return {"type": "text", "text": as_json(block)}
@@ -275,18 +280,3 @@ def _whole(turns: list[_Turn]) -> list[_Turn]:
         else:
             kept.append(turn)
     return kept
-
-
-def _within_breakpoints(messages: list[Native]) -> list[Native]:
-    """With at most 4 cache marks, the last ones."""
-    marked = [
-        (message, place)
-        for message in messages
-        if isinstance(message["content"], list)
-        for place, block in enumerate(message["content"])
-        if "cache_control" in block
-    ]
-    for message, place in marked[: max(0, len(marked) - CACHE_BREAKPOINTS)]:
-        block = message["content"][place]
-        message["content"][place] = {key: block[key] for key in block if key != "cache_control"}
-    return messages

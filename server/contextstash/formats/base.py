@@ -55,6 +55,11 @@ class Format(Protocol):
         """A message that answers a call whose result was never recorded."""
         ...
 
+    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+        """The natives with at most `most` cache breakpoints, those that pay best. `changed` is the place of the first
+        that is not shown as it was recorded. All as they are where the provider marks none in messages."""
+        ...
+
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """Natives as they may be sent: neighbours merged where the provider demands it, reply-only
         fields (usage, ids of replies, …) left out. System messages that the provider doesn't take in the list

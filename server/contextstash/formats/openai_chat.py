@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from contextstash.formats.base import Reading
-from contextstash.formats.openai_chat_assembly import assemble, legacy_call_id
+from contextstash.formats.openai_chat_assembly import assemble, is_empty, legacy_call_id
 from contextstash.formats.reading import (
     Piece,
     call_piece,
@@ -34,7 +34,12 @@ ROLES: dict[str, Role] = {
 }
 
 OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
-OWN_KEYS = ("tool_calls", "function_call", "tool_call_id", "refusal", "audio", "reasoning_content")
+SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
+"""Where gateways to Anthropic keep thinking with its signatures: LiteLLM and OpenRouter."""
+
+OWN_KEYS = ("tool_calls", "function_call", "tool_call_id", "refusal", "audio", "reasoning_content", *SIGNED_THINKING)
+
+PLAIN_THINKING = ("reasoning_content", "reasoning")
 
 _FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "function_call", "input_text"})
 """Parts that tell of another format; kept as unknown ones they would hide tool calls from every rule."""
@@ -88,8 +93,12 @@ class OpenAIChatFormat:
         return {**native, "content": [{"type": "text", "text": texts[0]}] if parts else texts[0]}
 
     def without_thinking(self, native: Native) -> Native | None:
-        """As it is: reasoning here is bound to nothing before it, and may not be taken from what it led to."""
-        return native
+        """Without the signed thinking of a Claude behind a gateway. All other reasoning stays: DeepSeek and its like
+        refuse tool calls without it, and Gemini's signatures belong to the calls."""
+        if not any(_is_claudes(part) for part in _signed_parts(native)):
+            return native
+        left = {key: value for key, value in native.items() if key not in (*SIGNED_THINKING, *PLAIN_THINKING)}
+        return None if is_empty(left) else left
 
     def user_message(self, text: str) -> Native:
         return {"role": "user", "content": text}
@@ -102,6 +111,9 @@ class OpenAIChatFormat:
         if call.tool and call_id == legacy_call_id(call.tool):
             return {"role": "function", "name": call.tool, "content": text}
         return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+        return natives
 
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.openai_chat_assembly."""
@@ -138,11 +150,25 @@ def _read_result(native: Mapping[str, Any], role: str) -> list[Piece]:
 
 
 def _thinking(native: Mapping[str, Any]) -> Iterator[Piece]:
-    for key in ("reasoning_content", "reasoning"):
+    for key in PLAIN_THINKING:
         text = native.get(key)
         if isinstance(text, str) and text:
             yield piece("thinking", text)
             return
+    signed = _signed_parts(native)
+    texts = [part.get(key) for part in signed for key in ("thinking", "text", "summary")]
+    if signed:
+        yield piece("thinking", "\n".join(text for text in texts if isinstance(text, str)))
+
+
+def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    lists = [native.get(key) for key in SIGNED_THINKING]
+    return [part for parts in lists if isinstance(parts, list) for part in parts if isinstance(part, dict)]
+
+
+def _is_claudes(part: Mapping[str, Any]) -> bool:
+    """OpenRouter names whose thinking it is; LiteLLM keeps blocks of Anthropic's own form."""
+    return str(part.get("format") or "anthropic").startswith("anthropic")
 
 
 def _read_content(native: Mapping[str, Any]) -> list[Piece]:

@@ -63,7 +63,7 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
         if message["role"] in ("tool", "function"):
             if not _answer(message, open_slots) and (shown := _orphan(message)):
                 slots.append(_Slot(shown))
-        elif not _is_empty(message):
+        elif not is_empty(message):
             slots.append(_opened(message, open_slots))
     return [message for slot in slots for message in (slot.native, *slot.results, *_missing(slot))]
 
@@ -86,7 +86,8 @@ def _request_shaped(native: Native) -> Native:
     return message
 
 
-def _is_empty(message: Native) -> bool:
+def is_empty(message: Native) -> bool:
+    """Whether a message says nothing and calls nothing."""
     said = ("tool_calls", "function_call", "refusal", "audio")
     return message.get("content") is None and not any(message.get(key) for key in said)
 

@@ -112,7 +112,8 @@ class OpenAIResponsesFormat:
         return {**native, "output": _output_like(native, texts[0])}
 
     def without_thinking(self, native: Native) -> Native | None:
-        """As it is: reasoning here is bound to nothing before it, and may not be taken from what it led to."""
+        """As it is: nothing before an item invalidates its reasoning, and the API refuses a call or message whose
+        reasoning it knows of ("was provided without its required 'reasoning' item"), as it does the reverse."""
         return native
 
     def user_message(self, text: str) -> Native:
@@ -124,6 +125,9 @@ class OpenAIResponsesFormat:
     def missing_result(self, call: Block, text: str) -> Native:
         """An answer to a function call; `assemble` makes it fit where the call is of another kind."""
         return {"type": "function_call_output", "call_id": call.call_id or "", "output": text}
+
+    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+        return natives
 
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.openai_responses_assembly."""

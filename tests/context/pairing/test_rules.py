@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conversations import FORMAT_NAMES, conversations
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from json_values import json_values
 
 from contextstash.context.pairing.rules import violations
 from contextstash_storage.errors import BadInputError
@@ -70,6 +76,12 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
             "Message 1 ends with thinking; the block that it led to is missing.",
         ),
         ([user(use("a"))], "Message 0, block 0: 'tool_use' cannot stand in a user message."),
+        ([GO, assistant({"type": "tool_use"})], "Message 1, block 0: 'tool_use' has no id."),
+        ([user({"type": "tool_result"})], "Message 0, block 0: 'tool_result' has no tool_use_id."),
+        (
+            [GO, assistant({"type": "redacted_thinking", "data": "x", "cache_control": {}}, text("y"))],
+            "Message 1, block 0: thinking cannot be a cache breakpoint.",
+        ),
         ([GO, assistant(FOUND)], "Message 1: 'web_search_tool_result' has no call before it."),
         ([GO, assistant(SEARCH), GO], "Message 1: the provider's tool use s has no result."),
         ([user(*[MARKED] * 5)], "The list has 5 cache breakpoints; at most 4 are allowed."),
@@ -81,6 +93,9 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
 )
 def test_anthropic_rules(natives: list[Native], finding: str) -> None:
     assert finding in violations("anthropic", natives)
+
+
+TEXT: Native = {"role": "assistant", "content": "x"}
 
 
 def chat_call(*ids: str) -> Native:
@@ -117,6 +132,9 @@ def chat_result(call_id: str) -> Native:
         ),
         ([{**GO, "tool_calls": [1]}], "Message 0: only the assistant can call tools."),
         ([{"role": "tool", "content": "x"}], "Message 0 is a tool's and names no tool_call_id."),
+        ([{"role": "function", "content": "x"}], "Message 0 is a function's and has no name."),
+        ([{**TEXT, "tool_calls": [1]}], "Message 0 holds a tool call without an id."),
+        ([{**TEXT, "function_call": 1}], "Message 0: function_call must be an object with a name."),
     ],
 )
 def test_openai_chat_rules(natives: list[Native], finding: str) -> None:
@@ -166,3 +184,24 @@ def test_an_empty_list_breaks_no_rule_and_an_unknown_format_has_none() -> None:
     assert violations("anthropic", []) == []
     with pytest.raises(BadInputError, match="There is no message format 'gemini'"):
         violations("gemini", [])
+
+
+def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each value inside a JSON value."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield from spots(part, (*path, key))
+
+
+@pytest.mark.parametrize("name", FORMAT_NAMES)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_whatever_stands_in_a_list_the_judge_says_something_about_it(name: str, data: st.DataObject) -> None:
+    natives = copy.deepcopy(data.draw(conversations(name, max_turns=2)))
+    *way, last = data.draw(st.sampled_from([path for path in spots(natives) if len(path) > 1]))
+    place: Any = natives
+    for key in way:
+        place = place[key]
+    place[last] = data.draw(json_values)
+    assert all(isinstance(problem, str) for problem in violations(name, natives))

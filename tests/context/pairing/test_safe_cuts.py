@@ -147,6 +147,21 @@ def test_reasoning_stays_with_the_item_that_it_led_to() -> None:
     assert cuts("openai-responses", [USER, reasoning, call, output, reasoning]) == [0, 1, 4]
 
 
+def test_a_providers_own_call_stays_with_its_result_and_the_calls_that_it_made() -> None:
+    run = {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {}}
+    caller = {"type": "code_execution_20250825", "tool_id": "srv"}
+    called = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "caller": caller}
+    answer = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    ran = {"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {}}
+    natives = [
+        USER,
+        {"role": "assistant", "content": [run, called]},
+        {"role": "user", "content": [answer]},
+        {"role": "assistant", "content": [ran, {"type": "text", "text": "ok"}]},
+    ]
+    assert cuts("anthropic", natives) == [0, 1, 4]
+
+
 def test_an_empty_list_has_one_cut() -> None:
     assert safe_cuts([]) == [0]
 

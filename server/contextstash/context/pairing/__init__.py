@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from contextstash.context.pairing.calls_answered import cuts_inside_tool_calls
+from contextstash.context.pairing.loops_whole import cuts_inside_open_loops
 from contextstash.context.pairing.not_before_result import cuts_before_results
 from contextstash.context.pairing.reasoning_with_item import cuts_after_lone_thinking
 from contextstash.context.pairing.replies_whole import cuts_inside_replies
@@ -21,6 +22,7 @@ PROPERTIES: tuple[Property, ...] = (
     cuts_before_results,
     cuts_after_lone_thinking,
     cuts_inside_replies,
+    cuts_inside_open_loops,
 )
 """Each returns the cuts that it forbids, in time linear in the number of blocks."""
 

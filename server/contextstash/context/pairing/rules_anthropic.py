@@ -44,14 +44,28 @@ def _shape(place: int, native: Native) -> Iterator[str]:
         yield f"Message {place} has no content."
     elif not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
         yield f"Message {place} holds a block without a type."
+    else:
+        yield from _ids(place, content)
+
+
+def _ids(place: int, content: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for index, block in enumerate(content):
+        key = {"tool_use": "id", "tool_result": "tool_use_id"}.get(block["type"])
+        if key and not isinstance(block.get(key), str):
+            yield f"Message {place}, block {index}: '{block['type']}' has no {key}."
 
 
 def _alternation(natives: Sequence[Native]) -> Iterator[str]:
-    if natives and natives[0]["role"] != "user":
+    if natives and natives[0]["role"] != "user" and not _is_compacted(natives[0]):
         yield "Message 0 is the assistant's; the first message must be the user's."
     for place in range(1, len(natives)):
         if natives[place]["role"] == natives[place - 1]["role"]:
             yield f"Messages {place - 1} and {place} have the same role; neighbours must be one message."
+
+
+def _is_compacted(native: Native) -> bool:
+    """Whether the message begins with the provider's own summary of all before it (on-demand compaction)."""
+    return any(block["type"] == "compaction" for block in _content(native)[:1])
 
 
 def _content(native: Native) -> list[dict[str, Any]]:
@@ -85,6 +99,8 @@ def _texts(where: str, block: dict[str, Any]) -> Iterator[str]:
 
 
 def _thinking(where: str, block: dict[str, Any]) -> Iterator[str]:
+    if block["type"] in ("thinking", "redacted_thinking") and "cache_control" in block:
+        yield f"{where}: thinking cannot be a cache breakpoint."
     if block["type"] == "thinking" and not block.get("signature"):
         yield f"{where}: thinking has no signature."
     if block["type"] == "redacted_thinking" and not block.get("data"):
@@ -133,20 +149,21 @@ def _results(place: int, content: Sequence[dict[str, Any]], called: set[Any]) ->
 def _server_results(natives: Sequence[Native]) -> Iterator[str]:
     """A provider's own tool use has its result in the replies; it may be open in the last message, and
     while a client's tool that it called is answered."""
-    open_uses: dict[Any, list[int]] = {}
+    open_uses: dict[str, list[int]] = {}
     callers = set()
     for place, native in enumerate(natives):
         for block in _content(native):
             caller = block.get("caller")
             if isinstance(caller, dict):
-                callers |= {caller.get("tool_id"), caller.get("toolId")}
+                callers |= {str(caller.get("tool_id")), str(caller.get("toolId"))}
             if block["type"] in ("server_tool_use", "mcp_tool_use"):
-                open_uses.setdefault(block.get("id"), []).append(place)
+                open_uses.setdefault(str(block.get("id")), []).append(place)
             elif block["type"].endswith("_tool_result"):
-                if not open_uses.get(block.get("tool_use_id")):
-                    yield f"Message {place}: '{block['type']}' has no call before it."
+                waiting = open_uses.get(str(block.get("tool_use_id")))
+                if waiting:
+                    waiting.pop()
                 else:
-                    open_uses[block.get("tool_use_id")].pop()
+                    yield f"Message {place}: '{block['type']}' has no call before it."
     for call_id, places in open_uses.items():
         for place in places:
             if place != len(natives) - 1 and call_id not in callers:
@@ -154,6 +171,15 @@ def _server_results(natives: Sequence[Native]) -> Iterator[str]:
 
 
 def _cache_marks(natives: Sequence[Native]) -> Iterator[str]:
-    marks = sum("cache_control" in block for native in natives for block in _content(native))
+    marks = sum(_is_marked(part) for native in natives for block in _content(native) for part in _with_nested(block))
     if marks > _MOST_CACHE_MARKS:
         yield f"The list has {marks} cache breakpoints; at most {_MOST_CACHE_MARKS} are allowed."
+
+
+def _is_marked(block: object) -> bool:
+    return isinstance(block, dict) and block.get("cache_control") is not None
+
+
+def _with_nested(block: dict[str, Any]) -> list[object]:
+    inner = block.get("content") if block["type"] == "tool_result" else None
+    return [block, *inner] if isinstance(inner, list) else [block]

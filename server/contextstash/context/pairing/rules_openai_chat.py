@@ -29,13 +29,23 @@ def _shape(place: int, native: Native) -> Iterator[str]:
         yield f"Message {place}: content must be a string or a list of at least one part."
     if content is None and not (role == "assistant" and _says_something_else(native)):
         yield f"Message {place} has no content."
-    calls = native.get("tool_calls", ...)
-    if calls is not ... and (not isinstance(calls, list) or not calls):
-        yield f"Message {place}: tool_calls must be left out or hold a call."
-    if role != "assistant" and ("tool_calls" in native or "function_call" in native):
-        yield f"Message {place}: only the assistant can call tools."
+    yield from _call_shapes(place, native)
     if role == "tool" and not isinstance(native.get("tool_call_id"), str):
         yield f"Message {place} is a tool's and names no tool_call_id."
+    if role == "function" and not isinstance(native.get("name"), str):
+        yield f"Message {place} is a function's and has no name."
+
+
+def _call_shapes(place: int, native: Native) -> Iterator[str]:
+    calls, legacy = native.get("tool_calls", ...), native.get("function_call")
+    if calls is not ... and (not isinstance(calls, list) or not calls):
+        yield f"Message {place}: tool_calls must be left out or hold a call."
+    elif calls is not ... and not all(isinstance(call, dict) and isinstance(call.get("id"), str) for call in calls):
+        yield f"Message {place} holds a tool call without an id."
+    if legacy is not None and not (isinstance(legacy, dict) and isinstance(legacy.get("name"), str)):
+        yield f"Message {place}: function_call must be an object with a name."
+    if native.get("role") != "assistant" and ("tool_calls" in native or "function_call" in native):
+        yield f"Message {place}: only the assistant can call tools."
 
 
 def _says_something_else(native: Native) -> bool:

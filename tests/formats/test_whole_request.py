@@ -1,0 +1,48 @@
+"""What a whole request tells of the messages in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from contextstash.formats.whole_request import format_of, kept_elsewhere, marks_beside, too_many_marks
+
+HI = {"role": "user", "content": "hi"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+CALLING: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
+
+
+@pytest.mark.parametrize(
+    ("request_", "messages", "name"),
+    [
+        ({}, [HI], "openai-chat"),
+        ({"input": [HI]}, [HI], "openai-responses"),
+        ({"system": "be brief"}, [HI], "anthropic"),
+        ({"tools": [{"name": "f", "input_schema": {}}]}, [HI], "anthropic"),
+        ({"tools": [{"type": "function", "function": {}}]}, [HI], "openai-chat"),
+        ({"system": "be brief"}, [HI, CALLING], "openai-chat"),
+    ],
+)
+def test_plain_text_is_of_the_format_that_the_rest_of_the_request_is_of(
+    request_: dict[str, Any], messages: list[dict[str, Any]], name: str
+) -> None:
+    assert format_of(request_, messages) == name
+
+
+def test_a_request_may_go_on_from_what_the_provider_has_kept() -> None:
+    assert kept_elsewhere({"previous_response_id": "resp_1"}) == "previous_response_id"
+    assert kept_elsewhere({"conversation": {"id": "conv_1"}}) == "conversation"
+    assert kept_elsewhere({"previous_response_id": None, "input": []}) is None
+
+
+def test_breakpoints_of_tools_and_system_prompt_count_and_the_one_that_moves_along() -> None:
+    system = [{"type": "text", "text": "be brief", **MARK}]
+    request = {"system": system, "tools": [{"name": "f"}, {"name": "g", **MARK}], **MARK}
+    marked = {"role": "user", "content": [{"type": "text", "text": "x", **MARK}]}
+    assert marks_beside(request) == 3
+    assert marks_beside({"system": "be brief"}) == 0
+    assert too_many_marks(request, [marked]) == []
+    assert too_many_marks(request, [marked] * 2) == [
+        "The request has 5 cache breakpoints, 3 of them beside the messages; at most 4 are allowed."
+    ]
