@@ -207,7 +207,11 @@ class ContextResult(Result):
     budget: int
     fits: bool
     left_out: LeftOut | None = None
-    request: dict[str, Any] | None = Field(default=None, description="Fields to add to the request beside the messages")
+    request: dict[str, Any] | None = Field(
+        default=None,
+        description="Fields to add to the request; `betas` is what the SDK's beta method takes, the header anthropic-beta"
+        " over plain HTTP",
+    )
     reason: str | None = None
 
 
