@@ -209,8 +209,8 @@ class ContextResult(Result):
     left_out: LeftOut | None = None
     request: dict[str, Any] | None = Field(
         default=None,
-        description="Fields to add to the request; `betas` is what the SDK's beta method takes, the header anthropic-beta"
-        " over plain HTTP",
+        description="Fields to add to the request; `betas` is for the SDK's beta method, over plain HTTP the header"
+        " anthropic-beta",
     )
     reason: str | None = None
 
