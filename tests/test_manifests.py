@@ -1,0 +1,82 @@
+"""The plugin folder and the registry entry: what they name is there, and their versions are the package's.
+
+The rules are those of Claude Code's plugin reference and of the MCP registry's format of server.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+
+from contextstash import __version__
+from contextstash.hosts.install.claude_code_hooks import EVENTS
+
+ROOT = Path(__file__).parents[1]
+PLUGIN = ROOT / "plugin"
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_plugin_is_named_versioned_and_listed_in_the_marketplace() -> None:
+    manifest = read(PLUGIN / ".claude-plugin" / "plugin.json")
+    assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", manifest["name"])
+    assert manifest["version"] == __version__
+    [listed] = read(ROOT / ".claude-plugin" / "marketplace.json")["plugins"]
+    assert (listed["name"], (ROOT / listed["source"]).resolve()) == (manifest["name"], PLUGIN.resolve())
+
+
+def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> None:
+    server = read(PLUGIN / ".mcp.json")["mcpServers"]["contextstash"]
+    hooks = read(PLUGIN / "hooks" / "hooks.json")["hooks"]
+    commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+    launcher = "${CLAUDE_PLUGIN_ROOT}/bin/contextstash"
+    assert server["command"] == launcher
+    assert set(hooks) == set(EVENTS)
+    assert {command.replace('"', "") for command in commands} == {f"{launcher} hook claude-code"}
+    assert os.access(PLUGIN / "bin" / "contextstash", os.X_OK)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")
+def test_the_launcher_finds_contextstash_and_never_fails_a_hook(tmp_path: Path) -> None:
+    launcher = tmp_path / "plugin" / "bin" / "contextstash"
+    shutil.copytree(PLUGIN, tmp_path / "plugin")
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    missing = subprocess.run([launcher, "--version"], env=bare, capture_output=True, text=True)
+    hook = subprocess.run([launcher, "hook", "claude-code"], env=bare, capture_output=True, text=True)
+    assert (missing.returncode, "make setup" in missing.stderr) == (1, True)
+    assert (hook.returncode, hook.stdout) == (0, "")
+    (tmp_path / "found").mkdir()
+    script = tmp_path / "found" / "contextstash"
+    script.write_text('#!/bin/sh\necho "called with $*"\n')
+    script.chmod(0o755)
+    found = {**bare, "PATH": f"{script.parent}:/usr/bin:/bin"}
+    called = subprocess.run([launcher, "hook", "claude-code"], env=found, capture_output=True, text=True)
+    assert called.stdout == "called with hook claude-code\n"
+
+
+def test_the_registry_entry_names_this_package_and_this_version() -> None:
+    entry = read(ROOT / "server.json")
+    assert re.search(r"mcp-name: (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))[1] == entry["name"]  # type: ignore[index]
+    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
+    assert len(entry["description"]) <= 100
+    [package] = entry["packages"]
+    assert {entry["version"], package["version"]} == {__version__}
+    assert (package["registryType"], package["identifier"]) == ("pypi", "contextstash")
+
+
+def test_what_the_registry_entry_starts_is_a_command(tmp_path: Path) -> None:
+    [package] = read(ROOT / "server.json")["packages"]
+    arguments = [argument["value"] for argument in package["packageArguments"]]
+    done = CommandLine(tmp_path).run(*arguments, "--help")
+    assert done.returncode == 0
+    assert "Serve MCP" in done.stdout
