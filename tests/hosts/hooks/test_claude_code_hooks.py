@@ -78,13 +78,31 @@ def handle_in(text: str) -> str:
 
 
 def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked: Hooked) -> None:
-    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "persistedOutputPath": "/tmp/x", "isImage": False}
+    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "isImage": False}
     updated = hooked.after("Bash", response, command="make all")
     assert set(updated) == {"stdout", "stderr", "interrupted", "isImage"}
-    assert len(updated["stdout"]) <= 40_000 < len(LARGE)
+    assert len(updated["stdout"]) <= 10_000 < len(LARGE)
     assert updated["stdout"].startswith("0: compiling part 0\n")
     assert "fatal error: disk full" in updated["stdout"]
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+
+
+def test_of_an_output_that_claude_code_has_put_into_a_file_the_whole_is_archived(hooked: Hooked) -> None:
+    file = hooked.command_line.folder / "b7me750tt.txt"
+    file.write_text(LARGE)
+    response = {"stdout": LARGE[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
+    updated = hooked.after("Bash", response, command="make all")
+    assert set(updated) == {"stdout", "stderr"}
+    assert "fatal error: disk full" in updated["stdout"]
+    assert hooked.whole(handle_in(updated["stdout"])) == LARGE
+
+
+def test_what_was_read_of_a_file_is_cut_only_where_it_is_very_long(hooked: Hooked) -> None:
+    def read(characters: int) -> Any:
+        return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
+
+    assert read(40_000) is None
+    assert read(40_001)
 
 
 @pytest.mark.parametrize(

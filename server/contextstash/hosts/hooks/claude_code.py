@@ -18,8 +18,10 @@ from contextstash.hosts.hooks.responses import MCP_PREFIX, texts_of, with_texts
 SMALLEST_LIMIT = 4_000
 """Characters up to which no preset limits an output."""
 
-DEFAULT_LIMIT = 40_000
-"""The default preset's 10,000 tokens in characters: the vocabulary takes longer to load than a hook should."""
+DEFAULT_LIMIT = 10_000
+LIMITS = {"Read": 40_000}
+"""Characters of an output that the model sees whole where the user's settings say nothing of outputs. Claude Code
+itself cuts most outputs at 30,000. What was read of a file is to be worked with: it is cut only where very long."""
 
 OWN_SERVER = "contextstash"
 
@@ -62,9 +64,13 @@ def _after_tool(event: Mapping[str, Any], environment: Mapping[str, str]) -> dic
         return None
     texts = texts_of(tool, response)
     longest = max(map(len, texts), default=0)
-    if longest <= SMALLEST_LIMIT or (longest <= DEFAULT_LIMIT and not _configured(environment)):
+    if longest <= SMALLEST_LIMIT or (longest <= _limit(tool) and not _configured(environment)):
         return None
     return _run(_limited(event, tool, response, texts))
+
+
+def _limit(tool: str) -> int:
+    return LIMITS.get(tool, DEFAULT_LIMIT)
 
 
 def _is_ours(tool: str) -> bool:
@@ -95,18 +101,18 @@ def _run(work: Any) -> dict[str, Any] | None:
 
 async def _limited(event: Mapping[str, Any], tool: str, response: Any, texts: list[str]) -> dict[str, Any] | None:
     from contextstash.formats.arguments import main_argument
-    from contextstash.hosts.hooks.stash import hook_stash
+    from contextstash.hosts.hooks.stash import hook_stash, whole_texts
 
     shown = []
     cut = False
     async with hook_stash() as (stash, limits):
-        for text in texts:
+        for text in await whole_texts(response, texts):
             limited = await stash.limit_output(
                 text,
                 tool=tool,
                 argument=main_argument(event.get("tool_input")) or "",
                 session_id=_text(event.get("session_id")),
-                limits=limits,
+                limits=limits or {"tokens": None, "chars": _limit(tool)},
             )
             shown.append(limited.text)
             cut = cut or limited.cut

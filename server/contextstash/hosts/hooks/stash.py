@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,25 @@ BUSY_SECONDS = 2.0
 
 CHARACTERS_PER_TOKEN = 4
 
+MOST_PERSISTED_BYTES = 32 * 1024 * 1024
+
+STARTS_ALIKE = 1_000
+"""By so many characters a file is known to hold the whole of an output."""
+
 LOOKED_AT = 50
 """How many of the last sessions are looked at for the one that was cleared."""
 
 
 @asynccontextmanager
-async def hook_stash() -> AsyncIterator[tuple[Stash, dict[str, Any]]]:
-    """The stash with the settings for Claude Code, and the limits of one output in characters."""
+async def hook_stash() -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
+    """The stash with the settings for Claude Code, and the limits of one output in characters; None where the user's
+    settings say nothing of outputs."""
     project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     found = configuration(project=project, environment=os.environ)
-    limits = limits_in_characters(resolve_settings(found.settings_layer(CLAUDE_CODE)))
+    layer = found.settings_layer(CLAUDE_CODE)
+    settings = resolve_settings(layer)
+    said = any(name == "preset" or name.startswith("output_") for name in layer)
+    limits = limits_in_characters(settings) if said else None
     store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
     stash = Stash(store, settings=found.settings_layer, api_key=api_key_from(os.environ))
     try:
@@ -51,6 +60,26 @@ def limits_in_characters(settings: ContextSettings) -> dict[str, Any]:
         most = limits.tokens * CHARACTERS_PER_TOKEN
         given["chars"] = most if limits.chars is None else min(most, limits.chars)
     return given
+
+
+async def whole_texts(response: Any, texts: Sequence[str]) -> list[str]:
+    """The texts of a response, the first as it stands in the file that Claude Code has put it into, where that is so:
+    the response then holds its beginning alone."""
+    named = response.get("persistedOutputPath") if isinstance(response, dict) else None
+    if not isinstance(named, str) or not texts:
+        return list(texts)
+    whole = await asyncio.to_thread(_persisted, Path(named))
+    starts = whole is not None and whole.startswith(texts[0][:STARTS_ALIKE])
+    return [whole, *texts[1:]] if whole is not None and starts else list(texts)
+
+
+def _persisted(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > MOST_PERSISTED_BYTES:
+            return None
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return None
 
 
 async def read_transcripts(stash: Stash, event: Mapping[str, Any]) -> str | None:
