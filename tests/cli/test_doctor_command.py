@@ -39,7 +39,7 @@ def test_an_installed_client_whose_command_is_gone_is_found(contextstash: Comman
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("sessions.db", b"no database at all" * 200, "not a database"),
+        ("sessions.db", b"no database at all" * 200, "no SQLite database"),
         ("contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
         ("agents/quick.yaml", b"window: [", "not valid YAML"),
         (".claude.json", b"{", "not plain JSON"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -80,38 +78,27 @@ def _database(path: Path) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("database", "note", f"{path} is not there yet", "It is made at the first use.")
         return
-    size = path.stat().st_size
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
-            [said] = db.execute("PRAGMA quick_check(1)").fetchone()
-            [version] = db.execute("PRAGMA user_version").fetchone()
-            [sessions] = db.execute("SELECT count(*) FROM sessions").fetchone()
-    except sqlite3.Error as error:
-        yield Finding("database", "wrong", f"{path}: {error}", "Put it aside and restore a backup, or name another.")
-        return
+    from contextstash_storage.health import look_at
+
+    health = look_at(path)
     yield Finding(
         "database",
-        "ok" if said == "ok" else "wrong",
-        f"{path}, {size / 1e6:.1f} MB, {sessions} sessions, version {version}, quick check: {said}",
-        "" if said == "ok" else "Put it aside and restore a backup.",
+        "ok" if health.check == "ok" else "wrong",
+        f"{path}, {path.stat().st_size / 1e6:.1f} MB, {health.sessions} sessions, quick check: {health.check}",
+        "" if health.check == "ok" else "Put it aside and restore a backup.",
     )
-    yield _version(version)
+    yield _version(health.version, health.newest)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"others may read the database ({mode:o})", f"chmod 600 {path}")
 
 
-def _version(version: int) -> Finding:
-    from contextstash_storage.migrations import migrations
-
-    newest = migrations()[-1][0]
+def _version(version: int, newest: int) -> Finding:
     if version > newest:
-        return Finding(
-            "version", "wrong", f"the database is newer than this program ({newest})", "Upgrade contextstash."
-        )
+        return Finding("version", "wrong", f"newer than this program: {version}, not {newest}", "Upgrade contextstash.")
     if version < newest:
-        return Finding("version", "note", f"the database will be brought from {version} to {newest} at the next use")
-    return Finding("version", "ok", f"the database is up to date ({version})")
+        return Finding("version", "note", f"will be brought from {version} to {newest} at the next use")
+    return Finding("version", "ok", f"up to date ({version})")
 
 
 def _vocabulary() -> Iterator[Finding]:
@@ -172,26 +159,12 @@ def _round_trip() -> Iterator[Finding]:
     import tempfile
     import time
 
+    from contextstash.hosts.install.clients import own_command
+    from contextstash.mcp.round_trip import round_trip
+
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        tools, tokens = asyncio.run(asyncio.wait_for(_talk(Path(folder) / "doctor.db"), ROUND_TRIP_SECONDS))
+        command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db")]
+        tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
     took = time.perf_counter() - started
     yield Finding("round trip over stdio", "ok", f"{tools} tools, one call ({tokens} tokens counted), {took:.1f} s")
-
-
-async def _talk(database: Path) -> tuple[int, int]:
-    """Start the server as a client does, list its tools and call one."""
-    from mcp.types import CallToolResult
-
-    from contextstash.hosts.install.clients import own_command
-    from mcp import Client, StdioServerParameters
-
-    command = own_command()
-    server = StdioServerParameters(command=command[0], args=[*command[1:], "serve", "--db", str(database)])
-    async with Client(server, read_timeout_seconds=ROUND_TRIP_SECONDS) as client:
-        tools = (await client.list_tools()).tools
-        messages = [{"role": "user", "content": "Is everything well?"}]
-        answer = await client.call_tool("estimate_context", {"messages": messages})
-        if not isinstance(answer, CallToolResult) or answer.is_error or not answer.structured_content:
-            raise ContextstashError("The server answered a tool call with an error.")
-        return len(tools), int(answer.structured_content["tokens"])

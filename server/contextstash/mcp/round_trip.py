@@ -1,0 +1,23 @@
+"""A round trip: the server started as a client does, its tools listed, one of them called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcp.types import CallToolResult
+
+from contextstash_storage.errors import ContextstashError
+from mcp import Client, StdioServerParameters
+
+
+async def round_trip(command: Sequence[str], seconds: float) -> tuple[int, int]:
+    """How many tools the server at `command` lists over stdio, and how many tokens it counts in a message; each answer
+    may take so many seconds. Raises ContextstashError where it answers wrongly."""
+    server = StdioServerParameters(command=command[0], args=list(command[1:]))
+    async with Client(server, read_timeout_seconds=seconds) as client:
+        tools = (await client.list_tools()).tools
+        messages = [{"role": "user", "content": "Is everything well?"}]
+        answer = await client.call_tool("estimate_context", {"messages": messages})
+        if not isinstance(answer, CallToolResult) or answer.is_error or not answer.structured_content:
+            raise ContextstashError("The server answered a tool call with an error.")
+        return len(tools), int(answer.structured_content["tokens"])
