@@ -18,7 +18,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
-SUFFIXES = (".jsonl", ".json")
+SUFFIXES = (".jsonl", ".json", ".traj")
 
 
 @dataclass(frozen=True)
