@@ -164,7 +164,9 @@ async def test_a_damaged_file_is_an_error_with_words(path: Path) -> None:
 
 
 def damage(path: Path) -> None:
-    """Overwrite all but the first page."""
+    """Overwrite all but the first page, and take away what the log may still hold of the others."""
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (path.stat().st_size - 4096))
