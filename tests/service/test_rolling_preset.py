@@ -10,6 +10,7 @@ from model_provider import Answer, model_provider
 from sized_sessions import reply, results, rounds, user
 from stashing import SESSION, stash_at, valid_view, view
 
+from contextstash.context.view import parts_of
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Native
 
@@ -227,3 +228,19 @@ async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_i
         [output] = await stash._access.store.read_outputs("local", SESSION)
     assert (output.sha256 in shown) == spilled
     assert (output.handle in shown) or not spilled
+
+
+async def test_a_digest_is_not_put_where_the_summary_would_hide_it(tmp_path: Path) -> None:
+    natives = [user(400), reply(400), user(400), *rounds([160] * 3)]
+    calls = natives[3::2]
+    together = {**calls[0], "tool_calls": [call for native in calls for call in native["tool_calls"]]}
+    natives = [*natives[:3], together, *natives[4::2], reply(40)]
+    settings: dict[str, Any] = {"prune_at_results": 1, "compact_keep_tokens": 200, "window": 40_000}
+    async with stash_at(tmp_path / "h.db", preset="rolling", **settings) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        assert (await stash.compact_session(SESSION, summary="What was done so far, told in few words.")).compacted
+        desk = await stash._access.desk(SESSION)
+        counters = desk.session.counters
+        await valid_view(stash, "openai-chat")
+    assert counters.parts == {part: tokens for part, tokens in parts_of(desk.entries).items() if tokens}
+    assert counters.view_messages == len(desk.entries)

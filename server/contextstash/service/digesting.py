@@ -43,8 +43,9 @@ def compaction_digest_edit(desk: Desk, entries: Sequence[Entry], archived: Seque
 
 
 def _anchor(entries: Sequence[Entry]) -> int | None:
-    """The last message after which a message of ours breaks no rule."""
-    places = [cut for cut in cuts_of(entries) if cut > 0]
+    """The last position after which a message of ours breaks no rule; one after a summary would lie within what that
+    covers, and be hidden with it."""
+    places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
     return entries[places[-1] - 1].last_seq if places else None
 
 
