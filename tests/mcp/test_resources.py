@@ -199,11 +199,14 @@ async def test_a_list_cursor_nobody_gave_out_is_refused(tmp_path: Path, mode: Mo
             assert raised.value.code == INVALID_PARAMS
 
 
+STATUS_PAGE = "ui://contextstash/context-status.html"
+
+
 async def test_all_resources_are_listed(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         resources = (await client.list_resources()).resources
         templates = (await client.list_resource_templates()).resource_templates
-    assert [resource.uri for resource in resources] == ["context://sessions"]
+    assert [resource.uri for resource in resources] == [STATUS_PAGE, "context://sessions"]
     session = "context://sessions/{session_id}"
     assert [template.uri_template.partition("{?")[0] for template in templates] == [
         session,

@@ -24,6 +24,7 @@ AGENT_TOOLS = [
     "get_archived_output",
     "search_history",
     "restore_outputs",
+    "context_status",
 ]
 PROGRAM_TOOLS = [
     "record_messages",
@@ -42,6 +43,7 @@ ARGUMENTS = {
     "get_archived_output": {"session_id", "handle", "offset", "limit", "pattern", "max_tokens"},
     "search_history": {"session_id", "query", "limit", "scope"},
     "restore_outputs": {"session_id", "handles"},
+    "context_status": {"session_id"},
     "record_messages": {"session_id", "messages", "format", "model", "agent", "usage", "limits"},
     "recover_context": {"session_id", "error", "system"},
     "get_context": {"session_id", "format", "system", "budget"},

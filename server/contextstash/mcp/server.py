@@ -16,6 +16,7 @@ from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.program_tools import program_tools
 from contextstash.mcp.prompts import PROMPTS, add_prompts
 from contextstash.mcp.resources import add_resources
+from contextstash.mcp.status_app import status_app, status_tool
 from contextstash.mcp.tool import StashTool
 
 ToolSet = Literal["retrieval", "agent", "all"]
@@ -70,6 +71,7 @@ def build_server(
         lifespan=lifespan,
         log_level="WARNING",
         middleware=[ProtocolChecks(PROMPTS)],
+        extensions=[] if tools == "retrieval" else [status_app()],
         cache_hints={
             "tools/list": FIXED_LISTS,
             "prompts/list": FIXED_LISTS,
@@ -87,4 +89,4 @@ def build_server(
 def _offered(stash: LazyStash, tools: ToolSet) -> list[StashTool]:
     if tools == "retrieval":
         return [tool for tool in agent_tools(stash) if tool.name == "get_archived_output"]
-    return agent_tools(stash) + (program_tools(stash) if tools == "all" else [])
+    return [*agent_tools(stash), status_tool(stash), *(program_tools(stash) if tools == "all" else [])]

@@ -33,6 +33,8 @@ def _ignored(session: Session, estimate: Estimate) -> str | None:
 
 
 async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
+    if session.source is not None and session.counters.own:
+        return None  # the last compaction was of our view alone: the client's window was never emptied
     events = await access.store.last_events(access.owner, session.session_id, ("compaction", "recovery"), 1)
     if not events or not events[0].parts:
         return None

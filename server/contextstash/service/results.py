@@ -46,6 +46,39 @@ class Estimate(Result):
     )
 
 
+class SummaryMade(Result):
+    """A summary in the view, and what it stands for."""
+
+    summary_id: str
+    messages: int = Field(description="Messages that it stands for")
+    tokens: int
+    strategy: str
+    created_at: str | None = None
+
+
+class Change(Result):
+    """What was done to a session's context at one time."""
+
+    kind: str = Field(description="prune, compaction, restore or recovery")
+    seq: int = Field(description="Messages recorded by then")
+    tokens_before: int
+    tokens_after: int
+    reason: str
+    strategy: str | None = None
+    created_at: str | None = None
+
+
+class ContextStatus(Result):
+    session_id: str
+    title: str | None = None
+    estimate: Estimate
+    messages: int = Field(description="Messages in the history")
+    messages_summarized: int
+    outputs_archived: int
+    last_summary: SummaryMade | None = None
+    changes: list[Change] = Field(description="The last changes, newest first")
+
+
 class ArchivedOutput(Result):
     handle: str
     tool: str

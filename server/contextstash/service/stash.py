@@ -33,6 +33,7 @@ from contextstash.service.results import (
     CompactResult,
     ConfigureResult,
     ContextResult,
+    ContextStatus,
     DeleteResult,
     Estimate,
     LimitedOutput,
@@ -46,6 +47,7 @@ from contextstash.service.results import (
     SessionList,
     SummaryResult,
 )
+from contextstash.service.status import context_status
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash.service.writing import Writers
 from contextstash.summarizers.sampling import SamplingRequest
@@ -93,6 +95,10 @@ class Stash:
         if messages is not None:
             return await asyncio.to_thread(estimate_messages, self._access, messages, model)
         return await estimate_with_notes(self._access, await self._access.session(session_id), model)
+
+    async def context_status(self, session_id: str | None = None) -> ContextStatus:
+        """The state of a session's context as a person wants to see it."""
+        return await context_status(self._access, session_id)
 
     async def prune_tool_outputs(
         self,

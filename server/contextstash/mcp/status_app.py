@@ -1,0 +1,88 @@
+"""The tool `context_status`: a picture in clients that show apps (MCP Apps), a table in all others."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from mcp.server.apps import APP_MIME_TYPE, Apps
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.resources import FunctionResource
+
+from contextstash.mcp.arguments import SessionId
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.tool import StashTool
+from contextstash.service.results import ContextStatus
+
+URI = "ui://contextstash/context-status.html"
+
+BAR = 24
+
+
+def status_app() -> Apps:
+    """The extension as the server declares it, with the page; read from its file when it is first asked for."""
+    apps = Apps()
+    apps.add_resource(
+        FunctionResource(
+            uri=URI,
+            name="context-status",
+            title="Context status",
+            description="A picture of how full a session's context is.",
+            mime_type=APP_MIME_TYPE,
+            meta={"ui": {"prefersBorder": True}},
+            fn=page,
+        )
+    )
+    return apps
+
+
+def page() -> str:
+    """The page: one document with its style and script, and nothing from anywhere else."""
+    return (files("contextstash.mcp") / "app" / "context_status.html").read_text(encoding="utf-8")
+
+
+def status_tool(stash: LazyStash) -> StashTool:
+    """The tool; its result is the same for every client, its text is what those without apps show."""
+
+    async def context_status(ctx: Context[Any], session_id: SessionId = None) -> ContextStatus:
+        opened = await stash.get()
+        return await opened.context_status(session_id)
+
+    tool = StashTool.of(
+        context_status,
+        title="Context status",
+        description="Show the user how full the context is and with what, as a picture.",
+        line=status_text,
+        read_only=True,
+        idempotent=True,
+    )
+    tool.meta = {"ui": {"resourceUri": URI}}
+    return tool
+
+
+def status_text(status: ContextStatus) -> str:
+    """The state of the context as a person can read it in a terminal."""
+    estimate = status.estimate
+    lines = [
+        f"{estimate.tokens:,} of {estimate.usable:,} usable tokens ({estimate.percent} %), level {estimate.level}",
+        *_parts(estimate.breakdown),
+        f"{status.messages:,} messages in history, {status.messages_summarized:,} summarized,"
+        f" {status.outputs_archived:,} outputs archived",
+    ]
+    if status.last_summary:
+        made = status.last_summary
+        lines.append(f"Last summary: {made.messages:,} messages -> {made.tokens:,} tokens, by {made.strategy}")
+    if status.changes:
+        change = status.changes[0]
+        lines.append(f"Last change: {change.kind}, {change.tokens_before:,} -> {change.tokens_after:,} tokens")
+    return "\n".join([*lines, estimate.next_step])
+
+
+def _parts(breakdown: dict[str, int]) -> list[str]:
+    whole = sum(breakdown.values()) or 1
+    parts = sorted(breakdown.items(), key=lambda part: -part[1])
+    return [
+        f"  {name.replace('_', ' '):<14}{tokens:>10,}  {'█' * max(1, round(BAR * tokens / whole))}"
+        for name, tokens in parts
+        if tokens
+    ]

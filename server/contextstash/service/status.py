@@ -1,0 +1,59 @@
+"""The state of a session's context as a person wants to see it: how full, with what, and what was done to it."""
+
+from __future__ import annotations
+
+from contextstash.context.view import edits_in_force, span
+from contextstash.service.access import Access
+from contextstash.service.diagnosing import estimate_with_notes
+from contextstash.service.results import Change, ContextStatus, SummaryMade
+from contextstash_storage.records import Edit, Event, EventKind
+
+CHANGES: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
+
+CHANGES_SHOWN = 12
+
+
+async def context_status(access: Access, session_id: str | None) -> ContextStatus:
+    """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    estimate = await estimate_with_notes(access, session)
+    overlay = edits_in_force(await access.store.read_edits(access.owner, session.session_id))
+    summaries = overlay.summaries
+    events = await access.store.last_events(access.owner, session.session_id, CHANGES, CHANGES_SHOWN)
+    return ContextStatus(
+        session_id=session.session_id,
+        title=session.title,
+        estimate=estimate,
+        messages=session.counters.messages,
+        messages_summarized=sum(_covered(edit) for edit in summaries),
+        outputs_archived=sum(edit.kind == "archive" for edit in overlay.replaced.values()),
+        last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
+        changes=[_change(event) for event in events],
+    )
+
+
+def _covered(edit: Edit) -> int:
+    first, last = span(edit)
+    return last - first + 1
+
+
+def _made(edit: Edit) -> SummaryMade:
+    return SummaryMade(
+        summary_id=edit.summary_id or "",
+        messages=_covered(edit),
+        tokens=edit.tokens,
+        strategy=edit.strategy or "",
+        created_at=edit.created_at.isoformat() if edit.created_at else None,
+    )
+
+
+def _change(event: Event) -> Change:
+    return Change(
+        kind=event.kind,
+        seq=event.seq,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+        reason=event.reason,
+        strategy=event.strategy,
+        created_at=event.created_at.isoformat() if event.created_at else None,
+    )
