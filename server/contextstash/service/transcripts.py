@@ -25,10 +25,13 @@ class TranscriptSession:
 class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
-    `covers_before`: the client compacted, and this message is its summary of everything before.
+    `covers_before`: the client compacted, and this message is its summary of everything before. Where the client kept
+    messages beside its summary, `covers_before_key` names the first of those that come after it, and
+    `covers_after_key` the last of those that come before it; a key that isn't known says nothing.
     `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
     where it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
+    `earlier_usage`: the key of a reply that was recorded without its usage, and that usage, which came later.
     """
 
     body: Native
@@ -40,3 +43,6 @@ class TranscriptMessage:
     covers_before: bool = False
     rewind_to_key: str | None = None
     cleared_call_ids: tuple[str, ...] = ()
+    covers_before_key: str | None = None
+    covers_after_key: str | None = None
+    earlier_usage: tuple[str, Usage] | None = None
