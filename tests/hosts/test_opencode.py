@@ -12,7 +12,8 @@ from host_files import keys, read, roles, session_of, write_json
 from stashing import history, stash_at, valid_view
 
 from contextstash.hosts.ingest import ingest
-from contextstash.hosts.opencode_storage import current_sessions, sessions_in_database
+from contextstash.hosts.opencode_database import sessions_in_database
+from contextstash.hosts.opencode_storage import current_sessions
 from contextstash.hosts.transcript import State
 from contextstash_storage.records import Usage
 

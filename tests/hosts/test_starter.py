@@ -20,7 +20,7 @@ SERVER = ["uv", "tool", "uvx", "contextstash", "serve"]
         (["C:\\codex.exe".replace("C:\\", "/c/")], "codex"),
         (["node", "--no-warnings=DEP0040", "/usr/local/bin/gemini"], "gemini"),
         (["node", "/usr/lib/node_modules/@google/gemini-cli/dist/index.js"], "gemini"),
-        (["/root/.opencode/bin/opencode"], "opencode"),
+        (["/opt/.opencode/bin/opencode"], "opencode"),
         (["node", "/usr/local/bin/pi"], "pi"),
         (["bun", "/usr/lib/node_modules/@mariozechner/pi-coding-agent/dist/cli.js"], "pi"),
     ],
@@ -29,7 +29,7 @@ def test_a_host_is_known_by_its_program(command: list[str], host: str) -> None:
     assert starting_host({}, [SERVER, ["sh", "-c", "claude codex gemini"], command]) == host
 
 
-@pytest.mark.parametrize("command", [[], ["bash"], ["vim", "codex.md"], ["node", "/home/pi/server.js"], ["python3"]])
+@pytest.mark.parametrize("command", [[], ["bash"], ["vim", "codex.md"], ["node", "/srv/pi/server.js"], ["python3"]])
 def test_other_programs_are_no_hosts(command: list[str]) -> None:
     assert starting_host({}, [command]) is None
 

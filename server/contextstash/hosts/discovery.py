@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextstash.hosts.cline import HISTORY
-from contextstash.hosts.opencode_storage import DATABASE, sessions_in_database, sessions_in_files
+from contextstash.hosts.opencode_database import DATABASE, sessions_in_database
+from contextstash.hosts.opencode_storage import sessions_in_files
 from contextstash.hosts.openhands import OpenHandsReader
 from contextstash.hosts.openhands_sdk import OpenHandsSdkReader
 
