@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +181,28 @@ def test_the_beginning_that_a_compaction_kept_is_named() -> None:
     assert (summarized.covers_before_key, summarized.covers_after_key) == (None, "b")
 
 
-def test_a_compaction_that_kept_what_is_not_known_names_nothing() -> None:
-    summarized = read([prompt("a", None, "Old"), *compacted("s", "a", "x", "y")])[1]
-    assert (summarized.covers_before, summarized.covers_before_key) == (True, None)
+@pytest.mark.parametrize("before", [False, True])
+def test_kept_messages_are_named_where_they_are_only_listed(before: bool) -> None:
+    talk = [prompt("a", None, "One"), reply("b", "a", "Two"), passed("h", "b"), prompt("c", "h", "Three")]
+    boundary, message = summary("s", "c")
+    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": ["h", "b", "c"]}
+    boundary["compactMetadata"] = {"trigger": "auto", "preservedMessages": listed}
+    summarized = read([*talk, boundary, message])[3]
+    named = (summarized.covers_before_key, summarized.covers_after_key)
+    assert named == ((None, "c") if before else ("b", None))
+
+
+async def test_what_a_compaction_kept_is_shown_behind_its_summary(tmp_path: Path) -> None:
+    talk = [prompt("a", None, "Old"), reply("b", "a", "Old"), prompt("c", "b", "Kept"), reply("d", "c", "Kept too")]
+    records = [*talk, *compacted("s", "d", "c", "d"), prompt("e", "d", "Next")]
+    shown = await view_of(tmp_path, records)
+    assert '"Old"' not in shown
+    assert re.findall("Summary of it all|Kept too|Kept|Next", shown) == [
+        "Summary of it all",
+        "Kept",
+        "Kept too",
+        "Next",
+    ]
 
 
 async def test_results_that_the_client_cleared_are_cleared_here(tmp_path: Path) -> None:

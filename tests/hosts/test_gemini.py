@@ -125,3 +125,14 @@ def test_a_checkpoint_pairs_calls_that_have_no_ids(tmp_path: Path) -> None:
         assert said.body["reasoning_content"] == "Thinking"
         assert said.body["tool_calls"][0]["id"] == result.body["tool_call_id"]
         assert result.body["content"] == "no such file"
+
+
+def test_a_reply_whose_calls_are_still_being_made_is_read_once_they_are_done(tmp_path: Path) -> None:
+    waiting = {**call("c1", ""), "status": "executing", "result": None}
+    state: State = {}
+    lines = [HEAD, user("u1", "Read a.py"), reply("g1", "I will.", toolCalls=[call("c0", "x"), waiting])]
+    assert keys(read(write_lines(tmp_path / "session-1.jsonl", lines), state)) == ["u1"]
+    lines.append(reply("g1", "I will.", toolCalls=[call("c0", "x"), call("c1", "y")]))
+    fresh = read(write_lines(tmp_path / "session-1.jsonl", lines), state)
+    assert keys(fresh) == ["g1", "g1#c0", "g1#c0=", "g1#c1", "g1#c1="]
+    assert fresh[0].rewind_to_key is None

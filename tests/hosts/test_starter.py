@@ -29,7 +29,18 @@ def test_a_host_is_known_by_its_program(command: list[str], host: str) -> None:
     assert starting_host({}, [SERVER, ["sh", "-c", "claude codex gemini"], command]) == host
 
 
-@pytest.mark.parametrize("command", [[], ["bash"], ["vim", "codex.md"], ["node", "/srv/pi/server.js"], ["python3"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["bash"],
+        ["vim", "codex.md"],
+        ["node", "/srv/pi/server.js"],
+        ["node", "/srv/codex/node_modules/express/server.js"],
+        ["/Applications/Claude.app/Contents/MacOS/Claude"],
+        ["python3"],
+    ],
+)
 def test_other_programs_are_no_hosts(command: list[str]) -> None:
     assert starting_host({}, [command]) is None
 

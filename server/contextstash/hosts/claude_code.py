@@ -119,16 +119,17 @@ class _Reading:
 
     def _kept(self, record: dict[str, Any]) -> dict[str, str]:
         """The messages that a compaction kept beside its summary: mostly those after what it summarized, and where
-        the user had the later part summarized, those before it."""
+        the user had the later part summarized, those before it. Newer versions list them, older ones name the first
+        and the last; they stay where they are in the file."""
         segment = part(record, "compactMetadata", "preservedSegment")
-        kept = part(record, "compactMetadata", "preservedMessages").get("uuids")
-        uuids = [segment.get("headUuid"), *(kept if isinstance(kept, list) else []), segment.get("tailUuid")]
-        known = [uuid for uuid in uuids if isinstance(uuid, str) and self._lineage.knows(uuid)]
-        if not known or not segment:
+        listed = part(record, "compactMetadata", "preservedMessages")
+        uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
+        kept = [uuid for uuid in uuids if not self._lineage.has_passed(uuid)]
+        if not kept:
             return {}
-        if segment.get("anchorUuid") == record.get("uuid"):
-            return {"covers_after_key": known[-1]}
-        return {"covers_before_key": known[0]}
+        if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
+            return {"covers_after_key": kept[-1]}
+        return {"covers_before_key": kept[0]}
 
     def _take_attachment(self, record: dict[str, Any]) -> bool:
         """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
@@ -205,6 +206,11 @@ class _Reading:
 def _body(record: dict[str, Any]) -> dict[str, Any]:
     body = record.get("message")
     return body if isinstance(body, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    """A text, or those in a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
 
 
 def _parent(record: dict[str, Any]) -> str | None:

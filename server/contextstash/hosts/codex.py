@@ -160,7 +160,8 @@ def _is_reply(item: Json) -> bool:
 
 
 def _begins_turn(item: Json) -> bool:
-    return item.get("role") == "user" and not _is_context(item)
+    """Words of the user's, or of another agent."""
+    return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
 
 
 def _is_context(item: Json) -> bool:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from contextstash.hosts.cline import HISTORY
-from contextstash.hosts.opencode_database import DATABASE, sessions_in_database
+from contextstash.hosts.codex_compressed import SUFFIX as COMPRESSED
+from contextstash.hosts.codex_compressed import is_superseded
+from contextstash.hosts.opencode_database import DATABASES, sessions_in_database
 from contextstash.hosts.opencode_storage import sessions_in_files
 from contextstash.hosts.openhands import OpenHandsReader
 from contextstash.hosts.openhands_sdk import OpenHandsSdkReader
 
-SUFFIXES = (".jsonl", ".json", ".traj")
+SUFFIXES = (".jsonl", ".json", ".traj", COMPRESSED)
 
 
 def transcripts_in(path: Path) -> Iterator[Path]:
@@ -38,10 +41,11 @@ def _in_folder(folder: Path) -> Iterator[Path]:
             folders.clear()
             yield from found
             continue
-        if DATABASE in files:
-            yield from sessions_in_database(here / DATABASE)
+        for name in fnmatch.filter(files, DATABASES):
+            yield from sessions_in_database(here / name)
             folders[:] = [name for name in folders if name != "storage"]
-        yield from (here / name for name in sorted(files) if Path(name).suffix in SUFFIXES)
+        named = (here / name for name in sorted(files) if name.endswith(SUFFIXES))
+        yield from (path for path in named if not is_superseded(path))
 
 
 def _whole(folder: Path) -> list[Path] | None:

@@ -35,6 +35,9 @@ from contextstash.hosts.transcript import Batch, Line, Stamp, State, moment, tex
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 
+IN_HAND = ("validating", "scheduled", "awaiting_approval", "executing")
+"""How calls stand that have no result yet."""
+
 
 class GeminiReader:
     """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
@@ -125,7 +128,13 @@ class _Recording:
             self._records.setdefault(record["id"], record)
 
     def messages(self) -> Iterator[TranscriptMessage]:
-        spoken = {key: list(_messages(record)) for key, record in self._records.items()}
+        """A last reply whose calls are still being made is read once they are done."""
+        last = next(reversed(self._records), None)
+        spoken = {
+            key: list(_messages(record))
+            for key, record in self._records.items()
+            if key != last or not _is_being_made(record)
+        }
         for key, messages in spoken.items():
             for message in messages:
                 yield self._as_summary(message, spoken) if key in self._summaries else message
@@ -136,6 +145,11 @@ class _Recording:
         after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in spoken else []
         first = next((found.key for place in after for found in spoken[place]), None)
         return replace(message, covers_before=True, covers_before_key=first)
+
+
+def _is_being_made(record: Json) -> bool:
+    """Whether a call in this reply has no end yet (packages/core/src/scheduler/types.ts)."""
+    return any(found.get("status") in IN_HAND for found in objects(record.get("toolCalls")))
 
 
 def _messages(record: Json) -> Iterator[TranscriptMessage]:

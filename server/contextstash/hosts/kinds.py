@@ -8,6 +8,7 @@ from pathlib import Path
 from contextstash.hosts.claude_code import ClaudeCodeReader
 from contextstash.hosts.cline import ClineReader
 from contextstash.hosts.codex import CodexReader
+from contextstash.hosts.codex_compressed import SUFFIX, CompressedCodexReader
 from contextstash.hosts.documents import line_of, parse_document
 from contextstash.hosts.gemini import GeminiReader
 from contextstash.hosts.gemini_contents import GeminiContentsReader
@@ -25,6 +26,7 @@ Reader = TranscriptReader | DocumentReader
 
 LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
 DOCUMENT_READERS: tuple[DocumentReader, ...] = (
+    CompressedCodexReader(),
     ClineReader(),
     OpenCodeReader(),
     GeminiReader(),
@@ -60,6 +62,8 @@ def _reader_of(path: Path) -> Reader | None:
     if not path.is_file():
         if not path.exists() and not path.parent.is_file():
             path.stat()
+        return _claiming(path, None)
+    if path.name.endswith(SUFFIX):
         return _claiming(path, None)
     with path.open("rb") as file:
         head = file.read(HEAD)

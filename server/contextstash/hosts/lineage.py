@@ -34,9 +34,9 @@ class Lineage:
         self._passed: dict[str, str] = state.setdefault("passed", {})
         self._turns: dict[str, str] = state.setdefault("turns", {})
 
-    def knows(self, uuid: str) -> bool:
-        """Whether this is one of the late messages."""
-        return uuid in self._parents
+    def has_passed(self, uuid: str) -> bool:
+        """Whether this is one of the late records that are no messages."""
+        return uuid in self._passed
 
     def passed(self, uuid: str, parent: str | None) -> None:
         """A record that is no message: those below it descend from what it descends from."""

@@ -15,7 +15,8 @@ from pathlib import Path
 from contextstash.hosts.documents import Json
 from contextstash.hosts.transcript import Stamp
 
-DATABASE = "opencode.db"
+DATABASES = "opencode*.db"
+"""`opencode.db`, or `opencode-<channel>.db` of a version that is not a released one (src/storage/db.ts)."""
 
 
 def is_in_database(path: Path) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextstash.hosts.documents import Json, line_of, load_document, objects, part, stamp_of
+from contextstash.hosts.newest import newest_first
 from contextstash.hosts.opencode_database import (
-    DATABASE,
+    DATABASES,
     current_in_database,
     is_at,
     is_in_database,
@@ -89,17 +90,19 @@ def sessions_in_files(storage: Path) -> list[Path]:
 
 
 def data_folder(home: Path) -> Path:
-    """Where OpenCode keeps its data, by its own rule the same on each system."""
+    """Where OpenCode keeps its data, by its own rule the same on each system; the database itself where it is told
+    to use another one."""
     configured = os.environ.get("XDG_DATA_HOME")
-    return (Path(configured) if configured else home / ".local" / "share") / "opencode"
+    folder = (Path(configured) if configured else home / ".local" / "share") / "opencode"
+    return folder / os.environ.get("OPENCODE_DB", "")
 
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
     """The session of this project that was touched last (of any project where none is named), then those of its
     sub-agents."""
-    database = folder if folder.suffix == ".db" else folder / DATABASE
-    if database.is_file():
-        return current_in_database(database, project)
+    databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
+    if databases:
+        return current_in_database(databases[0], project)
     return _current_in_files(folder if (folder / "session").is_dir() else folder / "storage", project)
 
 

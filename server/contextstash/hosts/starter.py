@@ -37,6 +37,9 @@ VARIABLES = (
 ANCESTORS = 12
 """How many programs above this one are looked at."""
 
+_DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
+"""Where Claude Desktop is: its program's name is Claude Code's."""
+
 _RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
 _SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
 
@@ -51,18 +54,20 @@ def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[st
 
 def _host_of(command: Sequence[str]) -> str | None:
     """The program itself, or the script that a runtime runs, by its name or its package's."""
-    if not command:
+    if not command or _DESKTOP.search(command[0]):
         return None
-    own = _SUFFIX.sub("", Path(command[0]).name.lower())
-    if own in PROGRAMS:
-        return PROGRAMS[own]
-    if not _RUNTIMES.fullmatch(own):
-        return None
+    own = _name(command[0])
+    if own in PROGRAMS or not _RUNTIMES.fullmatch(own):
+        return PROGRAMS.get(own)
     script = next((argument for argument in command[1:] if not argument.startswith("-")), "")
-    names = [_SUFFIX.sub("", name.lower()) for name in Path(script).parts]
-    return next((PROGRAMS[name] for name in reversed(names) if name in PROGRAMS and name != "pi"), None) or (
-        PROGRAMS.get(names[-1]) if names else None
-    )
+    if (found := PROGRAMS.get(_name(script))) is not None:
+        return found
+    package = [_name(name) for name in Path(script.rpartition("node_modules")[2]).parts[1:3]]
+    return next((PROGRAMS[name] for name in package if "node_modules" in script and name in PROGRAMS), None)
+
+
+def _name(path: str) -> str:
+    return _SUFFIX.sub("", Path(path).name.lower())
 
 
 def commands_above() -> list[list[str]]:
