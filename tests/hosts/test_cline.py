@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from host_files import keys, read, session_of, write_json
+from stashing import stash_at, valid_view
 
+from contextstash.hosts.ingest import ingest
 from contextstash.hosts.transcript import State
 from contextstash_storage.records import Usage
 
@@ -79,3 +83,39 @@ def test_messages_in_the_ai_sdks_shape_become_anthropics(tmp_path: Path) -> None
     assert messages[2].body == {"role": "user", "content": [result]}
     assert len(messages) == 3
     assert session_of(path).agent == "roo-code"
+
+
+def roo(ts: int, role: str = "user", **marks: Any) -> dict[str, Any]:
+    """A message whose text is its time."""
+    return {"role": role, "content": [{"type": "text", "text": f"at {ts}"}], "ts": ts, **marks}
+
+
+KEPT = [roo(1), roo(2, "assistant"), roo(3), roo(4, "assistant"), roo(5)]
+CONDENSED = {"condenseParent": "c"}
+LEFT_OUT = {"truncationParent": "t"}
+SUMMARY = roo(6, isSummary=True, condenseId="c")
+NOTE = roo(6, isTruncationMarker=True, truncationId="t")
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        ([roo(1), SUMMARY, *KEPT[3:]], [1, 6, 4, 5]),
+        ([*({**m, **CONDENSED} for m in KEPT[:3]), SUMMARY, *KEPT[3:]], [6, 4, 5]),
+        ([*({**m, **CONDENSED} for m in KEPT), SUMMARY], [6]),
+        ([KEPT[0], *({**m, **LEFT_OUT} for m in KEPT[1:3]), NOTE, *KEPT[3:]], [1, 6, 4, 5]),
+    ],
+    ids=["an older summary", "a summary", "a summary of all", "a truncation"],
+)
+@pytest.mark.parametrize("seen", [True, False], ids=["followed", "imported"])
+async def test_what_roo_code_condensed_or_left_out_is_not_shown(
+    tmp_path: Path, after: list[dict[str, Any]], shown: list[int], seen: bool
+) -> None:
+    path = tmp_path / "rooveterinaryinc.roo-cline" / "tasks" / "abc" / "api_conversation_history.json"
+    async with stash_at(tmp_path / "roo.db") as stash:
+        if seen:
+            await ingest(stash, write_json(path, KEPT))
+        report = await ingest(stash, write_json(path, after))
+        assert report.session_id
+        messages = json.dumps(await valid_view(stash, "anthropic", report.session_id))
+    assert re.findall(r"at (\d)", messages) == [str(ts) for ts in shown]

@@ -12,6 +12,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from contextstash.hosts.documents import (
     Json,
@@ -37,8 +38,8 @@ _AI_SDK = frozenset({"tool-call", "tool-result", "reasoning"})
 
 class ClineReader:
     """Reads a task's messages as they stand, those in the AI SDK's shape as Anthropic's. A summary of Roo's covers
-    what it replaced. Not kept: Roo's encrypted reasoning items, and which messages a truncation left out (that is not
-    in this file)."""
+    what it replaced, and so does its note that messages were left out. Not kept: Roo's encrypted reasoning items, and
+    which messages Cline left out (that is not in this file)."""
 
     name = "cline"
 
@@ -79,20 +80,33 @@ def _is_roos(path: Path, messages: Sequence[Json]) -> bool:
 def _messages(lines: Sequence[Line], usages: _Usages) -> Iterator[TranscriptMessage]:
     found = [(place, line, body) for place, line in enumerate(lines) if (body := _body(line.record)) is not None]
     keys = [_key(place, line) for place, line, _ in found]
+    records = [line.record for _, line, _ in found]
     for place, (_, line, body) in enumerate(found):
-        record = line.record
-        created = moment_of_ms(record.get("ts"))
-        reply = body["role"] == "assistant"
-        summary = record.get("isSummary") is True
         yield TranscriptMessage(
             body=body,
             key=keys[place],
-            usage=usages.of(record) if reply else None,
-            model=text_of(part(record, "modelInfo").get("modelId")),
-            created_at=created,
-            covers_before=summary,
-            covers_before_key=keys[place + 1] if summary and place + 1 < len(keys) else None,
+            usage=usages.of(line.record) if body["role"] == "assistant" else None,
+            model=text_of(part(line.record, "modelInfo").get("modelId")),
+            created_at=moment_of_ms(line.record.get("ts")),
+            **_covered(records, place, keys),
         )
+
+
+def _covered(records: Sequence[Json], place: int, keys: Sequence[str]) -> dict[str, Any]:
+    """What a summary of Roo's, or its note that messages were left out, stands for: the messages that name it (in
+    older versions they are gone), between those that were kept."""
+    record = records[place]
+    name = record.get("condenseId") if record.get("isSummary") is True else record.get("truncationId")
+    if not (record.get("isSummary") is True or record.get("isTruncationMarker") is True):
+        return {}
+    parents = [text_of(other.get("condenseParent")) or text_of(other.get("truncationParent")) for other in records]
+    first = parents.index(name) if name in parents and text_of(name) else place
+    after = next((later for later in range(place + 1, len(records)) if parents[later] != name), None)
+    return {
+        "covers_before": True,
+        "covers_after_key": keys[first - 1] if first else None,
+        "covers_before_key": None if after is None else keys[after],
+    }
 
 
 def _key(place: int, line: Line) -> str:
