@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from stashing import history, stash_at, view
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stashing import history, stash_at, valid_view, view
 
 from contextstash.service.stash import Stash
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
@@ -163,3 +166,43 @@ async def test_a_report_that_comes_late_anchors_the_estimate_all_the_same(tmp_pa
             assert reported.prompt_tokens == 30_000
     assert estimates[0].tokens == estimates[1].tokens
     assert "reported usage" in estimates[1].method
+
+
+DEEDS = st.lists(
+    st.tuples(st.sampled_from(["say", "call", "rewind", "compact", "keep", "keep the beginning"]), st.integers(0, 60)),
+    max_size=25,
+)
+
+
+def done(deeds: list[tuple[str, int]]) -> list[TranscriptMessage]:
+    """What a client writes that does these things; the numbers choose the message that each is about."""
+    messages = [said("m0")]
+    for number, (deed, about) in enumerate(deeds, 1):
+        key = f"m{number}"
+        named = str(messages[about % len(messages)].key)
+        if deed == "call":
+            messages += call(key)
+        elif deed == "rewind":
+            messages.append(said(key, rewind_to_key=named.rstrip("?")))
+        elif deed == "say":
+            messages.append(said(key, "assistant" if messages[-1].body["role"] == "user" else "user"))
+        else:
+            kept = {"keep": "covers_before_key", "keep the beginning": "covers_after_key"}.get(deed)
+            messages.append(summary(key, **({kept: named} if kept else {})))
+    return messages
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEEDS, st.integers(1, 9))
+async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_step(
+    deeds: list[tuple[str, int]], size: int
+) -> None:
+    messages = done(deeds)
+    with tempfile.TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "d.db") as stash:
+            for start in range(0, len(messages), size):
+                await record(stash, messages[start : start + size])
+                await record(stash, messages[start : start + size])
+                assert await in_step(stash)
+            await valid_view(stash, "anthropic", "w")
+            assert len(await history(stash, "w")) == len(messages)
