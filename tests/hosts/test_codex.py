@@ -12,8 +12,7 @@ from stashing import stash_at, view
 
 from contextstash.hosts.codex import CodexReader, current_rollouts
 from contextstash.hosts.ingest import ingest
-from contextstash.hosts.transcript import Line, State, mark_of
-from contextstash.service.transcripts import TranscriptMessage
+from contextstash.hosts.transcript import Batch, Line, State, mark_of
 from contextstash_storage.records import Usage
 
 SESSION = "019d6d29-8cf7-7fe3-adc9-000000000001"
@@ -80,19 +79,37 @@ async def test_rollbacks_one_after_another_go_back_further(tmp_path: Path) -> No
     assert not any(text in shown for text in ("Two", "Three", "Again"))
 
 
-def read(records: list[Json], state: State) -> list[TranscriptMessage]:
+def batch_of(records: list[Json], state: State) -> Batch:
     lines = [Line(record, mark_of(json.dumps(record).encode())) for record in records]
-    return [found for batch in CodexReader().read(lines, state, "rollout-1.jsonl") for found in batch.messages]
+    [batch] = CodexReader().read(lines, state, "rollout-1.jsonl")
+    return batch
 
 
-def test_usage_that_comes_in_a_later_reading_is_told_by_the_next_message() -> None:
+def test_usage_that_comes_in_a_later_reading_names_its_reply() -> None:
     state: State = {}
-    reply = read([meta(), message("user", "One"), message("assistant", "First")], state)[-1]
-    assert read([usage(900), usage(900)], state) == []
-    prompt, answer = read([message("user", "Two"), message("assistant", "Second"), usage(950)], state)
-    assert prompt.earlier_usage == (reply.key, Usage(prompt_tokens=900, completion_tokens=5, cached_tokens=10))
-    assert answer.earlier_usage is None
-    assert answer.usage == Usage(prompt_tokens=950, completion_tokens=5, cached_tokens=10)
+    reply = batch_of([meta(), message("user", "One"), message("assistant", "First")], state).messages[-1]
+    late = batch_of([usage(900), usage(900)], state)
+    assert late.messages == []
+    assert late.session.late_usage == (reply.key, Usage(prompt_tokens=900, completion_tokens=5, cached_tokens=10))
+    following = batch_of([message("user", "Two"), message("assistant", "Second"), usage(950)], state)
+    assert following.session.late_usage is None
+    assert following.messages[1].usage == Usage(prompt_tokens=950, completion_tokens=5, cached_tokens=10)
+
+
+async def test_a_rollout_read_line_by_line_reports_what_it_does_as_a_whole(tmp_path: Path) -> None:
+    records = [meta(), message("user", "One"), message("assistant", "First"), usage(900), message("user", "Two")]
+    records += [message("assistant", "Second"), usage(950)]
+    reported = []
+    for size in (1, len(records)):
+        path = tmp_path / f"rollout-{size}.jsonl"
+        async with stash_at(tmp_path / f"{size}.db") as stash:
+            for end in range(size, len(records) + 1, size):
+                await ingest(stash, write_lines(path, records[:end]))
+            counters = (await stash.read_session(SESSION)).counters
+            calls = [(call.request_seq, call.prompt_tokens) for call in (await stash.list_calls(SESSION)).calls]
+            reported.append((counters.reported, counters.reported_view, counters.reported_seq, calls))
+    assert reported[0] == reported[1]
+    assert len(reported[0][3]) == 2
 
 
 def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stashing import history, stash_at, valid_view, view
@@ -151,16 +153,19 @@ async def test_going_back_to_before_a_compaction_takes_its_summary_back(tmp_path
         assert await in_step(stash)
 
 
-async def test_a_report_that_comes_late_anchors_the_estimate_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("following", [[said("c")], []], ids=["a message follows", "nothing follows"])
+async def test_a_report_that_comes_late_anchors_the_estimate_all_the_same(
+    tmp_path: Path, following: list[TranscriptMessage]
+) -> None:
     usage = Usage(prompt_tokens=30_000, completion_tokens=50)
     estimates = []
     for late in (False, True):
         reply = said("b", "assistant", usage=None if late else usage)
-        following = said("c", earlier_usage=("b", usage) if late else None)
+        told = replace(SESSION, late_usage=("b", usage) if late else None)
         async with stash_at(tmp_path / f"{late}.db") as stash:
             await record(stash, [said("a"), reply])
-            await record(stash, [following])
-            await record(stash, [following])
+            for _ in range(2):
+                await stash.record_transcript(told, following, Cursor(source=SOURCE, offset=2))
             estimates.append(await stash.estimate_context("w"))
             [reported] = (await stash.list_calls("w")).calls
             assert reported.prompt_tokens == 30_000

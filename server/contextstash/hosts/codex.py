@@ -58,8 +58,9 @@ class CodexReader:
             model=state.get("model"),
             source=source,
             parent_session_id=state.get("parent"),
+            late_usage=reading.late_usage,
         )
-        return [Batch(session, reading.messages)] if reading.messages else []
+        return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
 
 
 class _Reading:
@@ -71,6 +72,7 @@ class _Reading:
 
     def __init__(self, state: State) -> None:
         self.messages: list[TranscriptMessage] = []
+        self.late_usage: tuple[str, Usage] | None = None
         self._state = state
 
     def take(self, line: Line, payload: Json) -> None:
@@ -111,21 +113,18 @@ class _Reading:
         self._state.pop("reply", None)
 
     def _append(self, message: TranscriptMessage, line: Line) -> None:
-        earlier = self._state.pop("earlier", None)
-        usage = read_usage(earlier[1]) if earlier else None
         self.messages.append(
             replace(
                 message,
                 created_at=moment(line.record.get("timestamp")),
                 rewind_to_key=self._state.pop("rewind", None),
-                earlier_usage=(earlier[0], usage) if earlier and usage else None,
             )
         )
         self._state["last"] = line.mark
 
     def _report(self, given: Json) -> None:
         """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
-        again where only its rate limits changed. Where the reply was read earlier, the next message tells of it."""
+        again where only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
         reply = self._state.pop("reply", None)
         if reply is None:
             return
@@ -134,7 +133,7 @@ class _Reading:
             if self.messages[place].key == reply:
                 self.messages[place] = replace(self.messages[place], usage=usage)
                 return
-        self._state["earlier"] = [reply, given]
+        self.late_usage = (reply, usage) if usage else None
 
     def _roll_back(self, turns: object) -> None:
         known: list[str] = self._state.get("turns", [])

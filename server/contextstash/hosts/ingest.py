@@ -149,9 +149,9 @@ def _digest(data: bytes) -> str:
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
-    """The batches, none of the parts too large."""
+    """The batches, none of the parts too large; one without a message has no more to tell than its session."""
     for batch in batches:
-        for run in _runs(batch.messages):
+        for run in list(_runs(batch.messages)) or [[]]:
             yield batch.session, run
 
 

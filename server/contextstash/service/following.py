@@ -11,7 +11,7 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.access import Access
 from contextstash.service.editing import retrying
-from contextstash.service.mirroring import mirror_before, partial_compaction, whole_compaction
+from contextstash.service.mirroring import mirror_before, partial_compaction, report_late, whole_compaction
 from contextstash.service.recording import Calls, RecentCalls, append, ensure_session
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
@@ -43,6 +43,8 @@ async def record_transcript(
         source=transcript.source,
         parent_session_id=transcript.parent_session_id,
     )
+    if transcript.late_usage is not None:
+        session = await report_late(access, session, *transcript.late_usage)
     messages = _readable(messages, get_format(session.format or transcript.format))
     calls = await recent.of(session)
     total = Appended(messages=(), duplicates=0, session=session)
@@ -87,12 +89,7 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
 
 def _says_what_was_done(message: TranscriptMessage) -> bool:
     """Whether it can be recorded only once all messages before it are."""
-    return (
-        message.rewind_to_key is not None
-        or bool(message.cleared_call_ids)
-        or message.earlier_usage is not None
-        or _keeps_some(message)
-    )
+    return message.rewind_to_key is not None or bool(message.cleared_call_ids) or _keeps_some(message)
 
 
 def _keeps_some(message: TranscriptMessage) -> bool:

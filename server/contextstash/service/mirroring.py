@@ -14,7 +14,7 @@ from contextstash.service.pruning import archive_edit
 from contextstash.service.summaries import summary_id
 from contextstash.service.transcripts import TranscriptMessage
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Call, Counters, Edit, Message, Part, Session
+from contextstash_storage.records import Call, Counters, Edit, Message, Part, Session, Usage
 from contextstash_storage.store import EditsAfter
 
 HOST = "host"
@@ -25,10 +25,8 @@ AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None, "delta": {}, "vie
 
 
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
-    """What the client did, or reported, before this message came. Safe to repeat."""
+    """What the client did to its window before this message came. Safe to repeat."""
     session_id = session.session_id
-    if message.earlier_usage is not None:
-        await _report_late(access, session, message)
     if message.rewind_to_key is not None:
         await retrying(lambda: _rewind(access, session_id, message))
     if message.cleared_call_ids:
@@ -218,29 +216,24 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
         await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits), own=False)
 
 
-async def _report_late(access: Access, session: Session, message: TranscriptMessage) -> None:
-    """The usage of a reply that was recorded before its report came."""
-    assert message.earlier_usage is not None
-    key, usage = message.earlier_usage
-    seq = await _position(access, session.session_id, key)
-    if seq is None or await _position(access, session.session_id, message.key) is not None:
-        return
-    reply, *later = await access.store.read_messages(access.owner, session.session_id, first=seq, bodies=False)
+async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
+    """The usage of a reply that was recorded before its report came. Safe to repeat."""
+    session_id = session.session_id
+    seq = await _position(access, session_id, key)
+    if seq is None or session.counters.reported_seq >= seq:
+        return session
+    reply, *later = await access.store.read_messages(access.owner, session_id, first=seq, bodies=False)
     since = sum(found.tokens for found in later if found.agent_visible)
-    now = await access.store.get_session(access.owner, session.session_id)
-    if now.counters.reported_seq >= seq:
-        return
-    await access.store.change_counters(
-        access.owner,
-        session.session_id,
-        lambda counters: reported_late(counters, usage, seq, reply.tokens, since),
+    anchored = await access.store.change_counters(
+        access.owner, session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
     )
     call = Call(
         purpose="agent",
-        model=message.model or session.model,
+        model=session.model,
         request_seq=seq - 1,
         request_edits=session.counters.edits,
         created_at=reply.created_at,
         **usage.model_dump(),
     )
-    await access.store.append_call(access.owner, session.session_id, call)
+    await access.store.append_call(access.owner, session_id, call)
+    return anchored

@@ -10,7 +10,10 @@ from contextstash_storage.records import Native, Usage
 
 @dataclass(frozen=True, slots=True)
 class TranscriptSession:
-    """The session that a transcript holds. `source` is the file."""
+    """The session that a transcript holds. `source` is the file.
+
+    `late_usage`: the key of a reply that was recorded without its usage, and that usage, which came later.
+    """
 
     session_id: str
     format: str
@@ -19,6 +22,7 @@ class TranscriptSession:
     title: str | None = None
     source: str | None = None
     parent_session_id: str | None = None
+    late_usage: tuple[str, Usage] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,6 @@ class TranscriptMessage:
     `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
     where it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
-    `earlier_usage`: the key of a reply that was recorded without its usage, and that usage, which came later.
     """
 
     body: Native
@@ -45,4 +48,3 @@ class TranscriptMessage:
     cleared_call_ids: tuple[str, ...] = ()
     covers_before_key: str | None = None
     covers_after_key: str | None = None
-    earlier_usage: tuple[str, Usage] | None = None
