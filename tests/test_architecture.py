@@ -25,6 +25,7 @@ MUST_NOT_IMPORT = {
     "service": ("mcp", "hosts", "cli", "demo", "gateway"),
     "hosts": ("mcp", "cli", "demo", "gateway"),
     "mcp": ("cli", "demo", "gateway"),
+    "gateway": ("cli", "demo", "hosts"),
     "demo": ("mcp", "cli", "hosts", "gateway"),
 }
 """For each other layer, the parts of the server that must not be known to it."""
@@ -39,7 +40,7 @@ IMPURE = {
 IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eval"}
 
 ONLY_IN = {
-    "mcp": ("server/contextstash/mcp",),
+    "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
     "uvicorn": ("server/contextstash/mcp",),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),

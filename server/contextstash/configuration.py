@@ -200,3 +200,8 @@ def _check_names(settings: Mapping[Any, Any], place: str, spelling: Callable[[st
         raise BadInputError(
             f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
         )
+
+
+def says_of_outputs(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer of settings says anything of the length of one output."""
+    return any(name == "preset" or name.startswith("output_") for name in layer)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator
 from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
 from contextstash.tokenizer import count_with

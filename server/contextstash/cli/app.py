@@ -14,6 +14,7 @@ from contextstash.cli.clipping import clip
 from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.doctor import doctor
+from contextstash.cli.gatewaying import gateway
 from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
 from contextstash.cli.installing import install, uninstall
@@ -37,6 +38,7 @@ def cli() -> None:
 
 COMMANDS = (
     serve,
+    gateway,
     import_files,
     demo,
     status,

@@ -16,8 +16,9 @@ from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.program_tools import program_tools
 from contextstash.mcp.prompts import PROMPTS, add_prompts
 from contextstash.mcp.resources import add_resources
+from contextstash.mcp.tool import StashTool
 
-ToolSet = Literal["agent", "all"]
+ToolSet = Literal["retrieval", "agent", "all"]
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
 
@@ -35,18 +36,19 @@ FIXED_LISTS = CacheHint(ttl_ms=3_600_000, scope="public")
 
 
 def build_server(
-    open_stash: OpenStash,
+    open_stash: OpenStash | LazyStash,
     tools: ToolSet = "agent",
     version: str = __version__,
     *,
     on_stopped: Callable[[], None] | None = None,
 ) -> MCPServer[None]:
-    """A server with the tools a model uses (`agent`), or with those for programs too (`all`).
+    """A server with the tools a model uses (`agent`), with those for programs too (`all`), or with nothing but the
+    one that reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called.
     """
-    stash = LazyStash(open_stash)
+    stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
@@ -57,7 +59,7 @@ def build_server(
             if on_stopped:
                 on_stopped()
 
-    offered = agent_tools(stash) + (program_tools(stash) if tools == "all" else [])
+    offered = _offered(stash, tools)
     server: MCPServer[None] = MCPServer(
         "contextstash",
         title="contextstash",
@@ -75,7 +77,14 @@ def build_server(
             "resources/templates/list": FIXED_LISTS,
         },
     )
-    add_resources(server, stash)
-    add_prompts(server, stash)
-    add_completions(server, stash)
+    if tools != "retrieval":
+        add_resources(server, stash)
+        add_prompts(server, stash)
+        add_completions(server, stash)
     return server
+
+
+def _offered(stash: LazyStash, tools: ToolSet) -> list[StashTool]:
+    if tools == "retrieval":
+        return [tool for tool in agent_tools(stash) if tool.name == "get_archived_output"]
+    return agent_tools(stash) + (program_tools(stash) if tools == "all" else [])

@@ -11,6 +11,7 @@ from contextstash.service import (
     calls,
     compacting,
     handing_over,
+    keeping,
     limiting,
     pruning,
     recovering,
@@ -160,6 +161,10 @@ class Stash:
             limits=limits,
             keep_whole=keep_whole,
         )
+
+    async def keep_output(self, text: str, *, tool: str, argument: str = "", session_id: str | None = None) -> str:
+        """The handle of an output that is durably archived when this answers."""
+        return await keeping.keep_output(self._access, text, tool=tool, argument=argument, session_id=session_id)
 
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
         """All that is summarized in the view, or the newest summary of a level, or one by its id."""

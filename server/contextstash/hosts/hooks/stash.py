@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from contextstash.configuration import configuration
+from contextstash.configuration import configuration, says_of_outputs
 from contextstash.context.limits import OutputLimits
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
@@ -42,8 +42,7 @@ async def hook_stash() -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
     found = configuration(project=project, environment=os.environ)
     layer = found.settings_layer(CLAUDE_CODE)
     settings = resolve_settings(layer)
-    said = any(name == "preset" or name.startswith("output_") for name in layer)
-    limits = limits_in_characters(settings) if said else None
+    limits = limits_in_characters(settings) if says_of_outputs(layer) else None
     store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
     stash = Stash(store, settings=found.settings_layer, api_key=api_key_from(os.environ))
     try:

@@ -1,0 +1,1 @@
+"""The gateway: other MCP servers behind one of ours, which keeps their outputs small."""

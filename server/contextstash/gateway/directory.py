@@ -1,0 +1,61 @@
+"""The directory: what all servers offer together, under names that are no one else's, and whose each is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.types import Prompt, Resource, ResourceTemplate, Tool
+
+from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
+from contextstash.gateway.offers import Offer
+from mcp import InvalidUriTemplate, UriTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """Each list as it is offered, and by each offered name or URI where it is from."""
+
+    tools: Mapping[str, tuple[Origin, Tool]]
+    prompts: Mapping[str, tuple[Origin, Prompt]]
+    resources: Mapping[str, tuple[Origin, Resource]]
+    templates: Mapping[str, tuple[Origin, ResourceTemplate]]
+
+    @classmethod
+    def of(cls, offers: Mapping[str, Offer], own: str | None = None) -> Directory:
+        """The directory of these servers' offers, in their order; names of the server `own` never change."""
+        before = prefixes(offers)
+        schemes = {server: prefix.replace("_", "-") for server, prefix in before.items()}
+
+        def listed(items: Callable[[Offer], Sequence[Any]], key: str, joint: str, ahead: Mapping[str, str]) -> Any:
+            by_name = {server: {getattr(item, key): item for item in items(offer)} for server, offer in offers.items()}
+            names = offered_names({server: list(each) for server, each in by_name.items()}, ahead, joint, own)
+            return {
+                offered: (origin, by_name[origin.server][origin.name].model_copy(update={key: offered}))
+                for offered, origin in names.items()
+            }
+
+        return cls(
+            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before),
+            prompts=listed(lambda offer: offer.prompts, "name", TOOL_JOINT, before),
+            resources=listed(lambda offer: offer.resources, "uri", URI_JOINT, schemes),
+            templates=listed(lambda offer: offer.templates, "uri_template", URI_JOINT, schemes),
+        )
+
+    def resource(self, uri: str) -> Origin | None:
+        """Where a resource is read, and under what URI: one that is listed, or one that a template makes."""
+        if uri in self.resources:
+            return self.resources[uri][0]
+        for offered, (origin, _) in self.templates.items():
+            if _makes(offered, uri):
+                ahead = offered.removesuffix(origin.name)
+                return Origin(origin.server, uri.removeprefix(ahead))
+        return None
+
+
+def _makes(template: str, uri: str) -> bool:
+    try:
+        return UriTemplate.parse(template).match(uri) is not None
+    except InvalidUriTemplate:
+        return False

@@ -1,0 +1,87 @@
+"""All servers behind the gateway: started together, waited for with patience that ends, found by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.types import INVALID_PARAMS, Tool
+
+from contextstash.gateway.directory import Directory
+from contextstash.gateway.names import Origin
+from contextstash.gateway.offers import Offer
+from contextstash.gateway.upstream import Peer, Upstream
+from mcp import MCPError
+
+PATIENCE_SECONDS = 10.0
+"""How long the first list waits for servers that are still starting. Those that come later are told of as a change."""
+
+
+class Fleet:
+    """The servers, in the order of the configuration. The names of the one called `own` never change."""
+
+    def __init__(self, upstreams: Sequence[Upstream], own: str | None = None) -> None:
+        self.upstreams = {upstream.name: upstream for upstream in upstreams}
+        self._own = own
+        self._started = False
+        self._waited = False
+        self._once_offered: dict[str, Origin] = {}
+
+    def start(self, group: TaskGroup, peer: Peer) -> None:
+        """Start all servers, in tasks of this group, for this client; does nothing a second time."""
+        if not self._started:
+            self._started = True
+            for upstream in self.upstreams.values():
+                group.start_soon(upstream.run, peer)
+
+    async def directory(self) -> Directory:
+        """What all offer now. The first time it waits until each has come or failed, or patience ends."""
+        if not self._waited:
+            with anyio.move_on_after(PATIENCE_SECONDS):
+                await self._each(Upstream.settled)
+            self._waited = True
+        await self._each(Upstream.refresh)
+        offers = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}
+        found = Directory.of(offers, self._own)
+        self._once_offered |= {name: origin for name, (origin, _) in found.tools.items()}
+        return found
+
+    def tool_origin(self, directory: Directory, name: str) -> Origin:
+        """Whose tool this is. A name under which a tool was once offered still holds. Raises MCPError where there never
+        was one, and says which servers are missing."""
+        if name in directory.tools:
+            return directory.tools[name][0]
+        if name in self._once_offered:
+            return self._once_offered[name]
+        raise MCPError(INVALID_PARAMS, self._unknown("tool", name, directory.tools))
+
+    def prompt_origin(self, directory: Directory, name: str) -> Origin:
+        """Whose prompt this is. Raises MCPError where there is none."""
+        if name in directory.prompts:
+            return directory.prompts[name][0]
+        raise MCPError(INVALID_PARAMS, self._unknown("prompt", name, directory.prompts))
+
+    def _unknown(self, what: str, name: str, known: Any) -> str:
+        near = difflib.get_close_matches(name, list(known), n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        missing = [
+            f"'{upstream.name}' ({upstream.problem or 'still starting'})"
+            for upstream in self.upstreams.values()
+            if not upstream.connected
+        ]
+        absent = f" Not there just now: {', '.join(missing)}." if missing else ""
+        return f"There is no {what} '{name}'.{hint}{absent}"
+
+    def _offered(self, upstream: Upstream) -> Offer:
+        def allowed(tool: Tool) -> bool:
+            return upstream.rules.offers(tool.name)
+
+        return upstream.offer.with_tools(allowed)
+
+    async def _each(self, work: Any) -> None:
+        async with anyio.create_task_group() as group:
+            for upstream in self.upstreams.values():
+                group.start_soon(work, upstream)

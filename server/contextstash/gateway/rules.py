@@ -1,0 +1,97 @@
+"""What a configuration says of one server's tools: which are offered, and the limits of their outputs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from contextstash.context.limits import OutputLimits
+from contextstash_storage.errors import BadInputError
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRules:
+    """How one tool's outputs are treated: `limits` in the place of the settings' own, and whether a repeated output is
+    answered as unchanged."""
+
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRules:
+    """The rules for all tools of a server. `allow` and `deny` hold names or shell patterns; what is denied is denied
+    even where it is allowed."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] = ()
+    outputs: OutputRules = OutputRules()
+    per_tool: Mapping[str, OutputRules] = field(default_factory=dict)
+
+    def offers(self, tool: str) -> bool:
+        """Whether a tool is offered at all."""
+        allowed = self.allow is None or _any_matches(self.allow, tool)
+        return allowed and not _any_matches(self.deny, tool)
+
+    def of(self, tool: str) -> OutputRules:
+        """The rules for one tool's outputs."""
+        return self.per_tool.get(tool, self.outputs)
+
+
+def read_rules(value: Any) -> ServerRules:
+    """The rules in an entry's key `contextstash`. Raises BadInputError on a wrong name or value: a misspelt list of
+    denied tools must not go unnoticed."""
+    given = _object(value, "contextstash", ("limits", "unchanged", "tools", "per_tool"))
+    lists = _object(given.get("tools", {}), "contextstash.tools", ("allow", "deny"))
+    outputs = _output_rules(given, "contextstash", OutputRules())
+    per_tool = given.get("per_tool", {})
+    if not isinstance(per_tool, dict):
+        raise BadInputError("contextstash.per_tool must be an object with tools' names as keys.")
+    return ServerRules(
+        allow=_names(lists["allow"], "allow") if "allow" in lists else None,
+        deny=_names(lists.get("deny", []), "deny"),
+        outputs=outputs,
+        per_tool={
+            tool: _output_rules(
+                _object(rules, f"contextstash.per_tool.{tool}", ("limits", "unchanged")),
+                f"contextstash.per_tool.{tool}",
+                outputs,
+            )
+            for tool, rules in per_tool.items()
+        },
+    )
+
+
+def _output_rules(given: Mapping[str, Any], place: str, general: OutputRules) -> OutputRules:
+    limits = given.get("limits", {})
+    if not isinstance(limits, dict):
+        raise BadInputError(f"{place}.limits must be an object such as {{'tokens': 2000}}.")
+    OutputLimits().merged(limits)
+    unchanged = given.get("unchanged", general.unchanged)
+    if not isinstance(unchanged, bool):
+        raise BadInputError(f"{place}.unchanged must be true or false.")
+    return OutputRules({**general.limits, **limits}, unchanged)
+
+
+def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInputError(f"{place} must be an object.")
+    for name in value:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(known)}."
+            raise BadInputError(f"There is no {place}.{name}. {hint}")
+    return value
+
+
+def _names(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise BadInputError(f"contextstash.tools.{name} must be a list of tools' names.")
+    return tuple(value)
+
+
+def _any_matches(patterns: tuple[str, ...], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,232 @@
+"""The gateway as one MCP server: lists of all servers' things, each request passed on to the right one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+from mcp.server import Server, ServerRequestContext
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ToolsListChanged,
+)
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    GetPromptRequestParams,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    PromptReference,
+    ReadResourceRequestParams,
+    TextContent,
+    Tool,
+)
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from contextstash import __version__
+from contextstash.formats.arguments import main_argument
+from contextstash.gateway import forwarding
+from contextstash.gateway.directory import Directory
+from contextstash.gateway.fleet import Fleet
+from contextstash.gateway.names import Origin
+from contextstash.gateway.shortening import Call, Shortening
+from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
+from mcp import MCPError
+
+Request = ServerRequestContext[Any, Any]
+Answer = TypeVar("Answer")
+
+INSTRUCTIONS = """\
+The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
+get_archived_output reads the rest, by pattern or by lines. Do not run the tool again for it."""
+
+
+class Gateway:
+    """Answers a client's requests with what the fleet answers. `own` is the server of the fleet that is ours: its
+    results are never made short."""
+
+    def __init__(self, shortening: Shortening, own: str) -> None:
+        self.shortening = shortening
+        self.own = own
+        self.fleet = Fleet([])
+        self._bus = InMemorySubscriptionBus()
+        self._listening = ListenHandler(self._bus)
+        self._group: TaskGroup | None = None
+        self._client: Any = None
+
+    def server(self, on_stopped: Callable[[], None] | None = None) -> Server[None]:
+        """The server to be run; `on_stopped` is called when all servers behind it have ended."""
+
+        @asynccontextmanager
+        async def lifespan(_: Server[None]) -> AsyncIterator[None]:
+            try:
+                async with self.shortening.stash.in_use(), anyio.create_task_group() as group:
+                    self._group = group
+                    yield
+                    group.cancel_scope.cancel()
+            finally:
+                if on_stopped:
+                    on_stopped()
+
+        server = Server[None](
+            "contextstash-gateway",
+            title="contextstash gateway",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            lifespan=lifespan,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_completion=self._complete,
+            on_subscriptions_listen=self._listen,
+        )
+        server.middleware.append(self._start_first)
+        return server
+
+    async def tell_of_changes(self) -> None:
+        """Tell the client that lists have changed."""
+        for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
+            await self._bus.publish(event)
+        if self._client is not None:
+            await self._client.send_tool_list_changed()
+            await self._client.send_prompt_list_changed()
+            await self._client.send_resource_list_changed()
+
+    async def _start_first(self, ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
+        """Servers are started when it is known what the client can do, which they are told."""
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if ctx.method != "initialize" and self._group is not None:
+            self.fleet.start(self._group, Peer(ctx.session.client_capabilities, modern))
+        if ctx.method == "tools/list" and not modern:
+            answer = await call_next(ctx)
+            self._client = ctx.session  # only who has a list can be told that it changed
+            return answer
+        return await call_next(ctx)
+
+    async def _listen(self, ctx: Request, params: Any) -> Any:
+        return await self._listening(ctx, params)
+
+    async def _list_tools(self, _: Request, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=_items((await self.fleet.directory()).tools))
+
+    async def _list_prompts(self, _: Request, __: Any) -> ListPromptsResult:
+        return ListPromptsResult(prompts=_items((await self.fleet.directory()).prompts))
+
+    async def _list_resources(self, _: Request, __: Any) -> ListResourcesResult:
+        return ListResourcesResult(resources=_items((await self.fleet.directory()).resources))
+
+    async def _list_templates(self, _: Request, __: Any) -> ListResourceTemplatesResult:
+        return ListResourceTemplatesResult(resource_templates=_items((await self.fleet.directory()).templates))
+
+    async def _call_tool(self, ctx: Request, params: CallToolRequestParams) -> Any:
+        directory = await self.fleet.directory()
+        origin = self.fleet.tool_origin(directory, params.name)
+        upstream = self.fleet.upstreams[origin.server]
+        try:
+            result = await forwarding.call_tool(upstream, origin.name, params, ctx)
+        except UpstreamDownError as error:
+            return _failed(str(error))
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise
+            return _failed(_broken_off(origin, upstream))
+        except ValidationError:
+            return _failed(f"The server '{origin.server}' answered '{origin.name}' with what is no tool result.")
+        if not isinstance(result, CallToolResult) or origin.server == self.own:
+            return result
+        return await self.shortening.result(result, _call(origin, params, directory, upstream))
+
+    async def _get_prompt(self, ctx: Request, params: GetPromptRequestParams) -> Any:
+        origin = self.fleet.prompt_origin(await self.fleet.directory(), params.name)
+        upstream = self.fleet.upstreams[origin.server]
+        return await _or_error(forwarding.get_prompt(upstream, origin.name, params, ctx))
+
+    async def _read_resource(self, ctx: Request, params: ReadResourceRequestParams) -> Any:
+        origin = (await self.fleet.directory()).resource(params.uri)
+        if origin is not None:
+            upstream = self.fleet.upstreams[origin.server]
+            return await _or_error(forwarding.read_resource(upstream, origin.name, params, ctx))
+        for upstream in self.fleet.upstreams.values():  # a result may link to what no list has
+            if upstream.connected and (upstream.offer.resources or upstream.offer.templates):
+                try:
+                    return await forwarding.read_resource(upstream, params.uri, params, ctx)
+                except MCPError:
+                    continue
+        raise MCPError(INVALID_PARAMS, f"No server has a resource '{params.uri}'.")
+
+    async def _complete(self, _: Request, params: CompleteRequestParams) -> CompleteResult:
+        directory = await self.fleet.directory()
+        if isinstance(params.ref, PromptReference):
+            origin = self.fleet.prompt_origin(directory, params.ref.name)
+            ref: Any = params.ref.model_copy(update={"name": origin.name})
+        else:
+            listed = directory.templates.get(params.ref.uri)
+            found = listed[0] if listed else directory.resource(params.ref.uri)
+            if found is None:
+                raise MCPError(INVALID_PARAMS, f"No server has a resource template '{params.ref.uri}'.")
+            origin, ref = found, params.ref.model_copy(update={"uri": found.name})
+        upstream = self.fleet.upstreams[origin.server]
+        argument = {"name": params.argument.name, "value": params.argument.value}
+        context = dict(params.context.arguments or {}) if params.context else None
+
+        async def ask(session: Any) -> Any:
+            has = session.server_capabilities
+            if has is None or not has.completions:
+                return CompleteResult(completion=Completion(values=[]))
+            return await session.complete(ref=ref, argument=argument, context_arguments=context)
+
+        answer: CompleteResult = await _or_error(upstream.ask(ask))
+        return answer
+
+
+def _items(listed: Any) -> list[Any]:
+    return [item for _, item in listed.values()]
+
+
+def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, upstream: Upstream) -> Call:
+    listed: tuple[Origin, Tool] | None = directory.tools.get(params.name)
+    return Call(
+        server=origin.server,
+        tool=origin.name,
+        argument=main_argument(params.arguments) or "",
+        rules=upstream.rules.of(origin.name),
+        schema=listed[1].output_schema if listed else None,
+    )
+
+
+def _failed(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def _broken_off(origin: Origin, upstream: Upstream) -> str:
+    return (
+        f"The server '{upstream.name}' ended while '{origin.name}' ran: whether it was done is not known."
+        " It is started again at the next call."
+    )
+
+
+async def _or_error(answer: Awaitable[Answer]) -> Answer:
+    try:
+        return await answer
+    except UpstreamDownError as error:
+        raise MCPError(CONNECTION_CLOSED, str(error)) from error
+    except ValidationError as error:
+        raise MCPError(CONNECTION_CLOSED, "The server's answer is not what the protocol says.") from error

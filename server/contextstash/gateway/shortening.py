@@ -1,0 +1,215 @@
+"""Results of tools made short: what is too long is archived first, then shown as a preview with its handle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextContent, TextResourceContents
+
+from contextstash.gateway.rules import OutputRules
+from contextstash.gateway.structured import as_text, is_valid, replaced_strings, smaller_forms
+from contextstash.service.results import LimitedOutput
+from contextstash_storage.errors import ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.mcp.lazy import LazyStash
+
+logger = logging.getLogger(__name__)
+
+LEAST_TO_REPEAT = 600
+"""Characters below which a repeated output is shown again: to say that it is unchanged would be no shorter."""
+
+SHORTENED = "[Only a part of the structured content is shown; get_archived_output {handle} has all of it as JSON]"
+
+UNCHANGED = "[Unchanged since {handle}: the same {lines:,} lines as before; get_archived_output reads them again]"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call whose result is made short: the tool under its own server's name for it and as it is offered, its main
+    argument, its output schema, and the rules for it."""
+
+    server: str
+    tool: str
+    argument: str
+    rules: OutputRules
+    schema: dict[str, Any] | None = None
+
+
+class Shown(NamedTuple):
+    """What is shown in the place of a text, and the handle of that text."""
+
+    text: str
+    handle: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far, in results and characters."""
+
+    results: int = 0
+    shortened: int = 0
+    unchanged: int = 0
+    before: int = 0
+    after: int = 0
+
+
+@dataclass
+class Shortening:
+    """Makes results short. Outputs are archived with those of `session_id`, or of no session; `limits` are those of one
+    output where the rules for a tool name none, in the place of the settings' own."""
+
+    stash: LazyStash
+    session_id: str | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
+
+    async def result(self, result: CallToolResult, call: Call) -> CallToolResult:
+        """The result as the model is to see it: the same one where nothing is too long, and for errors."""
+        if result.is_error:
+            return result
+        before = _size(result)
+        try:
+            shown = await self._result(result, call)
+        except ContextstashError as error:  # nothing may leave the window that is not durably archived
+            logger.warning("a result of '%s' is passed on whole: %s", call.tool, error)
+            shown = result
+        self.tally.results += 1
+        self.tally.shortened += shown is not result
+        self.tally.before += before
+        self.tally.after += _size(shown)
+        return shown
+
+    async def _result(self, result: CallToolResult, call: Call) -> CallToolResult:
+        replaced: dict[str, Shown] = {}
+        content = await self._content(result.content, call, replaced)
+        structured = result.structured_content
+        if structured is not None:
+            structured, notice = await self._structured(structured, call, replaced)
+            if notice and not replaced:
+                content.append(TextContent(type="text", text=notice))
+        if content == result.content and structured == result.structured_content:
+            return result
+        return result.model_copy(update={"content": content, "structured_content": structured})
+
+    async def _content(
+        self, content: Sequence[ContentBlock], call: Call, replaced: dict[str, Shown]
+    ) -> list[ContentBlock]:
+        """The blocks, with texts of the same kind taken together: a long answer in many small blocks is long."""
+        found: list[ContentBlock] = []
+        for text, blocks in _texts_together(content):
+            if text is None:
+                found += [await self._resource(block, call, replaced) for block in blocks]
+                continue
+            shown = await self._text(text, call)
+            if shown is None:
+                found += blocks
+                continue
+            replaced[text] = shown
+            found.append(blocks[0].model_copy(update={"text": shown.text}))
+        return found
+
+    async def _resource(self, block: ContentBlock, call: Call, replaced: dict[str, Shown]) -> ContentBlock:
+        if not isinstance(block, EmbeddedResource) or not isinstance(block.resource, TextResourceContents):
+            return block
+        text = block.resource.text
+        shown = await self._text(text, call)
+        if shown is None:
+            return block
+        replaced[text] = shown
+        return block.model_copy(update={"resource": block.resource.model_copy(update={"text": shown.text})})
+
+    async def _text(self, text: str, call: Call) -> Shown | None:
+        """What is shown in the place of a text; None where it is shown as it is."""
+        key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+        repeatable = call.rules.unchanged and len(text) >= LEAST_TO_REPEAT
+        if repeatable and key in self._shown:
+            self.tally.unchanged += 1
+            handle = self._shown[key]
+            return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
+        limited = await self._limited(text, call)
+        if repeatable:
+            self._shown[key] = limited.handle or await self._kept(text, call)
+        return Shown(limited.text, limited.handle or "") if limited.cut else None
+
+    async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:
+        """The structured content within limits and valid for the tool's schema, else as it is; and what tells the
+        model that a part is missing."""
+        changed = replaced_strings(value, {text: shown.text for text, shown in replaced.items()})
+        if not is_valid(changed, call.schema):
+            changed = value
+        limited = await self._limited(as_text(changed), call, keep=False)
+        room = 2 * len(limited.text)
+        if not limited.cut or (changed != value and len(as_text(changed)) <= room):
+            return changed, None
+        handle = _handle_of(value, replaced) or await self._kept(as_text(value), call)
+        smallest = None
+        for form in smaller_forms(changed, handle):
+            if is_valid(form, call.schema):
+                smallest = form
+                if len(as_text(form)) <= room:
+                    break
+        return (changed, None) if smallest is None else (smallest, SHORTENED.format(handle=handle))
+
+    async def _limited(self, text: str, call: Call, *, keep: bool = True) -> LimitedOutput:
+        stash = await self.stash.get()
+        return await stash.limit_output(
+            text,
+            tool=call.tool,
+            argument=call.argument,
+            session_id=self.session_id,
+            limits=call.rules.limits or self.limits,
+            keep_whole=keep,
+        )
+
+    async def _kept(self, text: str, call: Call) -> str:
+        stash = await self.stash.get()
+        return await stash.keep_output(text, tool=call.tool, argument=call.argument, session_id=self.session_id)
+
+
+def _texts_together(content: Sequence[ContentBlock]) -> list[tuple[str | None, list[ContentBlock]]]:
+    """Runs of text blocks with the same annotations, each with its text; every other block alone, with None."""
+    runs: list[tuple[str | None, list[ContentBlock]]] = []
+    for block in content:
+        if not isinstance(block, TextContent):
+            runs.append((None, [block]))
+            continue
+        text, blocks = runs[-1] if runs else (None, [])
+        if text is not None and _alike(blocks[-1], block):
+            runs[-1] = (f"{text}\n{block.text}", [*blocks, block])
+        else:
+            runs.append((block.text, [block]))
+    return runs
+
+
+def _handle_of(value: Any, replaced: Mapping[str, Shown]) -> str | None:
+    """The handle under which a value is archived already, since a text of the same result is its JSON."""
+    for text, shown in replaced.items():
+        try:
+            if json.loads(text) == value:
+                return shown.handle
+        except ValueError:
+            continue
+    return None
+
+
+def _alike(first: ContentBlock, second: ContentBlock) -> bool:
+    return first.annotations == second.annotations and first.meta == second.meta
+
+
+def _size(result: CallToolResult) -> int:
+    """Characters that a model may be shown of a result: of its texts, or of its structured content if that is more."""
+    texts = sum(len(block.text) for block in result.content if isinstance(block, TextContent))
+    embedded = sum(
+        len(block.resource.text)
+        for block in result.content
+        if isinstance(block, EmbeddedResource) and isinstance(block.resource, TextResourceContents)
+    )
+    structured = len(json.dumps(result.structured_content)) if result.structured_content is not None else 0
+    return max(texts + embedded, structured)

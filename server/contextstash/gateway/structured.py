@@ -1,0 +1,72 @@
+"""Structured content made smaller: long strings and long lists shortened, the shape kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+STEPS = ((2_000, 100), (1_000, 50), (500, 20), (200, 10), (100, 5), (60, 2))
+"""Longest string in characters and most items of a list or object, tried in this order until the whole is small."""
+
+
+def as_text(value: Any) -> str:
+    """The JSON text of a value, as a model is shown it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def smaller_forms(value: Any, handle: str) -> Iterator[Any]:
+    """Ever smaller forms of a value, first those with all items of their lists and objects. A string that was
+    shortened says so, with the handle of the whole."""
+    for longest, _ in STEPS:
+        yield _shortened(value, longest, None, handle)
+    for longest, items in STEPS:
+        yield _shortened(value, longest, items, handle)
+
+
+def replaced_strings(value: Any, texts: dict[str, str]) -> Any:
+    """A value with some of its strings replaced by others."""
+    if isinstance(value, str):
+        return texts.get(value, value)
+    if isinstance(value, list):
+        return [replaced_strings(each, texts) for each in value]
+    if isinstance(value, dict):
+        return {key: replaced_strings(each, texts) for key, each in value.items()}
+    return value
+
+
+def is_valid(value: Any, schema: dict[str, Any] | None) -> bool:
+    """Whether a value is what a tool's output schema promises; with no schema everything is. A schema that is none, or
+    refers to another document, promises nothing that could be kept: then it is not."""
+    if schema is None:
+        return True
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    kind = validator_for(schema)
+    try:
+        kind.check_schema(schema)
+        return bool(kind(schema, registry=Registry()).is_valid(value))
+    except (SchemaError, Unresolvable):
+        return False
+
+
+def _shortened(value: Any, longest: int, items: int | None, handle: str) -> Any:
+    if isinstance(value, str):
+        return _string(value, longest, handle)
+    if isinstance(value, list):
+        return [_shortened(each, longest, items, handle) for each in value[:items]]
+    if isinstance(value, dict):
+        kept = list(value.items())[: None if items is None else max(items, 20)]
+        return {key: _shortened(each, longest, items, handle) for key, each in kept}
+    return value
+
+
+def _string(text: str, longest: int, handle: str) -> str:
+    if len(text) <= longest + 80:
+        return text
+    head = longest * 2 // 3
+    tail = longest - head
+    return f"{text[:head]} [… {len(text) - longest:,} characters left out, all in {handle} …] {text[-tail:]}"

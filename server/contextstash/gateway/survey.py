@@ -1,0 +1,41 @@
+"""A survey of the servers behind a gateway: what each offers, or why it is not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio
+from mcp.client import Client
+
+from contextstash.gateway.server import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One server: the names of its tools as they are offered, the numbers of its other things, and its problem."""
+
+    server: str
+    tools: tuple[str, ...]
+    prompts: int
+    resources: int
+    problem: str | None
+
+
+def survey(gateway: Gateway) -> list[Surveyed]:
+    """Start the servers, ask each once, and end them."""
+    return anyio.run(_survey, gateway)
+
+
+async def _survey(gateway: Gateway) -> list[Surveyed]:
+    async with Client(gateway.server(), cache=None):
+        directory = await gateway.fleet.directory()
+        return [
+            Surveyed(
+                server=name,
+                tools=tuple(offered for offered, (origin, _) in directory.tools.items() if origin.server == name),
+                prompts=len(upstream.offer.prompts),
+                resources=len(upstream.offer.resources) + len(upstream.offer.templates),
+                problem=None if upstream.connected else upstream.problem or "it is still starting",
+            )
+            for name, upstream in gateway.fleet.upstreams.items()
+        ]

@@ -1,0 +1,152 @@
+"""One server that is slow, dead or malformed takes no other down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateways import SCRIPT, gateway, server, text_of, tool_names, until, written
+from serving import MODES, Mode
+
+from mcp import MCPError
+
+
+async def test_servers_that_are_dead_silent_or_malformed_leave_the_others_be(tmp_path: Path) -> None:
+    servers = {
+        "dead": {"command": "there-is-no-such-program"},
+        "silent": server("silent"),
+        "garbage": server("garbage"),
+        "nowhere": {"url": "http://127.0.0.1:9/mcp"},
+        "one": server("one"),
+    }
+    async with gateway(tmp_path, servers) as client:
+        assert "only_one" in await tool_names(client)
+        assert text_of(await client.call_tool("only_one")) == "from one"
+        with pytest.raises(MCPError, match=r"'dead' \(there is no program or folder 'there-is-no-such-program'\)"):
+            await client.call_tool("only_dead")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_that_dies_in_a_call_says_so_and_is_started_again(tmp_path: Path, mode: Mode) -> None:
+    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
+        before = text_of(await client.call_tool("one__process_id"))
+        died = await client.call_tool("one__dying")
+        assert died.is_error
+        assert "The server 'one' ended while 'dying' ran: whether it was done is not known." in text_of(died)
+        assert text_of(await client.call_tool("only_two")) == "from two"
+        after = text_of(await client.call_tool("one__process_id"))
+        assert after.isdecimal()
+        assert after != before
+
+
+async def test_a_server_killed_between_two_calls_is_started_again_unnoticed(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"one": server("one")}) as client:
+        before = int(text_of(await client.call_tool("process_id")))
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: not Path(f"/proc/{before}").exists())
+        result = await client.call_tool("process_id")
+        assert not result.is_error
+        assert int(text_of(result)) != before
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_tool_that_a_server_adds_is_told_of_and_listed(tmp_path: Path, mode: Mode) -> None:
+    changed = anyio.Event()
+
+    async def hear(message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            changed.set()
+
+    async with gateway(tmp_path, {"one": server("one")}, mode=mode, message_handler=hear) as client:
+        assert "added_by_one" not in await tool_names(client)
+        if mode == "legacy":
+            await client.call_tool("growing")
+        else:
+            async with client.listen(tools_list_changed=True):
+                await client.call_tool("growing")
+                with anyio.fail_after(30):
+                    await changed.wait()
+        with anyio.fail_after(30):
+            await changed.wait()
+        assert "added_by_one" in await tool_names(client)
+        assert text_of(await client.call_tool("added_by_one")) == "new"
+
+
+@contextmanager
+def http_upstream() -> Iterator[str]:
+    """The address of a server of ours over streamable HTTP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, SCRIPT, "http", "web", str(port)], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+
+
+async def test_a_server_over_http_is_one_like_the_others(tmp_path: Path) -> None:
+    with http_upstream() as url:
+        await listening(url)
+        async with gateway(tmp_path, {"web": {"url": url}, "one": server("one")}) as client:
+            assert text_of(await client.call_tool("only_web")) == "from web"
+            assert len(text_of(await client.call_tool("web__long_text", {"count": 2_000}))) <= 20_000
+
+
+async def listening(url: str) -> None:
+    port = int(url.split(":")[2].split("/")[0])
+    with anyio.fail_after(30):
+        while True:
+            try:
+                stream = await anyio.connect_tcp("127.0.0.1", port)
+            except OSError:
+                await anyio.sleep(0.05)
+            else:
+                await stream.aclose()
+                return
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_resources_and_prompts_of_all_are_there(tmp_path: Path, mode: Mode) -> None:
+    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
+        uris = [resource.uri for resource in (await client.list_resources()).resources]
+        assert uris == ["one+memory://shared", "two+memory://shared"]
+        for name in ("one", "two"):
+            [contents] = (await client.read_resource(f"{name}+memory://shared")).contents
+            assert getattr(contents, "text", None) == f"shared of {name}"
+            [contents] = (await client.read_resource(f"{name}://item/7")).contents
+            assert getattr(contents, "text", None) == f"item 7 of {name}"
+            prompt = await client.get_prompt(f"{name}__greet", {"who": "Ada"})
+            assert getattr(prompt.messages[0].content, "text", None) == f"{name} greets Ada"
+        with pytest.raises(MCPError, match="No server has a resource 'memory://nothing'"):
+            await client.read_resource("memory://nothing")
+
+
+def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = written(tmp_path, {})
+    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "names no servers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_says_what_each_server_offers_and_which_is_missing(tmp_path: Path) -> None:
+    path = written(tmp_path, {"one": server("one"), "dead": {"command": "there-is-no-such-program"}})
+    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), "--check"]
+    database = ["--db", str(tmp_path / "s.db")]
+    done = subprocess.run(
+        [*command, *database], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 1
+    assert "only_one" in done.stdout
+    assert "there is no program or folder 'there-is-no-such-program'" in done.stdout

@@ -1,0 +1,84 @@
+"""Gateways as real processes before real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import upstream_servers
+from mcp.types import CallToolResult, TextContent
+from serving import Mode
+
+from mcp import Client, StdioServerParameters
+
+SCRIPT = str(Path(upstream_servers.__file__))
+
+
+def server(kind: str, *rest: str | Path, **rules: Any) -> dict[str, Any]:
+    """The entry of a server of ours in a configuration; `rules` stand under its key for the gateway."""
+    return {"command": sys.executable, "args": [SCRIPT, kind, *map(str, rest)], "contextstash": rules}
+
+
+def written(folder: Path, servers: dict[str, Any]) -> Path:
+    """The file of a configuration."""
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+@asynccontextmanager
+async def gateway(
+    folder: Path, servers: dict[str, Any], *options: str, mode: Mode = "auto", **client: Any
+) -> AsyncIterator[Client]:
+    """The SDK's own client, connected to a gateway before these servers; its database and home are in `folder`."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
+    home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    arguments = ["-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=[*arguments, "--db", str(folder / "sessions.db")],
+        env={**clean, **home},
+        cwd=folder,
+    )
+    async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None, **client) as connected:
+        yield connected
+
+
+async def tool_names(client: Client) -> list[str]:
+    return [tool.name for tool in (await client.list_tools()).tools]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Returns when something has become true in the world outside, which tells nobody. Raises TimeoutError."""
+    with anyio.fail_after(30):
+        while not true():  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+async def appears(path: Path) -> None:
+    """Returns when a file is there."""
+    await until(path.exists)
+
+
+def text_of(result: CallToolResult) -> str:
+    """The texts of a result's text blocks."""
+    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+async def original(client: Client, handle: str) -> str:
+    """The whole of an archived output, page by page."""
+    pages, offset = [], 1
+    while True:
+        result = await client.call_tool("get_archived_output", {"handle": handle, "offset": offset, "max_tokens": 8000})
+        page = result.structured_content
+        assert page, text_of(result)
+        pages.append(page["text"])
+        if not page.get("next_offset"):
+            return "".join(pages)
+        offset = page["next_offset"]

@@ -1,0 +1,187 @@
+"""Servers for a gateway to stand before, as real processes: `python upstream_servers.py NAME`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context, Elicit, Resolve
+from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
+from pydantic import BaseModel, Field
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def lines(count: int) -> str:
+    """A text of that many lines, with one in the middle that matters."""
+    texts = [f"line {number} of a long and rather dull output" for number in range(count)]
+    texts[count // 2] = f"ERROR: the thing broke at line {count // 2}"
+    return "\n".join(texts)
+
+
+class Record(BaseModel):
+    number: int
+    text: str
+
+
+class Records(BaseModel):
+    total: int
+    records: Annotated[list[Record], Field(max_length=100_000)]
+
+
+class Pair(BaseModel):
+    words: Annotated[list[str], Field(min_length=2_000)]
+
+
+class Answer(BaseModel):
+    name: str
+
+
+def long_text(count: int = 2_000) -> str:
+    """A long text."""
+    return lines(count)
+
+
+def long_string(count: int = 2_000) -> str:
+    """A long text, as structured content too."""
+    return lines(count)
+
+
+def records(count: int = 3_000) -> Records:
+    """Many records."""
+    return Records(total=count, records=[Record(number=n, text=f"record {n}") for n in range(count)])
+
+
+def at_least_two_thousand() -> Pair:
+    """What can't be made short without breaking its schema."""
+    return Pair(words=[f"word{number}" for number in range(5_000)])
+
+
+def mixed() -> CallToolResult:
+    """Texts, an image and an embedded resource."""
+    resource = TextResourceContents(uri="memory://log", mime_type="text/plain", text=lines(1_500))
+    blocks = [TextContent(type="text", text=f"part {number}: {lines(200)}") for number in range(10)]
+    image = ImageContent(type="image", data=PIXEL * 400, mime_type="image/png")
+    return CallToolResult(content=[*blocks, image, EmbeddedResource(type="resource", resource=resource)])
+
+
+def failing() -> CallToolResult:
+    """A long error."""
+    return CallToolResult(content=[TextContent(type="text", text=lines(2_000))], is_error=True)
+
+
+async def counting(ctx: Context, steps: int = 3) -> str:
+    """Reports progress."""
+    for step in range(steps):
+        await ctx.report_progress(step + 1, steps, f"step {step + 1}")
+    return "counted"
+
+
+async def waiting(mark: str) -> None:
+    """Never ends by itself; says on disk that it began, and that it was cancelled."""
+    path = Path(mark)
+    path.with_suffix(".begun").write_text("begun")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        path.with_suffix(".cancelled").write_text("cancelled")
+
+
+def dying() -> str:
+    """Ends the process."""
+    os._exit(3)
+
+
+def process_id() -> str:
+    """The process's id, and so whether it is still the same."""
+    return str(os.getpid())
+
+
+async def asking(ctx: Context) -> str:
+    """Asks the user."""
+    answer = await ctx.elicit("What is your name?", Answer)
+    return f"{answer.action}: {getattr(answer, 'data', None)}"
+
+
+def ask_for_name() -> Elicit[Answer]:
+    return Elicit("What is your name?", Answer)
+
+
+def asking_first(answer: Annotated[Answer, Resolve(ask_for_name)]) -> str:
+    """Asks the user before it does anything, as newer servers do."""
+    return f"accept: {answer}"
+
+
+PLAIN: tuple[Callable[..., Any], ...] = (
+    long_text,
+    mixed,
+    failing,
+    counting,
+    waiting,
+    dying,
+    process_id,
+    asking,
+    asking_first,
+)
+
+STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records, at_least_two_thousand)
+
+
+def speaking(name: str) -> MCPServer[Any]:
+    """A server with a tool for each kind of result, two resources and a prompt."""
+    server: MCPServer[Any] = MCPServer(name, log_level="ERROR")
+    for tool in PLAIN:
+        server.add_tool(tool, structured_output=False)
+    for structured in STRUCTURED:
+        server.add_tool(structured)
+
+    @server.tool(structured_output=False)
+    async def growing(ctx: Context) -> str:
+        """Adds a tool to the server."""
+        server.add_tool(lambda: "new", name=f"added_by_{name}", structured_output=False)
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+        return "added"
+
+    @server.tool(name=f"only_{name}", structured_output=False)
+    def only() -> str:
+        """A tool of one server alone."""
+        return f"from {name}"
+
+    @server.resource("memory://shared")
+    def shared() -> str:
+        return f"shared of {name}"
+
+    @server.resource(f"{name}://item/{{number}}")
+    def item(number: str) -> str:
+        return f"item {number} of {name}"
+
+    @server.prompt()
+    def greet(who: str) -> str:
+        """Greets."""
+        return f"{name} greets {who}"
+
+    return server
+
+
+def main(kind: str, *rest: str) -> None:
+    if kind == "silent":
+        time.sleep(600)
+    elif kind == "garbage":
+        sys.stdout.write("this is no protocol\n{]\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+    elif kind == "http":
+        speaking(rest[0]).run("streamable-http", port=int(rest[1]))
+    else:
+        speaking(kind).run("stdio")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
