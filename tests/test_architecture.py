@@ -45,7 +45,7 @@ ONLY_IN = {
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
-    "sqlite3": ("storage",),
+    "sqlite3": ("storage", "server/contextstash/hosts/opencode_database.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/models",),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts, newest_transcript
+from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts, current_files, newest_transcript
 from contextstash.hosts.ingest import ingest
 from contextstash.hosts.kinds import recognize
 from contextstash.hosts.transcript import State, split_lines
@@ -67,6 +68,14 @@ def summary(uuid: str, covered: str) -> list[Record]:
         passed(f"{uuid}-boundary", None, **boundary),
         prompt(uuid, f"{uuid}-boundary", "Summary of it all", isCompactSummary=True),
     ]
+
+
+def compacted(uuid: str, covered: str, head: str, tail: str, *, before: bool = False) -> list[Record]:
+    """A compaction that kept the messages from `head` to `tail`; `before` its summary, or else after it."""
+    boundary, message = summary(uuid, covered)
+    anchor = boundary["uuid"] if before else message["uuid"]
+    segment = {"headUuid": head, "anchorUuid": anchor, "tailUuid": tail}
+    return [{**boundary, "compactMetadata": {"trigger": "auto", "preservedSegment": segment}}, message]
 
 
 def as_lines(records: list[Record]) -> bytes:
@@ -158,6 +167,42 @@ async def test_after_a_compaction_the_summary_stands_for_all_before(tmp_path: Pa
     shown = await view_of(tmp_path, [*records, prompt("c", "s", "Next")])
     assert "Old" not in shown
     assert "Summary of it all" in shown
+
+
+def test_the_tail_that_a_compaction_kept_is_named() -> None:
+    talk = [prompt("a", None, "Old"), reply("b", "a", "Old"), passed("h", "b"), prompt("c", "h", "Kept")]
+    summarized = read([*talk, reply("d", "c", "Kept"), *compacted("s", "d", "c", "d"), prompt("e", "s", "Next")])[4]
+    assert (summarized.covers_before_key, summarized.covers_after_key) == ("c", None)
+
+
+def test_the_beginning_that_a_compaction_kept_is_named() -> None:
+    talk = [prompt("a", None, "Kept"), reply("b", "a", "Kept"), prompt("c", "b", "Old"), reply("d", "c", "Old")]
+    summarized = read([*talk, *compacted("s", "d", "a", "b", before=True)])[4]
+    assert (summarized.covers_before_key, summarized.covers_after_key) == (None, "b")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_kept_messages_are_named_where_they_are_only_listed(before: bool) -> None:
+    talk = [prompt("a", None, "One"), reply("b", "a", "Two"), passed("h", "b"), prompt("c", "h", "Three")]
+    boundary, message = summary("s", "c")
+    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": ["h", "b", "c"]}
+    boundary["compactMetadata"] = {"trigger": "auto", "preservedMessages": listed}
+    summarized = read([*talk, boundary, message])[3]
+    named = (summarized.covers_before_key, summarized.covers_after_key)
+    assert named == ((None, "c") if before else ("b", None))
+
+
+async def test_what_a_compaction_kept_is_shown_behind_its_summary(tmp_path: Path) -> None:
+    talk = [prompt("a", None, "Old"), reply("b", "a", "Old"), prompt("c", "b", "Kept"), reply("d", "c", "Kept too")]
+    records = [*talk, *compacted("s", "d", "c", "d"), prompt("e", "d", "Next")]
+    shown = await view_of(tmp_path, records)
+    assert '"Old"' not in shown
+    assert re.findall("Summary of it all|Kept too|Kept|Next", shown) == [
+        "Summary of it all",
+        "Kept",
+        "Kept too",
+        "Next",
+    ]
 
 
 async def test_results_that_the_client_cleared_are_cleared_here(tmp_path: Path) -> None:
@@ -269,3 +314,21 @@ def test_only_files_that_lie_in_the_folder_are_followed(tmp_path: Path) -> None:
     (folder / f"{SESSION}.jsonl").write_bytes(as_lines([prompt("a", None, "Go")]))
     assert newest_transcript(folder) == folder / f"{SESSION}.jsonl"
     assert agent_transcripts(folder / f"{SESSION}.jsonl") == []
+
+
+def test_a_project_with_a_long_path_is_found_whatever_its_folder_ends_with(tmp_path: Path) -> None:
+    project = tmp_path / "deep" / ("x" * 120) / ("y" * 120)
+    start = "".join(c if c.isascii() and c.isalnum() else "-" for c in str(project))[:200]
+    other, own = tmp_path / "projects" / f"{start}-1a2b3c", tmp_path / "projects" / f"{start}-zzzzzz"
+    for folder, cwd in ((other, f"{project}z"), (own, str(project))):
+        folder.mkdir(parents=True)
+        (folder / f"{SESSION}.jsonl").write_bytes(as_lines([prompt("a", None, "Go", cwd=cwd)]))
+    assert current_files(tmp_path / "projects", project) == [own / f"{SESSION}.jsonl"]
+
+
+def test_each_unit_of_a_letter_beyond_ascii_is_a_hyphen_in_the_folders_name(tmp_path: Path) -> None:
+    project = Path("/srv/obst-ä-🍐")
+    folder = tmp_path / "-srv-obst-----"
+    folder.mkdir()
+    (folder / f"{SESSION}.jsonl").write_bytes(as_lines([prompt("a", None, "Go")]))
+    assert current_files(tmp_path, project) == [folder / f"{SESSION}.jsonl"]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.formats import get_format
-from contextstash.hosts.kinds import recognize
-from contextstash.hosts.transcript import State, TranscriptReader, split_lines
+from contextstash.hosts.kinds import Reader, recognize
+from contextstash.hosts.transcript import State, split_lines
 from contextstash.service.transcripts import TranscriptMessage
 
 TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
@@ -19,7 +19,7 @@ FILES = [path for folder in KINDS for path in sorted((TRACES / folder).rglob("*.
 LARGEST_STATE = 40_000
 
 
-def read(reader: TranscriptReader, path: Path, largest: int) -> tuple[list[TranscriptMessage], State]:
+def read(reader: Reader, path: Path, largest: int) -> tuple[list[TranscriptMessage], State]:
     """All messages of a file, read in random pieces of at most `largest` bytes."""
     data = path.read_bytes()
     chance = random.Random(path.name)

@@ -1,4 +1,4 @@
-"""`contextstash import`: recorded sessions of other programs, read from their files."""
+"""`contextstash import`: recorded sessions of other programs, read from where those keep them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
-SUFFIXES = (".jsonl", ".json", ".traj")
+Advance = Callable[[str, int], None]
+"""Told a transcript's name and how many more bytes of it are done."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of one file."""
+    """What became of one transcript."""
 
     file: str
     session_id: str | None = None
@@ -32,58 +33,101 @@ class Imported:
     error: str | None = None
 
 
+@dataclass(frozen=True)
+class Found:
+    """A transcript to import. `named`: the user named it, and did not only name a folder that it is in."""
+
+    path: Path
+    named: bool
+    size: int
+
+
 @click.command("import")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @database_options
-def import_files(opening: Opening, as_json: bool, files: tuple[Path, ...]) -> int:
-    """Record the sessions in FILES: transcripts, or folders of them. Safe to repeat.
+def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...]) -> int:
+    """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
+
+    Known are Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, and files
+    of OpenAI or Anthropic messages; the kind is told by the content. Other files in a folder are passed over.
 
     Exit code 1 where a file could not be read; the others are recorded all the same.
     """
-    paths = _transcripts(files)
+    found, failed = _transcripts(paths)
 
-    async def work(stash: Stash) -> list[Imported]:
-        with _progress(len(paths)) as advance:
-            results = []
-            for path in paths:
-                results += await _import_one(stash, path)
-                advance(path.name)
-            return results
+    async def work(stash: Stash) -> list[Imported | None]:
+        with _progress(sum(item.size for item in found)) as advance:
+            return [await _import_one(stash, item, advance) for item in found]
 
-    results = opening.run(work)
+    imported = opening.run(work)
+    results = [*(result for result in imported if result is not None), *failed]
+    passed = [item.path for item, result in zip(found, imported, strict=True) if result is None]
+    if not results:
+        raise BadInputError(f"{' '.join(map(str, paths))} holds no transcript that is known here.")
     if as_json:
         import json
 
         click.echo(json.dumps([_without_absent(result) for result in results], ensure_ascii=False, indent=2))
     else:
         _print(results)
+    if passed:
+        click.echo(f"Passed over, being no transcripts: {len(passed)}, such as {passed[0]}", err=True)
     return 1 if any(result.error for result in results) else 0
 
 
-def _transcripts(given: Sequence[Path]) -> list[Path]:
-    """The files named, and those in the folders named. Raises BadInputError where a folder has none."""
-    paths: list[Path] = []
+def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
+    """The transcripts in the files and folders named, each once, and what could not be looked into."""
+    from contextstash.hosts.discovery import transcripts_in
+
+    found: dict[Path, Found] = {}
+    failed = []
     for path in given:
-        if not path.is_dir():
-            paths.append(path)
-            continue
-        found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
-        if not found:
-            raise BadInputError(f"{path} holds no {' or '.join(SUFFIXES)} files.")
-        paths += found
-    return list(dict.fromkeys(paths))
+        try:
+            for place in transcripts_in(path):
+                known = found.get(place)
+                named = place == path or (known is not None and known.named)
+                found[place] = Found(place, named, _size(place))
+        except OSError as error:
+            failed.append(Imported(str(path), error=f"cannot be read: {error.strerror or error}"))
+    return list(found.values()), failed
 
 
-async def _import_one(stash: Stash, path: Path) -> list[Imported]:
+def _size(path: Path) -> int:
+    """About how large a transcript is, in bytes: that of a folder, or in a database, is not looked up."""
+    try:
+        return max(path.stat().st_size, 1)
+    except OSError:
+        return 1
+
+
+async def _import_one(stash: Stash, item: Found, advance: Advance) -> Imported | None:
+    """None where a file in a folder is no transcript."""
     from contextstash.hosts.ingest import ingest
+    from contextstash.hosts.kinds import recognize
+
+    done = 0
+
+    def read(place: int) -> None:
+        nonlocal done
+        advance(item.path.name, max(0, min(place, item.size) - done))
+        done = max(done, min(place, item.size))
 
     try:
-        report = await ingest(stash, path)
-    except ContextstashError as error:
-        return [Imported(str(path), error=str(error))]
+        reader = recognize(item.path)
+    except BadInputError as error:
+        advance(item.path.name, item.size)
+        return Imported(str(item.path), error=str(error)) if item.named else None
     except OSError as error:
-        return [Imported(str(path), error=f"cannot be read: {error.strerror or error}")]
-    return [Imported(str(path), report.session_id, report.recorded, report.duplicates)]
+        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
+    try:
+        report = await ingest(stash, item.path, reader=reader, on_progress=read)
+    except ContextstashError as error:
+        return Imported(str(item.path), error=str(error))
+    except OSError as error:
+        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
+    finally:
+        read(item.size)
+    return Imported(str(item.path), report.session_id, report.recorded, report.duplicates)
 
 
 def _without_absent(result: Imported) -> dict[str, object]:
@@ -101,14 +145,15 @@ def _print(results: Sequence[Imported]) -> None:
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
+def _progress(total: int) -> Iterator[Advance]:
     """A bar on a terminal, nothing elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda name: None
+        yield lambda name, size: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    columns = (TextColumn("{task.description:.40}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("Importing", total=total)
-        yield lambda name: progress.update(task, advance=1, description=name)
+        yield lambda name, size: progress.update(task, advance=size, description=name)

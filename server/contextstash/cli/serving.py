@@ -8,8 +8,10 @@ from typing import Literal
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, project_folder, settings_from
+from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
+
+FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 
 
 @click.command()
@@ -21,7 +23,11 @@ from contextstash_storage.errors import BadInputError
     show_default=True,
     help="List the tools that a model uses, or those for programs too.",
 )
-@click.option("--follow", type=click.Choice(["claude-code"]), help="Read this client's own transcripts from disk.")
+@click.option(
+    "--follow",
+    type=click.Choice(FOLLOWED),
+    help="Read this client's own transcripts from disk; auto: those of the client that starts the server.",
+)
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="A line on standard error for each state of a session.")
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
@@ -45,13 +51,12 @@ def serve(
     from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
 
     if path is not None and follow is None:
-        raise BadInputError("A PATH says where transcripts are: use it with --follow claude-code.")
+        raise BadInputError("A PATH says where transcripts are: use it with --follow.")
     options = ServeOptions(
         db=db,
         tools=tools,
         follow=follow,
         follow_path=path,
-        project=project_folder() if follow else None,
         settings=settings_from(preset, given).settings_layer,
         api_key=api_key_from(os.environ),
         verbose=verbose,

@@ -71,6 +71,22 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
     )
 
 
+def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
+    """The counters anchored on the report of a reply that was counted without it: message `seq`, of `tokens`.
+    `since` are the tokens of the messages that came after it. Nothing changes where a later one has reported."""
+    if counters.reported_seq >= seq:
+        return counters
+    return counters.model_copy(
+        update={
+            "reported": usage.prompt_tokens + max(usage.completion_tokens, tokens),
+            "reported_view": counters.view_tokens - since,
+            "reported_seq": seq,
+            "reported_group": None,
+            "unsent": 0,
+        }
+    )
+
+
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     """True tokens for a counted one, by what this session's reports showed; 1 where they are not used."""
     if not (settings.anchored and settings.calibrated):

@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats.usage import read_usage
+from contextstash.hosts.documents import part
 from contextstash.hosts.lineage import Lineage
-from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
+from contextstash.hosts.newest import is_within, newest_first
+from contextstash.hosts.transcript import Batch, Line, State, moment, split_lines, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
 _SIDECHAIN_RECORDS = 300
+
+LONGEST_NAME = 200
+"""Of a project's folder; a longer name is cut there."""
+
+HEAD = 200_000
+"""Bytes of a transcript in which its project is told."""
 
 
 class ClaudeCodeReader:
@@ -68,6 +76,8 @@ class _Reading:
             taken = self._take_attachment(record)
         elif record.get("subtype") == "microcompact_boundary":
             self._cleared += _cleared_ids(record)
+        elif record.get("subtype") == "compact_boundary" and not record.get("isSidechain"):
+            self._state["kept"] = self._kept(record)
         uuid = text_of(record.get("uuid"))
         if uuid and not taken and not record.get("isSidechain"):
             self._lineage.passed(uuid, _parent(record))
@@ -88,6 +98,7 @@ class _Reading:
         if body.get("model") == "<synthetic>" or not body.get("content"):
             return False
         reply = body if record["type"] == "assistant" else {}
+        kept = self._state.pop("kept", {}) if record.get("isCompactSummary") is True else {}
         usage = reply.get("usage")
         message = TranscriptMessage(
             body=body,
@@ -97,12 +108,28 @@ class _Reading:
             model=text_of(reply.get("model")),
             created_at=moment(record.get("timestamp")),
             covers_before=record.get("isCompactSummary") is True,
+            covers_before_key=kept.get("covers_before_key"),
+            covers_after_key=kept.get("covers_after_key"),
             rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
         )
         self._cleared.clear()
         self._place(message, record)
         return True
+
+    def _kept(self, record: dict[str, Any]) -> dict[str, str]:
+        """The messages that a compaction kept beside its summary: mostly those after what it summarized, and where
+        the user had the later part summarized, those before it. Newer versions list them, older ones name the first
+        and the last; they stay where they are in the file."""
+        segment = part(record, "compactMetadata", "preservedSegment")
+        listed = part(record, "compactMetadata", "preservedMessages")
+        uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
+        kept = [uuid for uuid in uuids if not self._lineage.has_passed(uuid)]
+        if not kept:
+            return {}
+        if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
+            return {"covers_after_key": kept[-1]}
+        return {"covers_before_key": kept[0]}
 
     def _take_attachment(self, record: dict[str, Any]) -> bool:
         """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
@@ -181,6 +208,11 @@ def _body(record: dict[str, Any]) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
+def _texts(value: object) -> list[str]:
+    """A text, or those in a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
 def _parent(record: dict[str, Any]) -> str | None:
     return text_of(record.get("parentUuid")) or text_of(record.get("logicalParentUuid"))
 
@@ -225,25 +257,49 @@ def projects_folder(home: Path) -> Path:
 
 def current_transcript(project: Path, projects: Path) -> Path | None:
     """The transcript of a project's folder that was written last, None where there is none."""
-    folder = projects / re.sub(r"[^A-Za-z0-9]", "-", str(project.absolute()))
-    return newest_transcript(folder)
+    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+        for folder in _project_folders(path, projects):
+            if (found := newest_transcript(folder)) is not None and _is_of(found, path, folder):
+                return found
+    return None
+
+
+def _project_folders(path: str, projects: Path) -> list[Path]:
+    """Where the transcripts of a project are, or may be. Claude Code names the folder by the project's path: each
+    UTF-16 unit that is no letter or digit is a hyphen, and a long name is cut and ends with a hash, which depends on
+    what Claude Code runs on."""
+    name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
+    if len(name) <= LONGEST_NAME:
+        return [projects / name]
+    start = f"{name[:LONGEST_NAME]}-"
+    return [folder for folder in projects.glob("*") if folder.name.startswith(start)]
+
+
+def _is_of(transcript: Path, path: str, folder: Path) -> bool:
+    """Whether a transcript in a folder with a hash in its name is this project's."""
+    if len(folder.name) <= LONGEST_NAME:
+        return True
+    with transcript.open("rb") as file:
+        lines, _ = split_lines(file.read(HEAD), at_end=True)
+    known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
+    return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)
 
 
 def newest_transcript(folder: Path) -> Path | None:
     """The session transcript in a folder that was written last; those of sub-agents don't count,
     nor what is linked there from elsewhere."""
-    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-") and _is_within(file, folder)]
-    return max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
+    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-")]
+    return next(iter(newest_first(files, folder)), None)
 
 
 def agent_transcripts(transcript: Path) -> list[Path]:
     """The files in which a session's sub-agents wrote theirs."""
     folder = transcript.parent / transcript.stem / "subagents"
-    return sorted(file for file in folder.glob("agent-*.jsonl") if _is_within(file, transcript.parent))
+    return sorted(file for file in folder.glob("agent-*.jsonl") if is_within(file, transcript.parent))
 
 
-def _is_within(file: Path, folder: Path) -> bool:
-    try:
-        return file.is_file() and file.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
-        return False
+def current_files(folder: Path, project: Path | None) -> list[Path]:
+    """The transcript of this project that was written last (without a project, in this very folder), then those of
+    its sub-agents."""
+    found = newest_transcript(folder) if project is None else current_transcript(project, folder)
+    return [] if found is None else [found, *agent_transcripts(found)]

@@ -1,13 +1,21 @@
-"""Codex CLI's rollout files: OpenAI Responses items, one JSON line each."""
+"""Codex CLI's rollout files: OpenAI Responses items, one JSON line each, below ~/.codex/sessions.
+
+Records as in openai/codex, codex-rs/protocol/src/protocol.rs (`RolloutItem`) and codex-rs/rollout/src/policy.rs; what
+a rollback drops as in codex-rs/core/src/context_manager/history.rs (`drop_last_n_user_turns`).
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contextstash.formats.usage import read_usage
+from contextstash.hosts.documents import Json, objects, part
+from contextstash.hosts.newest import newest_first
 from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
@@ -15,9 +23,22 @@ from contextstash_storage.records import Usage
 NOT_SENT = frozenset({"ghost_snapshot", "other"})
 """Items of the rollout that never go to the model."""
 
+CONTEXT = (
+    "# agents.md instructions", "<environment_context>", "<user_instructions>", "<skill>", "<user_shell_command>",
+    "<turn_aborted>", "<subagent_notification>", "<hook_prompt",
+)  # fmt: skip
+"""How a message of the user's begins that Codex put there itself: no turn begins with it."""
+
+TURNS = 200
+"""How many turns back a rollback is followed."""
+
+LOOKED_AT = 300
+"""How many of the latest rollouts are looked at for one of a project."""
+
 
 class CodexReader:
-    """Reads `response_item` records; `token_count` events report the usage of the reply before them."""
+    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback takes
+    back the turns it names, a compaction covers all before it by its summary."""
 
     name = "codex"
 
@@ -25,11 +46,11 @@ class CodexReader:
         return any(line.record.get("type") == "session_meta" for line in lines)
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        messages: list[TranscriptMessage] = []
+        reading = _Reading(state)
         for line in lines:
             payload = line.record.get("payload")
             if isinstance(payload, dict):
-                _take(line, payload, state, messages)
+                reading.take(line, payload)
         session = TranscriptSession(
             session_id=str(state.get("session") or Path(source).stem),
             format="openai-responses",
@@ -37,30 +58,93 @@ class CodexReader:
             model=state.get("model"),
             source=source,
             parent_session_id=state.get("parent"),
+            late_usage=reading.late_usage,
         )
-        return [Batch(session, messages)] if messages else []
+        return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
 
 
-def _take(line: Line, payload: dict[str, Any], state: State, messages: list[TranscriptMessage]) -> None:
-    kind = line.record.get("type")
-    created = moment(line.record.get("timestamp"))
-    if kind == "session_meta" and text_of(payload.get("id")):
-        _begin(payload, state)
-    elif kind == "turn_context" and text_of(payload.get("model")):
-        state["model"] = payload["model"]
-    elif kind == "response_item" and payload.get("type") not in NOT_SENT:
-        messages.append(TranscriptMessage(body=payload, key=line.mark, model=state.get("model"), created_at=created))
-    elif kind == "compacted":
+class _Reading:
+    """One pass over some lines.
+
+    The state's `turns` are the messages that stood last before each turn, `spoken` the last message that Codex did
+    not put there itself, `reply` the last item of a reply that has no usage yet.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.messages: list[TranscriptMessage] = []
+        self.late_usage: tuple[str, Usage] | None = None
+        self._state = state
+
+    def take(self, line: Line, payload: Json) -> None:
+        kind, event = line.record.get("type"), payload.get("type")
+        if kind == "session_meta" and text_of(payload.get("id")):
+            _begin(payload, self._state)
+        elif kind == "turn_context" and text_of(payload.get("model")):
+            self._state["model"] = payload["model"]
+        elif kind == "response_item" and event not in NOT_SENT:
+            self._item(line, payload)
+        elif kind == "compacted":
+            self._compacted(line, payload)
+        elif event == "token_count":
+            info = payload.get("info")
+            usage = info.get("last_token_usage") if isinstance(info, dict) else None
+            if isinstance(usage, dict):
+                self._report(usage)
+        elif event == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+
+    def _item(self, line: Line, item: Json) -> None:
+        if _is_reply(item):
+            self._state["reply"] = line.mark
+        elif not str(item.get("type")).endswith("_output"):
+            self._state.pop("reply", None)
+        if _begins_turn(item):
+            turns: list[str] = self._state.setdefault("turns", [])
+            turns.append(self._state.get("spoken" if turns else "last", ""))
+            del turns[:-TURNS]
+        self._append(TranscriptMessage(body=item, key=line.mark, model=self._state.get("model")), line)
+        if not _is_context(item):
+            self._state["spoken"] = line.mark
+
+    def _compacted(self, line: Line, payload: Json) -> None:
         body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
-        messages.append(TranscriptMessage(body=body, key=line.mark, created_at=created, covers_before=True))
-    elif payload.get("type") == "token_count":
-        info = payload.get("info")
-        usage = info.get("last_token_usage") if isinstance(info, dict) else None
-        if isinstance(usage, dict):
-            _report(read_usage(usage), messages)
+        self._append(TranscriptMessage(body=body, key=line.mark, covers_before=True), line)
+        self._state.update(turns=[], spoken=line.mark)
+        self._state.pop("reply", None)
+
+    def _append(self, message: TranscriptMessage, line: Line) -> None:
+        self.messages.append(
+            replace(
+                message,
+                created_at=moment(line.record.get("timestamp")),
+                rewind_to_key=self._state.pop("rewind", None),
+            )
+        )
+        self._state["last"] = line.mark
+
+    def _report(self, given: Json) -> None:
+        """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
+        again where only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
+        reply = self._state.pop("reply", None)
+        if reply is None:
+            return
+        usage: Usage | None = read_usage(given)
+        for place in range(len(self.messages) - 1, -1, -1):
+            if self.messages[place].key == reply:
+                self.messages[place] = replace(self.messages[place], usage=usage)
+                return
+        self.late_usage = (reply, usage) if usage else None
+
+    def _roll_back(self, turns: object) -> None:
+        known: list[str] = self._state.get("turns", [])
+        if isinstance(turns, int) and turns > 0 and known:
+            first = max(0, len(known) - turns)
+            self._state.update(dict.fromkeys(("rewind", "spoken", "last"), known[first]))
+            del known[first:]
+            self._state.pop("reply", None)
 
 
-def _begin(payload: dict[str, Any], state: State) -> None:
+def _begin(payload: Json, state: State) -> None:
     """A fork repeats the meta record of what it was forked from: the first one counts."""
     if "session" not in state:
         state["session"] = payload["id"]
@@ -69,33 +153,70 @@ def _begin(payload: dict[str, Any], state: State) -> None:
             state["parent"] = parent
 
 
-def _report(usage: Usage | None, messages: list[TranscriptMessage]) -> None:
-    """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply,
-    and again where only its rate limits changed."""
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if _is_reply(message.body):
-            if message.usage is None:
-                messages[place] = replace(message, usage=usage)
-            return
-        if not str(message.body.get("type")).endswith("_output"):
-            return
+def _is_reply(item: Json) -> bool:
+    kind = str(item.get("type"))
+    return item.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
-def _is_reply(item: dict[str, Any]) -> bool:
-    return item.get("role") == "assistant" or item.get("type") in (
-        "reasoning", "function_call", "custom_tool_call", "web_search_call", "local_shell_call",
-    )  # fmt: skip
+def _begins_turn(item: Json) -> bool:
+    """Words of the user's, or of another agent."""
+    return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
 
 
-def _summary(payload: dict[str, Any]) -> str:
+def _is_context(item: Json) -> bool:
+    """Whether Codex put this message there itself, before a turn of the user's."""
+    if item.get("role") == "developer":
+        return True
+    texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
+    return item.get("role") == "user" and any(text.startswith(CONTEXT) for text in texts)
+
+
+def _summary(payload: Json) -> str:
     """What Codex put in place of the history: its summary, or the texts of the messages that it kept."""
     if text := text_of(payload.get("message")):
         return text
     texts = []
-    for item in payload.get("replacement_history") or []:
-        content = item.get("content") if isinstance(item, dict) else None
-        for part in content if isinstance(content, list) else []:
-            if isinstance(part, dict) and text_of(part.get("text")):
-                texts.append(part["text"])
+    for item in objects(payload.get("replacement_history")):
+        texts += [found["text"] for found in objects(item.get("content")) if text_of(found.get("text"))]
     return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"
+
+
+def sessions_folder(home: Path) -> Path:
+    """Where Codex keeps its rollouts."""
+    configured = os.environ.get("CODEX_HOME")
+    return (Path(configured) if configured else home / ".codex") / "sessions"
+
+
+def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
+    """The rollout of this project (of any where none is named) that was written last, then those of its sub-agents.
+
+    A rollout's first line tells its folder, and whose sub-agent it is.
+    """
+    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:LOOKED_AT]
+    agents: list[tuple[Path, Json]] = []
+    for file in files:
+        head = _head(file)
+        if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
+            agents.append((file, head))
+        elif project is None or _is_at(head.get("cwd"), project):
+            own = text_of(head.get("id"))
+            return [file, *(agent for agent, told in agents if own and own in json.dumps(_parents(told)))]
+    return []
+
+
+def _head(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as lines:
+            record = json.loads(lines.readline())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    payload = record.get("payload") if isinstance(record, dict) else None
+    return payload if isinstance(payload, dict) else {}
+
+
+def _parents(head: Json) -> list[object]:
+    return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
+
+
+def _is_at(directory: object, project: Path) -> bool:
+    return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())

@@ -6,72 +6,102 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.hosts.claude_code import (
-    ClaudeCodeReader,
-    agent_transcripts,
-    current_transcript,
-    newest_transcript,
-    projects_folder,
-)
+from contextstash.hosts import claude_code, codex, gemini, opencode_storage, pi
 from contextstash.hosts.ingest import ingest
+from contextstash.hosts.kinds import recognize
+from contextstash.hosts.starter import commands_above, starting_host
+from contextstash.hosts.transcript import DocumentReader
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.hosts.transcript import TranscriptReader
+    from contextstash.hosts.kinds import Reader
+    from contextstash.hosts.transcript import Stamp
     from contextstash.service.stash import Stash
 
 Find = Callable[[], list[Path]]
-"""The current transcript's file first, then those of its sub-agents; none where there is no transcript yet."""
+"""The current transcript first, then those of its sub-agents; none where there is no transcript yet."""
 
-HOSTS = ("claude-code",)
+AUTO = "auto"
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class HostFiles:
+    """Where a host keeps its transcripts, given the user's home, and which of them are the current ones of a project,
+    or without a project of a folder."""
+
+    folder: Callable[[Path], Path | None]
+    current: Callable[[Path, Path | None], list[Path]]
+
+
+FILES = {
+    "claude-code": HostFiles(claude_code.projects_folder, claude_code.current_files),
+    "codex": HostFiles(codex.sessions_folder, codex.current_rollouts),
+    "gemini": HostFiles(gemini.home_folder, gemini.current_recordings),
+    "opencode": HostFiles(opencode_storage.data_folder, opencode_storage.current_sessions),
+    "pi": HostFiles(pi.sessions_folder, pi.current_sessions),
+}
+
+HOSTS = tuple(FILES)
+
+
 def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
-    """A function that finds the files of the host's current session.
+    """A function that finds the current session's transcripts of a host, or of the one that started this process
+    (`auto`): none where it isn't known.
 
     `follow_path` is the transcript itself or the folder it is in; without it, the host's own folder is searched
     for the latest session in `project` (by default the one that the host started this process for).
     Raises BadInputError where there is no such host.
     """
-    if follow not in HOSTS:
-        raise BadInputError(f"There is no host '{follow[:60]}' to follow. Known: {', '.join(HOSTS)}.")
-
-    def current() -> Path | None:
-        if follow_path is not None and not follow_path.is_dir():
-            return follow_path if follow_path.exists() else None
-        if follow_path is not None:
-            return newest_transcript(follow_path)
-        return current_transcript(project or _own_project(), projects_folder(Path.home()))
+    if follow not in (*HOSTS, AUTO):
+        raise BadInputError(f"There is no host '{follow[:60]}' to follow. Known: {', '.join(HOSTS)}, and {AUTO}.")
+    host = (starting_host(os.environ, commands_above()) if follow == AUTO else follow) or ""
+    if host not in FILES:
+        _log.warning("No host that can be followed started this server; name it with --follow.")
+        return list
+    files = FILES[host]
 
     def find() -> list[Path]:
-        found = current()
-        if found is None:
-            return []
-        return [found, *agent_transcripts(found)]
+        if follow_path is not None and follow_path.is_dir():
+            return files.current(follow_path, None)
+        if follow_path is not None:
+            return _beside(host, follow_path)
+        folder = files.folder(Path.home())
+        return files.current(folder, project or _own_project(host)) if folder is not None else []
 
     return find
 
 
-def _own_project() -> Path:
-    """The folder that the client started this server for, else the working directory."""
-    return Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+def _beside(host: str, transcript: Path) -> list[Path]:
+    """A transcript that was named, with those of its sub-agents where they lie beside it."""
+    if host == "claude-code" and transcript.exists():
+        return [transcript, *claude_code.agent_transcripts(transcript)]
+    return [transcript] if transcript.exists() or transcript.parent.is_file() else []
+
+
+def _own_project(host: str) -> Path:
+    """The folder that the client started this server for. Claude Code names it; another client may have been started
+    in Claude Code's shell, and has the name of its project then."""
+    named = os.environ.get("CLAUDE_PROJECT_DIR") if host == "claude-code" else None
+    return Path(named) if named else Path.cwd()
 
 
 class Follower:
     """Keeps one client's transcripts recorded, each time it is asked."""
 
-    def __init__(self, stash: Stash, find: Find, reader: TranscriptReader | None = None) -> None:
-        """`find` is asked each time; `reader` reads what it found, Claude Code's where none is given."""
+    def __init__(self, stash: Stash, find: Find, reader: Reader | None = None) -> None:
+        """`find` is asked each time; `reader` reads what it found, the one that knows it where none is given."""
         self._stash = stash
         self._find = find
-        self._reader = reader or ClaudeCodeReader()
+        self._reader = reader
+        self._readers: dict[Path, Reader] = {}
         self._lock = asyncio.Lock()
-        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._seen: dict[Path, Stamp] = {}
         self._sessions: dict[Path, str | None] = {}
 
     async def catch_up(self) -> str | None:
@@ -89,10 +119,11 @@ class Follower:
 
     async def _catch_up(self, path: Path) -> None:
         try:
-            seen = await asyncio.to_thread(_signature, path)
+            reader = await asyncio.to_thread(self._reader_of, path)
+            seen = await asyncio.to_thread(_stamp, path, reader)
             if self._seen.get(path) == seen:
                 return
-            report = await ingest(self._stash, path, reader=self._reader)
+            report = await ingest(self._stash, path, reader=reader)
         except OSError as error:
             _log.warning("A transcript cannot be read: %s", error.strerror or error)
         except BadInputError as error:
@@ -101,7 +132,16 @@ class Follower:
             self._seen[path] = seen
             self._sessions[path] = report.session_id
 
+    def _reader_of(self, path: Path) -> Reader:
+        if self._reader is not None:
+            return self._reader
+        if path not in self._readers:
+            self._readers[path] = recognize(path)
+        return self._readers[path]
 
-def _signature(path: Path) -> tuple[int, int, int]:
+
+def _stamp(path: Path, reader: Reader) -> Stamp:
+    if isinstance(reader, DocumentReader):
+        return reader.stamp(path)
     found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return [found.st_ino, found.st_size, found.st_mtime_ns]

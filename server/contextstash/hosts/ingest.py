@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from contextstash.hosts.kinds import recognize
-from contextstash.hosts.plain import PlainReader, whole_document
-from contextstash.hosts.transcript import Batch, Line, State, TranscriptReader, split_lines
+from contextstash.hosts.kinds import Reader, recognize
+from contextstash.hosts.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Cursor
 
@@ -55,13 +54,13 @@ async def ingest(
     stash: Stash,
     path: Path,
     *,
-    reader: TranscriptReader | None = None,
+    reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> IngestReport:
-    """Record what is new in this file since it was read last. Safe to repeat, and to be cut off at any place.
+    """Record what is new in this transcript since it was read last. Safe to repeat, and to be cut off at any place.
 
-    `on_progress` is told the bytes read. Raises BadInputError where no reader knows the file, OSError where it
-    cannot be read, and what the stash raises.
+    `on_progress` is told the bytes read; nothing of one that is read whole. Raises BadInputError where no reader
+    knows the transcript, OSError where it cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -69,7 +68,7 @@ async def ingest(
     cursor = await stash.read_cursor(str(path)) or Cursor(source=str(path))
     report = IngestReport(session_id=None)
     while True:
-        chunk = await asyncio.to_thread(_read_chunk, path, reader, cursor)
+        chunk = await asyncio.to_thread(_read, path, reader, cursor)
         report = await _record(stash, chunk, report)
         cursor = chunk.cursor
         if on_progress is not None:
@@ -89,12 +88,18 @@ async def _record(stash: Stash, chunk: _Chunk, report: IngestReport) -> IngestRe
     return replace(report, session_id=chunk.session_id or report.session_id)
 
 
+def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
+    if isinstance(reader, DocumentReader):
+        return _read_whole(path, reader, cursor)
+    return _read_chunk(path, reader, cursor)
+
+
 def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
     size = path.stat().st_size
     with path.open("rb") as file:
         if not _continues(file.read(_HEAD), size, cursor):
             cursor = Cursor(source=cursor.source)
-        cursor, lines, length, end = _new_lines(file, reader, cursor, size)
+        lines, length, end = _new_lines(file, cursor, size)
         file.seek(0)
         head = file.read(min(_HEAD, cursor.offset + length))
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
@@ -108,16 +113,20 @@ def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
     return _Chunk(parts, cursor, after, end)
 
 
-def _new_lines(
-    file: BinaryIO, reader: TranscriptReader, cursor: Cursor, size: int
-) -> tuple[Cursor, list[Line], int, bool]:
+def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
+    """All of a transcript that is no file of lines; nothing where it did not change since."""
+    stamp = reader.stamp(path)
+    state: State = copy.deepcopy(cursor.state.get("reader", {}))
+    lines = reader.load(path) if cursor.state.get("stamp") != stamp else []
+    parts = tuple(_parts(reader.read(lines, state, cursor.source))) if lines else ()
+    session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
+    after = Cursor(source=cursor.source, state={"reader": state, "stamp": stamp, "session_id": session_id})
+    return _Chunk(parts, cursor, after, end=True)
+
+
+def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
     """What stands after the cursor, at most a few megabytes of it where its lines are no longer than that;
-    the bytes it takes, and whether it is all. A file that is one JSON document is read anew from its beginning."""
-    if reader.name == PlainReader.name and cursor.offset < size:
-        file.seek(0)
-        data = file.read()
-        if (whole := whole_document(data)) is not None:
-            return Cursor(source=cursor.source), whole, len(data), True
+    the bytes it takes, and whether it is all."""
     room = MOST_BYTES
     while True:
         file.seek(cursor.offset)
@@ -125,7 +134,7 @@ def _new_lines(
         end = len(data) < room or cursor.offset + len(data) >= size
         lines, length = split_lines(data, at_end=end)
         if length or end:
-            return cursor, lines, length, end
+            return lines, length, end
         room *= 2
 
 
@@ -140,9 +149,9 @@ def _digest(data: bytes) -> str:
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
-    """The batches, none of the parts too large."""
+    """The batches, none of the parts too large; one without a message has no more to tell than its session."""
     for batch in batches:
-        for run in _runs(batch.messages):
+        for run in list(_runs(batch.messages)) or [[]]:
             yield batch.session, run
 
 

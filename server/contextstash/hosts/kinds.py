@@ -1,4 +1,4 @@
-"""Which kind of transcript a file is: told by its content, not by its name."""
+"""Which kind of transcript a file or folder is: told by its content, not by its name alone."""
 
 from __future__ import annotations
 
@@ -6,42 +6,92 @@ import json
 from pathlib import Path
 
 from contextstash.hosts.claude_code import ClaudeCodeReader
+from contextstash.hosts.cline import ClineReader
 from contextstash.hosts.codex import CodexReader
+from contextstash.hosts.codex_compressed import SUFFIX, CompressedCodexReader
+from contextstash.hosts.documents import line_of, parse_document
+from contextstash.hosts.gemini import GeminiReader
+from contextstash.hosts.gemini_contents import GeminiContentsReader
+from contextstash.hosts.opencode import OpenCodeReader
+from contextstash.hosts.openhands import OpenHandsReader
+from contextstash.hosts.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.pi import PiReader
-from contextstash.hosts.plain import PlainReader, whole_document
-from contextstash.hosts.transcript import Line, TranscriptReader, split_lines
+from contextstash.hosts.plain import PlainDocumentReader, PlainReader
+from contextstash.hosts.swe_agent import SweAgentReader
+from contextstash.hosts.transcript import DocumentReader, Line, TranscriptReader, split_lines
+from contextstash.hosts.vscode import VSCodeReader
 from contextstash_storage.errors import BadInputError
 
-READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
+Reader = TranscriptReader | DocumentReader
+
+LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
+DOCUMENT_READERS: tuple[DocumentReader, ...] = (
+    CompressedCodexReader(),
+    ClineReader(),
+    OpenCodeReader(),
+    GeminiReader(),
+    VSCodeReader(),
+    SweAgentReader(),
+    OpenHandsSdkReader(),
+    OpenHandsReader(),
+    GeminiContentsReader(),
+    PlainDocumentReader(),
+)
 
 HEAD = 1_000_000
 """Bytes of a file's head by which its kind is told."""
 
+RECORDS = 60
+"""So many records at its head tell what a file of lines is."""
 
-def recognize(path: Path) -> TranscriptReader:
-    """The reader for a file. Raises BadInputError where none knows it, OSError where it can't be read."""
-    lines = _first_lines(path)
-    for reader in READERS:
-        if lines and reader.knows(lines[:60]):
-            return reader
-    raise BadInputError(
-        "This is no transcript that is known here: Claude Code, Codex and pi sessions, and files of OpenAI or"
-        " Anthropic messages (a JSON list, an object with messages, or JSON lines) can be read."
-    )
+KNOWN = (
+    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
+    " and files of OpenAI or Anthropic messages (a JSON list, an object with messages, or JSON lines)"
+)
 
 
-def _first_lines(path: Path) -> list[Line]:
-    """Records at the head of a file, or the messages of one that is a single JSON document."""
+def recognize(path: Path) -> Reader:
+    """The reader for a transcript. Raises BadInputError where none knows it, OSError where it can't be read."""
+    reader = _reader_of(path)
+    if reader is None:
+        raise BadInputError(f"This is no transcript that is known here: {KNOWN} can be read.")
+    return reader
+
+
+def _reader_of(path: Path) -> Reader | None:
+    if not path.is_file():
+        if not path.exists() and not path.parent.is_file():
+            path.stat()
+        return _claiming(path, None)
+    if path.name.endswith(SUFFIX):
+        return _claiming(path, None)
     with path.open("rb") as file:
         head = file.read(HEAD)
-        if not _begins_with_record(head):
-            head += file.read()
-            if (whole := whole_document(head)) is not None:
-                return whole
-    if len(head) <= HEAD and (whole := whole_document(head)) is not None:
-        return whole
-    lines, _ = split_lines(head[:HEAD], at_end=len(head) < HEAD)
-    return lines or split_lines(head, at_end=True)[0]
+        if _begins_with_record(head):
+            lines = _first_lines(head)
+            if len(head) < HEAD and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
+                return found
+            return _knowing(lines) or _claiming(path, [line.record for line in lines])
+        head += file.read()
+    document = parse_document(head)
+    if document is None:
+        return _knowing(_first_lines(head))
+    return _claiming(path, document) or _knowing([line_of(document)] if isinstance(document, dict) else [])
+
+
+def _claiming(path: Path, document: object) -> DocumentReader | None:
+    return next((reader for reader in DOCUMENT_READERS if reader.claims(path, document)), None)
+
+
+def _knowing(lines: list[Line]) -> TranscriptReader | None:
+    return next((reader for reader in LINE_READERS if lines and reader.knows(lines)), None)
+
+
+def _first_lines(head: bytes) -> list[Line]:
+    """The records at the head; lines that begin none are not looked at."""
+    cut = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
+    records = b"\n".join(line for line in cut.split(b"\n") if b"{" in line[:8])
+    return split_lines(records, at_end=True)[0][:RECORDS]
 
 
 def _begins_with_record(head: bytes) -> bool:

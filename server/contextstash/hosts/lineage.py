@@ -34,6 +34,10 @@ class Lineage:
         self._passed: dict[str, str] = state.setdefault("passed", {})
         self._turns: dict[str, str] = state.setdefault("turns", {})
 
+    def has_passed(self, uuid: str) -> bool:
+        """Whether this is one of the late records that are no messages."""
+        return uuid in self._passed
+
     def passed(self, uuid: str, parent: str | None) -> None:
         """A record that is no message: those below it descend from what it descends from."""
         if (message := self._message(parent)) is not None:

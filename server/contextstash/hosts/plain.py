@@ -1,36 +1,27 @@
-"""Plain files of messages: a JSON list, an object that holds one, or JSON lines.
-
-Objects are provider requests (`messages`, `input`) and trajectories of SWE-agent (`history`; its types.py). Cline and
-Roo Code keep an Anthropic message list for each task (`api_conversation_history.json` in the task's folder).
-"""
+"""Plain files of messages: JSON lines, or one JSON document: a list, or a provider request that holds one."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from contextstash.formats import detect_format
-from contextstash.hosts.transcript import Batch, Line, State, mark_of
+from contextstash.hosts.documents import Json, line_of, load_document, objects, stamp_of, unseen
+from contextstash.hosts.transcript import Batch, Line, Stamp, State
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.errors import BadMessageError
 
 
 class PlainReader:
-    """Reads provider messages as they are. A message's key is its position in the file and what it says, so that
-    a list that grew adds its new messages alone, and one that was rewritten loses none."""
+    """Reads lines of provider messages as they are. A message's key is its position in the file and what it says."""
 
     name = "messages"
 
     def knows(self, lines: list[Line]) -> bool:
-        try:
-            detect_format([line.record for line in lines])
-        except BadMessageError:
-            return False
-        return True
+        return _are_messages(lines)
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         lines = list(lines)
@@ -39,64 +30,74 @@ class PlainReader:
         start = state.get("count", 0)
         state["count"] = start + len(lines)
         state.setdefault("format", detect_format([line.record for line in lines]))
-        session = TranscriptSession(
-            session_id=plain_session_id(source), format=state["format"], agent=_agent_of(Path(source))
-        )
-        messages = [
-            TranscriptMessage(body=line.record, key=f"{place}-{line.mark}") for place, line in enumerate(lines, start)
-        ]
-        return [Batch(session, messages)]
+        return [Batch(_session(source, state), _messages(lines, start))]
 
 
-TASK_FILE = "api_conversation_history.json"
-TRAJECTORY = ".traj"
+class PlainDocumentReader:
+    """Reads a list of provider messages as they are. A list that grew adds its new messages alone; where others took
+    the place of its last ones, the view has those, and the old ones stay in the history."""
 
+    name = "messages"
 
-def _agent_of(path: Path) -> str | None:
-    """Which agent keeps such a file."""
-    if path.name == TASK_FILE:
-        return "roo-code" if any("roo-c" in part.lower() for part in path.parts) else "cline"
-    return "swe-agent" if path.suffix == TRAJECTORY else None
+    def claims(self, path: Path, document: object) -> bool:
+        lines = _lines_of(document)
+        return bool(lines) and _are_messages(lines)
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        return _lines_of(load_document(path))
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        lines = list(lines)
+        if not lines:
+            return []
+        state.setdefault("format", detect_format([line.record for line in lines]))
+        fresh = unseen(_messages(lines, 0), state)
+        return [Batch(_session(source, state), fresh)] if fresh else []
 
 
 def plain_session_id(source: str) -> str:
-    """A session id made of the file's name, or its task's, and, to tell files of one name apart, its place."""
-    path = Path(source)
-    name = f"task-{path.parent.name}" if path.name == TASK_FILE else path.stem
+    """A session id made of the file's name and, to tell files of one name apart, its place."""
+    return named_session_id(Path(source).stem, source)
+
+
+def named_session_id(name: str, source: str) -> str:
+    """A session id made of a name and, to tell sessions of one name apart, their source."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:80] or "session"
     return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
-def whole_document(data: bytes) -> list[Line] | None:
-    """The messages of a file that is one JSON document; None where it is not one."""
-    if data.lstrip()[:1] not in (b"[", b"{"):
-        return None
+def _are_messages(lines: Sequence[Line]) -> bool:
     try:
-        document: Any = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+        detect_format([line.record for line in lines])
+    except BadMessageError:
+        return False
+    return True
+
+
+def _messages(lines: Sequence[Line], start: int) -> list[TranscriptMessage]:
+    return [TranscriptMessage(body=line.record, key=f"{place}-{line.mark}") for place, line in enumerate(lines, start)]
+
+
+def _session(source: str, state: State) -> TranscriptSession:
+    return TranscriptSession(session_id=plain_session_id(source), format=state["format"])
+
+
+def _lines_of(document: object) -> list[Line]:
+    """The messages of a document; none where it is not a list of them."""
     if isinstance(document, dict):
         document = _messages_in(document)
-    if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
-        return None
-    return [Line(item, mark_of(json.dumps(item).encode())) for item in document]
+    found = objects(document)
+    return [line_of(item) for item in found] if isinstance(document, list) and len(found) == len(document) else []
 
 
-def _messages_in(document: dict[str, Any]) -> list[Any] | None:
-    """The messages of a request or a trajectory, the system prompt that stands beside them first."""
+def _messages_in(document: Json) -> list[Any] | None:
+    """The messages of a request, the system prompt that stands beside them first."""
     for key, prompt in (("messages", "system"), ("input", "instructions")):
         if isinstance(document.get(key), list):
             system = document.get(prompt)
             head = [{"role": "system", "content": system}] if system else []
             return [*head, *document[key]]
-    if isinstance(document.get("history"), list) and "trajectory" in document:
-        return [_with_call_id(item) for item in document["history"]]
     return None
-
-
-def _with_call_id(item: Any) -> Any:
-    """SWE-agent names the calls that a result answers in a list, of which there is one."""
-    ids = item.get("tool_call_ids") if isinstance(item, dict) else None
-    if not isinstance(ids, list) or not ids or item.get("role") != "tool":
-        return item
-    return {**{key: value for key, value in item.items() if key != "tool_call_ids"}, "tool_call_id": ids[0]}

@@ -1,4 +1,5 @@
-"""Transcripts: files of JSON lines that grow, read from where the last reading stopped."""
+"""Transcripts: what readers of them share. Files of lines are read from where the last reading stopped; a transcript
+that its host rewrites, or spreads over files, is read whole each time it changed."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 
@@ -46,6 +48,35 @@ class TranscriptReader(Protocol):
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         """The messages in these lines, and `state` brought up to date. Unknown records are passed over."""
+        ...
+
+
+Stamp = list[int]
+"""What changes whenever a transcript on disk does."""
+
+
+@runtime_checkable
+class DocumentReader(Protocol):
+    """Knows one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
+
+    name: str
+
+    def claims(self, path: Path, document: object) -> bool:
+        """Whether this is of this kind. `document` is the file's JSON value, its records where it is a file of lines,
+        None where it is no file or neither of them. Raises OSError where it cannot be read."""
+        ...
+
+    def stamp(self, path: Path) -> Stamp:
+        """Raises OSError where the transcript isn't there."""
+        ...
+
+    def load(self, path: Path) -> list[Line]:
+        """All records, in order. Raises OSError where they cannot be read."""
+        ...
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages that were not there at the last reading, and `state` brought up to date. `lines` are all of
+        the transcript's."""
         ...
 
 
@@ -117,6 +148,13 @@ def moment(value: object) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else None
+
+
+def moment_of_ms(value: object) -> datetime | None:
+    """A time told in milliseconds since 1970, None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
+        return None
+    return datetime.fromtimestamp(value / 1000, UTC)
 
 
 def text_of(value: object) -> str | None:

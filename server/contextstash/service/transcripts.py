@@ -10,7 +10,10 @@ from contextstash_storage.records import Native, Usage
 
 @dataclass(frozen=True, slots=True)
 class TranscriptSession:
-    """The session that a transcript holds. `source` is the file."""
+    """The session that a transcript holds. `source` is the file.
+
+    `late_usage`: the key of a reply that was recorded without its usage, and that usage, which came later.
+    """
 
     session_id: str
     format: str
@@ -19,13 +22,16 @@ class TranscriptSession:
     title: str | None = None
     source: str | None = None
     parent_session_id: str | None = None
+    late_usage: tuple[str, Usage] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
-    `covers_before`: the client compacted, and this message is its summary of everything before.
+    `covers_before`: the client compacted, and this message is its summary of everything before. Where the client kept
+    messages beside its summary, `covers_before_key` names the first of those that come after it, and
+    `covers_after_key` the last of those that come before it; a key that isn't known says nothing.
     `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
     where it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
@@ -40,3 +46,5 @@ class TranscriptMessage:
     covers_before: bool = False
     rewind_to_key: str | None = None
     cleared_call_ids: tuple[str, ...] = ()
+    covers_before_key: str | None = None
+    covers_after_key: str | None = None

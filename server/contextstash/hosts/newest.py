@@ -1,0 +1,27 @@
+"""Which of a host's files was written last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
+    """The files that lie in this folder, the one written last first; not what is linked there from elsewhere, nor
+    what has gone meanwhile."""
+    known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
+    return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
+
+
+def is_within(file: Path, folder: Path) -> bool:
+    """Whether this is a file that lies in the folder or below it."""
+    return _written(file, folder) is not None
+
+
+def _written(file: Path, folder: Path) -> int | None:
+    try:
+        if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
+            return None
+        return file.stat().st_mtime_ns
+    except (OSError, RuntimeError):
+        return None

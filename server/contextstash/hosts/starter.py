@@ -1,0 +1,111 @@
+"""Which host started this process: told by the programs above it, else by what the host put into its environment.
+
+Claude Code sets CLAUDE_PROJECT_DIR for its MCP servers; OpenCode sets OPENCODE for itself and hands its whole
+environment on (packages/opencode/src/index.ts, src/mcp/index.ts); Gemini CLI sets GEMINI_CLI for what it runs. Codex
+hands on no more than PATH, HOME and the like (codex-rs/rmcp-client/src/utils.rs), so only its name above tells of it.
+A host started in another one's shell has the other's variables too: the nearest program decides.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+PROGRAMS = {
+    "claude": "claude-code",
+    "claude-code": "claude-code",
+    "codex": "codex",
+    "gemini": "gemini",
+    "gemini-cli": "gemini",
+    "opencode": "opencode",
+    "pi": "pi",
+    "pi-coding-agent": "pi",
+}
+"""Hosts by the names of their programs and packages."""
+
+VARIABLES = (
+    ("CLAUDE_PROJECT_DIR", "claude-code"),
+    ("OPENCODE", "opencode"),
+    ("GEMINI_CLI", "gemini"),
+    ("CLAUDECODE", "claude-code"),
+    ("PI_CODING_AGENT", "pi"),
+)
+
+ANCESTORS = 12
+"""How many programs above this one are looked at."""
+
+_DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
+"""Where Claude Desktop is: its program's name is Claude Code's."""
+
+_RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
+_SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
+
+
+def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
+    """The host's name, None where nothing tells it. `commands` are those of the programs above, the nearest first."""
+    for command in commands:
+        if (host := _host_of(command)) is not None:
+            return host
+    return next((host for name, host in VARIABLES if environment.get(name)), None)
+
+
+def _host_of(command: Sequence[str]) -> str | None:
+    """The program itself, or the script that a runtime runs, by its name or its package's."""
+    if not command or _DESKTOP.search(command[0]):
+        return None
+    own = _name(command[0])
+    if own in PROGRAMS or not _RUNTIMES.fullmatch(own):
+        return PROGRAMS.get(own)
+    script = next((argument for argument in command[1:] if not argument.startswith("-")), "")
+    if (found := PROGRAMS.get(_name(script))) is not None:
+        return found
+    package = [_name(name) for name in Path(script.rpartition("node_modules")[2]).parts[1:3]]
+    return next((PROGRAMS[name] for name in package if "node_modules" in script and name in PROGRAMS), None)
+
+
+def _name(path: str) -> str:
+    return _SUFFIX.sub("", Path(path).name.lower())
+
+
+def commands_above() -> list[list[str]]:
+    """The commands of the programs above this one, the nearest first; none where the system doesn't tell."""
+    found = []
+    process = os.getppid()
+    for _ in range(ANCESTORS):
+        told = _told_by_proc(process) if Path("/proc/self/stat").exists() else _told_by_ps(process)
+        if told is None:
+            break
+        process, command = told
+        found.append(command)
+        if process <= 1:
+            break
+    return found
+
+
+def _told_by_proc(process: int) -> tuple[int, list[str]] | None:
+    """The parent and the command of a process, as Linux has them."""
+    try:
+        command = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace")
+        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    parent = stat.rpartition(")")[2].split()[1:2]
+    return int(parent[0]) if parent else 0, [word for word in command.split("\0") if word]
+
+
+def _told_by_ps(process: int) -> tuple[int, list[str]] | None:
+    try:
+        done = subprocess.run(
+            ["ps", "-o", "ppid=,command=", "-p", str(process)],
+            capture_output=True,
+            text=True,
+            timeout=2,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    parent, _, command = done.stdout.strip().partition(" ")
+    return (int(parent), command.split()) if parent.isdecimal() else None

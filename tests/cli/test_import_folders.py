@@ -1,0 +1,123 @@
+"""`contextstash import` on what clients keep: folders of tasks, storages, databases, and files beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ANSI, CommandLine, failure_of, write_transcript
+from host_files import write_json, write_lines
+
+WORDS = "Read the orchard"
+
+
+def chat(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [{"type": "text", "text": text}], "ts": n} for n, text in enumerate(texts)]
+
+
+def write_everything(home: Path) -> dict[str, int]:
+    """One session of each kind below this folder, and files that are none; the sessions' lengths by their agents."""
+    (home / "claude").mkdir(parents=True)
+    write_transcript(home / "claude" / "5b1f6c1e-0000-4000-8000-000000000001.jsonl", outputs=1)
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": WORDS}]}
+    head = {"type": "session_meta", "payload": {"id": "rollout", "cwd": "/srv"}}
+    write_lines(home / "codex" / "rollout-1.jsonl", [head, {"type": "response_item", "payload": item}])
+    said = [{"id": "u1", "type": "user", "content": WORDS}]
+    gemini = {"sessionId": "gemini-1", "projectHash": "h", "messages": said}
+    write_json(home / "gemini" / "chats" / "session-1.json", gemini)
+    write_json(
+        home / "gemini" / "logs.json", [{"sessionId": "gemini-1", "messageId": 0, "type": "user", "message": "x"}]
+    )
+    storage = home / "opencode" / "storage"
+    write_json(storage / "session" / "p" / "ses_1.json", {"id": "ses_1", "directory": "/srv"})
+    write_json(storage / "message" / "ses_1" / "m1.json", {"id": "m1", "role": "user", "time": {"created": 1}})
+    write_json(storage / "part" / "m1" / "p1.json", {"id": "p1", "type": "text", "text": WORDS})
+    task = home / "cline" / "tasks" / "1763600000000"
+    write_json(task / "api_conversation_history.json", chat(WORDS, "and again"))
+    write_json(task / "ui_messages.json", [{"ts": 1, "type": "say", "say": "text", "text": "not a transcript"}])
+    write_json(home / "vscode" / "chat-1.json", {"sessionId": "chat-1", "requests": [{"message": WORDS, "result": {}}]})
+    step = {"action": "ls", "observation": "a.py", "response": "Look."}
+    write_json(home / "swe" / "fix.traj", {"trajectory": [step], "history": chat(WORDS)})
+    event = {"id": 0, "source": "user", "action": "message", "args": {"content": WORDS}}
+    write_json(home / "openhands" / "run" / "events" / "0.json", event)
+    prompt = {"role": "user", "content": [{"type": "text", "text": WORDS}]}
+    sdk = {"id": "e", "kind": "MessageEvent", "source": "user", "llm_message": prompt}
+    write_json(home / "sdk" / "0a1b" / "events" / "event-00000-aaaaaaaa.json", sdk)
+    write_json(home / "sdk" / "0a1b" / "base_state.json", {"id": "x"})
+    write_lines(
+        home / "pi" / "1.jsonl", [{"type": "session", "id": "pi-1", "cwd": "/"}, {"type": "message", "message": prompt}]
+    )
+    write_json(home / "plain" / "settings.json", {"theme": "dark"})
+    (home / "plain" / "broken.json").write_text("{\n  // a comment\n}\n", encoding="utf-8")
+    return {
+        "claude-code": 4, "codex": 1, "gemini": 1, "opencode": 1, "cline": 2, "vscode": 1, "swe-agent": 1,
+        "openhands": 2, "pi": 1,
+    }  # fmt: skip
+
+
+def test_everything_below_a_folder_is_found_once_and_told_apart(contextstash: CommandLine) -> None:
+    lengths = write_everything(contextstash.folder / "home")
+    reports = contextstash.json("import", contextstash.folder / "home")
+    assert all("error" not in report for report in reports)
+    sessions = contextstash.json("sessions")["sessions"]
+    found: dict[str, int] = {}
+    for session in sessions:
+        found[session["agent"]] = found.get(session["agent"], 0) + session["messages"]
+    assert found == lengths
+
+
+def test_a_second_import_of_a_folder_records_nothing(contextstash: CommandLine) -> None:
+    write_everything(contextstash.folder / "home")
+    first = contextstash.json("import", contextstash.folder / "home")
+    second = contextstash.json("import", contextstash.folder / "home", contextstash.folder / "home" / "pi")
+    assert [report["session_id"] for report in second] == [report["session_id"] for report in first]
+    assert sum(report["recorded"] + report["duplicates"] for report in second) == 0
+
+
+def test_files_that_are_no_transcripts_are_passed_over_but_refused_by_name(contextstash: CommandLine) -> None:
+    write_everything(contextstash.folder / "home")
+    settings = contextstash.folder / "home" / "plain" / "settings.json"
+    done = contextstash.run("import", contextstash.folder / "home")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [f"Passed over, being no transcripts: 3, such as {done.stderr.split()[-1]}"]
+    named = contextstash.run("import", contextstash.folder / "home", settings)
+    assert named.returncode == 1
+    assert f"Not imported: {settings}" in named.stderr
+
+
+def test_a_folder_without_a_transcript_is_an_error(contextstash: CommandLine) -> None:
+    write_json(contextstash.folder / "nothing" / "settings.json", {"theme": "dark"})
+    assert "holds no transcript" in failure_of(contextstash.run("import", contextstash.folder / "nothing"))
+
+
+def test_a_database_that_is_not_opencodes_is_refused(contextstash: CommandLine) -> None:
+    contextstash.json("import", write_json(contextstash.folder / "run.json", chat(WORDS)))
+    done = contextstash.run("import", contextstash.database)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "sessions.db" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_bar_is_shown_on_a_terminal_and_nowhere_else(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=40)
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "contextstash", "import", str(path), "--json"]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=end, env=environment, cwd=contextstash.folder, timeout=120
+    )
+    os.close(end)
+    shown = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    assert ANSI in shown
+    assert "session.jsonl" in shown
+    [report] = json.loads(done.stdout)
+    assert report["recorded"] == 82
