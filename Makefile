@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types check bench clean
+.PHONY: setup demo test lint types check bench mcpb clean
 
 setup: $(STAMP)
 
@@ -33,5 +33,12 @@ check: lint types test
 bench: $(STAMP)
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
+# A bundle that Claude Desktop and others install with a click. Needs node: its packer is an npm package.
+mcpb:
+	rm -rf build/mcpb && mkdir -p build/mcpb
+	git archive HEAD pyproject.toml README.md CHANGELOG.md LICENSE server storage | tar -x -C build/mcpb
+	cp mcpb/manifest.json build/mcpb/
+	npx --yes @anthropic-ai/mcpb pack build/mcpb build/contextstash.mcpb
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build

@@ -17,7 +17,10 @@ import pytest
 from command_line import CommandLine
 
 from contextstash import __version__
-from contextstash.hosts.install.claude_code_hooks import EVENTS
+from contextstash.hosts.install.client_hooks import HOOKS
+from contextstash.mcp.server import build_server
+from contextstash.service.stash import Stash
+from mcp import Client
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugin"
@@ -41,7 +44,7 @@ def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> Non
     commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     launcher = "${CLAUDE_PLUGIN_ROOT}/bin/contextstash"
     assert server["command"] == launcher
-    assert set(hooks) == set(EVENTS)
+    assert set(hooks) == set(HOOKS["claude-code"].events)
     assert {command.replace('"', "") for command in commands} == {f"{launcher} hook claude-code"}
     assert os.access(PLUGIN / "bin" / "contextstash", os.X_OK)
 
@@ -80,3 +83,23 @@ def test_what_the_registry_entry_starts_is_a_command(tmp_path: Path) -> None:
     done = CommandLine(tmp_path).run(*arguments, "--help")
     assert done.returncode == 0
     assert "Serve MCP" in done.stdout
+
+
+async def test_the_bundle_names_the_tools_that_a_model_is_offered() -> None:
+    async def never_opened() -> Stash:
+        raise AssertionError("listing must not open the store")
+
+    manifest = read(ROOT / "mcpb" / "manifest.json")
+    async with Client(build_server(never_opened)) as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+    assert {tool["name"] for tool in manifest["tools"]} == tools
+
+
+def test_the_bundle_is_of_this_version_and_starts_what_it_holds() -> None:
+    manifest = read(ROOT / "mcpb" / "manifest.json")
+    assert manifest["version"] == __version__
+    assert (ROOT / manifest["server"]["entry_point"]).is_file()
+    configured = manifest["server"]["mcp_config"]
+    assert configured["args"][-2:] == ["contextstash", "serve"]
+    asked = {name for value in configured["env"].values() for name in re.findall(r"\$\{user_config\.(\w+)\}", value)}
+    assert asked == set(manifest["user_config"])

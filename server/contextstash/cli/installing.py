@@ -25,12 +25,13 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be 
 
 @click.command()
 @CLIENT
-@click.option("--hooks", is_flag=True, help="Claude Code's hooks too: large outputs archived, hand-offs given.")
+@click.option("--hooks", is_flag=True, help="The client's hooks too: large outputs archived, hand-offs given.")
 @SCOPE
 @YES
 @DRY_RUN
 def install(client: str, hooks: bool, scope: Scope, yes: bool, dry_run: bool) -> None:
     """Write contextstash into CLIENT's own configuration. Safe to repeat; uninstall takes it back."""
+    from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
     from contextstash.hosts.install.installing import apply_install, plan_install
 
@@ -41,6 +42,8 @@ def install(client: str, hooks: bool, scope: Scope, yes: bool, dry_run: bool) ->
     if _agreed(changes, yes, dry_run):
         _apply(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} takes it back.")
+        if hooks and (remark := HOOKS[client].remark):
+            click.echo(remark)
 
 
 @click.command()

@@ -204,6 +204,11 @@ def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
     return []
 
 
+def is_rollout_of(file: Path, project: Path) -> bool:
+    """Whether a rollout is of a session in this folder."""
+    return _is_at(_head(file).get("cwd"), project)
+
+
 def _head(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as lines:

@@ -105,7 +105,8 @@ def test_the_command_that_is_written_starts_this_contextstash(contextstash: Comm
     command = found["command"] if client == "opencode" else [found.get("command") or found["cmd"], *found["args"]]
     assert Path(command[0]).is_absolute()
     assert "serve" in command
-    assert ("--follow" in command) == (client == "claude-code")
+    followed = command[command.index("--follow") + 1] if "--follow" in command else None
+    assert followed == (client if client in ("claude-code", "codex", "gemini", "opencode") else None)
 
 
 @pytest.mark.parametrize("client", NAMES)
@@ -194,9 +195,27 @@ def test_a_link_stays_one_and_permissions_stay(contextstash: CommandLine) -> Non
     assert (path.is_symlink(), real.read_text()) == (True, "{}")
 
 
+@pytest.mark.parametrize(("client", "file"), [("codex", ".codex/hooks.json"), ("gemini", ".gemini/settings.json")])
+def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
+    contextstash: CommandLine, client: str, file: str
+) -> None:
+    path = contextstash.folder / file
+    path.parent.mkdir(parents=True)
+    own = '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "greet"}]}]},   "other": 1}'
+    path.write_text(own)
+    run(contextstash, "install", client, "--hooks", "--yes")
+    hooks = json.loads(path.read_text())["hooks"]
+    called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+    assert called.count("greet") == 1
+    assert sum(command.endswith(f"hook {client}") for command in called) == 5
+    assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
+    run(contextstash, "uninstall", client, "--yes")
+    assert path.read_text() == own
+
+
 def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: CommandLine) -> None:
     assert "scope" in failure_of(contextstash.run("install", "goose", "--scope", "project", "--yes"))
-    assert "hooks" in failure_of(contextstash.run("install", "codex", "--hooks", "--yes"))
+    assert "hooks" in failure_of(contextstash.run("install", "cursor", "--hooks", "--yes"))
 
 
 def test_uninstalling_what_is_not_installed_says_so(contextstash: CommandLine) -> None:

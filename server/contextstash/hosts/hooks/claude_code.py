@@ -1,163 +1,27 @@
-"""Claude Code's hooks: large outputs are replaced once they are archived, transcripts are read, hand-offs given.
-
-Called with the event as JSON on standard input. Whatever goes wrong, the exit code is 0 and standard output empty, so
-that Claude Code goes on as if there were no hook; a line in the log says what it was. Usually there is nothing to do,
-and nothing heavy is imported for that.
-"""
+"""Claude Code's hooks. Source: its documentation of hooks, and its versions 2.1.x as they ran."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections.abc import Mapping
 from typing import Any
 
+from contextstash.hosts.hooks.host import HookHost
 from contextstash.hosts.hooks.responses import MCP_PREFIX, texts_of, with_texts
 
-SMALLEST_LIMIT = 4_000
-"""Characters up to which no preset limits an output."""
 
-DEFAULT_LIMIT = 10_000
-LIMITS = {"Read": 40_000}
-"""Characters of an output that the model sees whole where the user's settings say nothing of outputs. Claude Code
-itself cuts most outputs at 30,000. What was read of a file is to be worked with: it is cut only where very long."""
-
-OWN_SERVER = "contextstash"
-
-READ_TO_ITS_END = ("PreCompact", "SessionEnd", "SubagentStop", "Stop")
-
-HANDED_OFF = ("compact", "clear", "resume")
-
-LOG_NAME = "hooks.log"
-MOST_LOG_BYTES = 1_000_000
-
-
-def run(read: Any = None) -> int:
-    """Answer one event; the exit code is always 0."""
-    try:
-        event = json.loads((read or sys.stdin.buffer.read)())
-        answer = answer_to(event, os.environ) if isinstance(event, dict) else None
-        if answer is not None:
-            sys.stdout.write(json.dumps(answer))
-            sys.stdout.flush()
-    except BaseException as error:  # whatever it is, the user's work goes on
-        _log(f"{type(error).__name__}: {error}")
-    return 0
-
-
-def answer_to(event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """What to tell Claude Code about an event; None for nothing. Raises whatever goes wrong."""
-    name = event.get("hook_event_name")
-    if name == "PostToolUse":
-        return _after_tool(event, environment)
-    if name == "SessionStart" and event.get("source") in HANDED_OFF:
-        return _run(_hand_off(event))
-    if name in READ_TO_ITS_END:
-        return _run(_read_on(event))
-    return None
-
-
-def _after_tool(event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    tool, response = event.get("tool_name"), event.get("tool_response")
-    if not isinstance(tool, str) or _is_ours(tool):
-        return None
-    texts = texts_of(tool, response)
-    longest = max(map(len, texts), default=0)
-    if longest <= SMALLEST_LIMIT or (longest <= _limit(tool) and not _configured(environment)):
-        return None
-    return _run(_limited(event, tool, response, texts))
-
-
-def _limit(tool: str) -> int:
-    return LIMITS.get(tool, DEFAULT_LIMIT)
-
-
-def _is_ours(tool: str) -> bool:
-    """A page that we read back from the archive is not archived again."""
-    return tool.startswith(MCP_PREFIX) and OWN_SERVER in tool
-
-
-def _configured(environment: Mapping[str, str]) -> bool:
-    """Whether the user has settings of any kind, which may limit outputs more than the default does."""
-    if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
-        return True
-    from pathlib import Path
-
-    project = Path(environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
-    home = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    others = (Path.home() / "Library" / "Application Support", Path(environment.get("LOCALAPPDATA") or home))
-    folders = (project, *(folder / "contextstash" for folder in (home, *others)))
-    files = ("contextstash.toml", "agents/claude-code.yaml", "agents/claude-code.yml")
-    return any((folder / file).exists() for folder in folders for file in files)
-
-
-def _run(work: Any) -> dict[str, Any] | None:
-    import asyncio
-
-    answer: dict[str, Any] | None = asyncio.run(work)
-    return answer
-
-
-async def _limited(event: Mapping[str, Any], tool: str, response: Any, texts: list[str]) -> dict[str, Any] | None:
-    from contextstash.formats.arguments import main_argument
-    from contextstash.hosts.hooks.stash import hook_stash, whole_texts
-
-    shown = []
-    cut = False
-    async with hook_stash() as (stash, limits):
-        for text in await whole_texts(response, texts):
-            limited = await stash.limit_output(
-                text,
-                tool=tool,
-                argument=main_argument(event.get("tool_input")) or "",
-                session_id=_text(event.get("session_id")),
-                limits=limits or {"tokens": None, "chars": _limit(tool)},
-            )
-            shown.append(limited.text)
-            cut = cut or limited.cut
-    if not cut:
-        return None
-    output = {"hookEventName": "PostToolUse", "updatedToolOutput": with_texts(tool, response, shown)}
+def replacement(tool: str, response: Any, texts: list[str]) -> dict[str, Any]:
+    """The response in its own shape with other texts."""
+    output = {"hookEventName": "PostToolUse", "updatedToolOutput": with_texts(tool, response, texts)}
     return {"hookSpecificOutput": output}
 
 
-async def _read_on(event: Mapping[str, Any]) -> None:
-    """Read the transcript to its end; before a compaction, make a summary of our own."""
-    from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
-
-    async with hook_stash() as (stash, _):
-        session_id = await read_transcripts(stash, event)
-        if event.get("hook_event_name") == "PreCompact" and session_id is not None:
-            await stash.compact_session(session_id, strategy="extractive")
-
-
-async def _hand_off(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    from contextstash.hosts.hooks.stash import hand_off, hook_stash
-
-    async with hook_stash() as (stash, _):
-        text = await hand_off(stash, event)
-    if text is None:
-        return None
-    return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": text}}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _log(line: str) -> None:
-    """A line in the log beside the database; without one where even that can't be written."""
-    from contextlib import suppress
-
-    with suppress(Exception):
-        from datetime import UTC, datetime
-
-        from contextstash.locations import default_database
-
-        path = default_database().parent / LOG_NAME
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > MOST_LOG_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} claude-code: {' '.join(line.split())[:300]}\n")
+HOST = HookHost(
+    name="claude-code",
+    after_tool="PostToolUse",
+    before_compaction="PreCompact",
+    read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
+    mcp_prefix=MCP_PREFIX,
+    texts_of=texts_of,
+    replacement=replacement,
+    # It cuts most outputs at 30,000 by itself. What was read of a file is to be worked with: cut only where very long.
+    limits={"Read": 40_000},
+)

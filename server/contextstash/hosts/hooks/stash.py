@@ -13,10 +13,11 @@ from contextstash.configuration import configuration, says_of_outputs
 from contextstash.context.limits import OutputLimits
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
+from contextstash.hosts.codex import is_rollout_of
 from contextstash.hosts.ingest import ingest
+from contextstash.hosts.kinds import recognize
 from contextstash.keys import api_key_from
 from contextstash.locations import default_database
-from contextstash.service.access import CLAUDE_CODE
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
 
@@ -35,12 +36,12 @@ LOOKED_AT = 50
 
 
 @asynccontextmanager
-async def hook_stash() -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
-    """The stash with the settings for Claude Code, and the limits of one output in characters; None where the user's
+async def hook_stash(agent: str) -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
+    """The stash with the settings for this client, and the limits of one output in characters; None where the user's
     settings say nothing of outputs."""
     project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     found = configuration(project=project, environment=os.environ)
-    layer = found.settings_layer(CLAUDE_CODE)
+    layer = found.settings_layer(agent)
     settings = resolve_settings(layer)
     limits = limits_in_characters(settings) if says_of_outputs(layer) else None
     store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
@@ -89,7 +90,7 @@ async def read_transcripts(stash: Stash, event: Mapping[str, Any]) -> str | None
     path = await asyncio.to_thread(_file, named)
     if path is None:
         return None
-    report = await ingest(stash, path, reader=ClaudeCodeReader())
+    report = await ingest(stash, path, reader=recognize(path))
     for agent in agent_transcripts(path):
         await ingest(stash, agent, reader=ClaudeCodeReader())
     return report.session_id
@@ -111,10 +112,19 @@ async def hand_off(stash: Stash, event: Mapping[str, Any]) -> str | None:
 async def _cleared(stash: Stash, event: Mapping[str, Any]) -> str | None:
     """The last other session of the same project."""
     named = str(event.get("transcript_path") or "")
-    folder = await asyncio.to_thread(lambda: Path(named).expanduser().resolve().parent)
+    path = await asyncio.to_thread(lambda: Path(named).expanduser().resolve())
     for line in (await stash.list_sessions(limit=LOOKED_AT)).sessions:
         session = await stash.read_session(line.session_id)
-        beside = session.source is not None and Path(session.source).parent == folder
-        if beside and session.parent_session_id is None and session.session_id != event.get("session_id"):
+        if session.source is None or session.parent_session_id or session.session_id == event.get("session_id"):
+            continue
+        if await asyncio.to_thread(_of_one_project, Path(session.source), path, event.get("cwd")):
             return session.session_id
     return None
+
+
+def _of_one_project(transcript: Path, other: Path, folder: Any) -> bool:
+    """Claude Code and Gemini CLI keep a folder for each project; Codex one for each day, and says in each rollout where
+    it was."""
+    if transcript.name.startswith("rollout-"):
+        return isinstance(folder, str) and is_rollout_of(transcript, Path(folder))
+    return transcript.parent == other.parent

@@ -17,7 +17,9 @@ from contextstash.hosts.install.documents import Kind
 
 Scope = Literal["user", "project"]
 
-FOLLOW_CLAUDE_CODE = ("--follow", "claude-code")
+
+def _following(client: str) -> tuple[str, str]:
+    return ("--follow", client)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def _goose_file(machine: Machine) -> Path:
     return machine.dot_config / "goose" / "config.yaml"
 
 
-def _codex_home(machine: Machine) -> Path:
+def codex_home(machine: Machine) -> Path:
+    """Where Codex keeps what is the user's."""
     return Path(machine.environment.get("CODEX_HOME") or machine.home / ".codex")
 
 
@@ -104,7 +107,7 @@ CLIENTS: dict[str, Client] = {
             "mcpServers",
             {"user": lambda at: at.home / ".claude.json", "project": lambda at: at.project / ".mcp.json"},
             _typed,
-            FOLLOW_CLAUDE_CODE,
+            _following("claude-code"),
         ),
         Client(
             "claude-desktop",
@@ -118,10 +121,11 @@ CLIENTS: dict[str, Client] = {
             "toml",
             "mcp_servers",
             {
-                "user": lambda at: _codex_home(at) / "config.toml",
+                "user": lambda at: codex_home(at) / "config.toml",
                 "project": lambda at: at.project / ".codex" / "config.toml",
             },
             _plain,
+            _following("codex"),
         ),
         Client(
             "cursor",
@@ -152,6 +156,7 @@ CLIENTS: dict[str, Client] = {
                 "project": lambda at: at.project / ".gemini" / "settings.json",
             },
             _plain,
+            _following("gemini"),
         ),
         Client("goose", "yaml", "extensions", {"user": _goose_file}, _goose),
         Client(
@@ -163,6 +168,7 @@ CLIENTS: dict[str, Client] = {
                 "project": lambda at: at.project / "opencode.json",
             },
             _opencode,
+            _following("opencode"),
         ),
     )
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.install.claude_code_hooks import add_hooks, remove_hooks, settings_file
+from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
 from contextstash.locations import default_database
@@ -40,8 +40,9 @@ def plan_install(
 ) -> list[Change]:
     """What an installation would change. Raises BadInputError where the client has no such scope or no hooks, and where
     one of its files cannot be read."""
-    if hooks and client.name != "claude-code":
-        raise BadInputError(f"contextstash has hooks for claude-code only, not for {client.name}. Leave --hooks out.")
+    if hooks and client.name not in HOOKS:
+        known = ", ".join(HOOKS)
+        raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
     entry = client.entry([*command, "serve", *client.serve])
 
     def add(data: MutableMapping[str, Any]) -> None:
@@ -51,10 +52,11 @@ def plan_install(
         if servers.get(SERVER) != entry:
             servers[SERVER] = entry
 
-    changes = [_change(_file(client, scope, machine), client.kind, add)]
+    edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, add)]
     if hooks:
-        changes.append(_change(settings_file(machine, scope), "json", lambda data: add_hooks(data, command)))
-    return changes
+        ours = HOOKS[client.name]
+        edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command)))
+    return [_change(path, kind, edit) for path, kind, edit in _together(edits)]
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -67,10 +69,23 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
             if not servers:
                 del data[client.key]
 
-    changes = [_undone(_file(client, scope, machine), client.kind, remove)]
-    if client.name == "claude-code":
-        changes.append(_undone(settings_file(machine, scope), "json", remove_hooks))
-    return changes
+    edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, remove)]
+    if client.name in HOOKS:
+        edits.append((HOOKS[client.name].file(machine, scope), "json", HOOKS[client.name].remove))
+    return [_undone(path, kind, edit) for path, kind, edit in _together(edits)]
+
+
+def _together(edits: Sequence[tuple[Path, Kind, Edit]]) -> list[tuple[Path, Kind, Edit]]:
+    """One edit a file: Gemini CLI keeps servers and hooks in the same one."""
+    first, *others = edits
+    if not others or others[0][0] != first[0]:
+        return list(edits)
+
+    def both(data: MutableMapping[str, Any]) -> None:
+        for _, _, edit in edits:
+            edit(data)
+
+    return [(first[0], first[1], both)]
 
 
 def _file(client: Client, scope: Scope, machine: Machine) -> Path:

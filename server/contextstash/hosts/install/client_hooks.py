@@ -1,0 +1,95 @@
+"""Clients' hooks in their configuration: which events call us, put in and taken out. All three have one shape.
+
+Sources: the clients' own documentation of hooks (Claude Code and Gemini CLI: in the settings file; Codex CLI: in
+`hooks.json` beside its configuration), read in November 2026.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.install.clients import Machine, Scope, codex_home
+
+
+@dataclass(frozen=True)
+class ClientHooks:
+    """The hooks of one client. `timeout` is in the client's own unit; `remark` is what its user has to know."""
+
+    client: str
+    events: tuple[str, ...]
+    file: Callable[[Machine, Scope], Path]
+    timeout: int
+    remark: str | None = None
+
+    @property
+    def called(self) -> str:
+        """What follows our command in each hook."""
+        return f"hook {self.client}"
+
+    def add(self, settings: MutableMapping[str, Any], command: Sequence[str]) -> None:
+        """Have each event call us, once; other hooks stay."""
+        line = shlex.join([*command, *self.called.split()])
+        hooks = settings.setdefault("hooks", {})
+        for event in self.events:
+            groups = hooks.setdefault(event, [])
+            if not any(self._is_ours(hook) for group in groups for hook in group.get("hooks", ())):
+                groups.append({"hooks": [{"type": "command", "command": line, "timeout": self.timeout}]})
+
+    def remove(self, settings: MutableMapping[str, Any]) -> None:
+        """Take us out of every event; what is empty then goes too."""
+        hooks = settings.get("hooks")
+        if not isinstance(hooks, dict):
+            return
+        for event in list(hooks):
+            groups = []
+            for group in hooks[event]:
+                rest = [hook for hook in group.get("hooks", ()) if not self._is_ours(hook)]
+                if rest or not group.get("hooks"):
+                    groups.append({**group, "hooks": rest})
+            hooks[event] = groups
+            if not groups:
+                del hooks[event]
+        if not hooks:
+            del settings["hooks"]
+
+    def _is_ours(self, hook: Any) -> bool:
+        command = str(hook.get("command")) if isinstance(hook, dict) else ""
+        return "contextstash" in command and self.called in command
+
+
+def _below(folder: str, name: str) -> Callable[[Machine, Scope], Path]:
+    return lambda machine, scope: (machine.home if scope == "user" else machine.project) / folder / name
+
+
+def _codex_file(machine: Machine, scope: Scope) -> Path:
+    return (codex_home(machine) if scope == "user" else machine.project / ".codex") / "hooks.json"
+
+
+HOOKS: Mapping[str, ClientHooks] = {
+    hooks.client: hooks
+    for hooks in (
+        ClientHooks(
+            "claude-code",
+            ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
+            _below(".claude", "settings.json"),
+            timeout=30,
+        ),
+        ClientHooks(
+            "codex",
+            ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
+            _codex_file,
+            timeout=30,
+            remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+        ),
+        ClientHooks(
+            "gemini",
+            ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
+            _below(".gemini", "settings.json"),
+            timeout=30_000,
+        ),
+    )
+}

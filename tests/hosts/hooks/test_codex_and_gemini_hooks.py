@@ -1,0 +1,145 @@
+"""Sessions of Codex CLI and Gemini CLI through their hooks: outputs replaced, compactions survived."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+
+LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
+SESSION = "01a1fc8f-def1-7cd2-aff0-79da6819288b"
+
+
+def fire(contextstash: CommandLine, client: str, event: str, **fields: Any) -> Any:
+    """What the hook answers to an event, None where it says nothing."""
+    named = {"session_id": SESSION, "hook_event_name": event, "cwd": str(contextstash.folder), **fields}
+    done = contextstash.run("hook", client, typed=json.dumps(named))
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def original(contextstash: CommandLine, shown: str) -> str:
+    found = re.search(r"out_[0-9a-z]+", shown)
+    assert found
+    return contextstash.run("show", found.group()).stdout
+
+
+def rollout(folder: Path, name: str, session: str, place: Path, *texts: str) -> Path:
+    """A rollout of Codex in which the user said these texts."""
+    path = folder / "sessions" / "2026" / "11" / "20" / f"rollout-{name}-{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"id": session, "cwd": str(place), "timestamp": "2026-11-20T10:00:00Z", "cli_version": "0.169.0"}
+    lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": meta}]
+    for text in texts:
+        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        lines.append({"type": "response_item", "payload": said})
+        reply = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]}
+        lines.append({"type": "response_item", "payload": reply})
+    stamped = [{"timestamp": "2026-11-20T10:00:00Z", **line} for line in lines]
+    path.write_text("".join(json.dumps(line) + "\n" for line in stamped))
+    return path
+
+
+def recording(folder: Path, *texts: str) -> Path:
+    """A recording of Gemini CLI in which the user said these texts."""
+    path = folder / ".gemini" / "tmp" / "project" / "chats" / "session-2026-11-20T10-00-01a1fc8f.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stamp = "2026-11-20T10:00:00.000Z"
+    messages: list[dict[str, Any]] = []
+    for number, text in enumerate(texts):
+        messages.append({"id": f"u{number}", "timestamp": stamp, "type": "user", "content": text})
+        messages.append(
+            {"id": f"g{number}", "timestamp": stamp, "type": "gemini", "content": "Noted.", "toolCalls": []}
+        )
+    head = {"sessionId": SESSION, "projectHash": "project", "startTime": stamp, "lastUpdated": stamp}
+    path.write_text(json.dumps({**head, "messages": messages}))
+    return path
+
+
+def test_codex_shows_the_reason_of_a_block_in_the_place_of_a_large_output(contextstash: CommandLine) -> None:
+    answer = fire(
+        contextstash, "codex", "PostToolUse", tool_name="Bash", tool_input={"command": "make"}, tool_response=LARGE
+    )
+    assert answer["decision"] == "block"
+    assert len(answer["reason"]) <= 10_000
+    assert "fatal error: disk full" in answer["reason"]
+    assert original(contextstash, answer["reason"]).rstrip("\n") == LARGE
+
+
+def test_gemini_shows_the_reason_of_a_denial_in_the_place_of_a_large_output(contextstash: CommandLine) -> None:
+    response = {"llmContent": [{"text": LARGE}], "returnDisplay": LARGE}
+    answer = fire(
+        contextstash, "gemini", "AfterTool", tool_name="run_shell_command", tool_input={}, tool_response=response
+    )
+    assert answer["decision"] == "deny"
+    assert answer["reason"].startswith("This is no error")
+    assert len(answer["reason"]) <= 10_200
+    assert original(contextstash, answer["reason"]).rstrip("\n") == LARGE
+
+
+@pytest.mark.parametrize(
+    ("client", "event", "tool", "response"),
+    [
+        ("codex", "PostToolUse", "Bash", "short"),
+        ("codex", "PostToolUse", "mcp__contextstash__get_archived_output", LARGE),
+        ("codex", "PostToolUse", "view", {"content": [{"type": "image", "data": LARGE}]}),
+        ("codex", "PostToolUse", "mcp__x__y", {"content": [{"type": "text", "text": LARGE}], "isError": True}),
+        ("gemini", "AfterTool", "read_file", {"llmContent": "short"}),
+        ("gemini", "AfterTool", "mcp_contextstash_get_archived_output", {"llmContent": LARGE}),
+        ("gemini", "AfterTool", "x", {"llmContent": LARGE, "error": {"message": "failed"}}),
+        ("gemini", "AfterTool", "x", {"llmContent": [{"text": LARGE}, {"inlineData": {"data": "x"}}]}),
+        ("gemini", "AfterTool", "x", None),
+    ],
+)
+def test_what_is_short_ours_an_error_or_no_text_is_left_alone(
+    contextstash: CommandLine, client: str, event: str, tool: str, response: Any
+) -> None:
+    assert fire(contextstash, client, event, tool_name=tool, tool_input={}, tool_response=response) is None
+
+
+TOLD = [f"Step {number}: the port must stay 5433 in config/db_{number}.toml." for number in range(30)]
+
+
+def test_codex_is_told_of_a_compacted_session_when_it_goes_on(contextstash: CommandLine) -> None:
+    path = rollout(contextstash.folder, "2026-11-20T10-00-00", SESSION, contextstash.folder, *TOLD)
+    fields = {"transcript_path": str(path)}
+    assert fire(contextstash, "codex", "SessionStart", source="startup", **fields) is None
+    assert fire(contextstash, "codex", "PreCompact", trigger="auto", **fields) is None
+    answer = fire(contextstash, "codex", "SessionStart", source="compact", **fields)
+    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    assert "5433" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contextstash: CommandLine) -> None:
+    folder = contextstash.folder
+    elsewhere = rollout(folder, "2026-11-20T10-00-02", "other", folder / "elsewhere", *["A secret of theirs."] * 12)
+    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
+    for session, path in (("before", before), ("other", elsewhere)):
+        fire(contextstash, "codex", "PreCompact", session_id=session, transcript_path=str(path), trigger="auto")
+    now = rollout(folder, "2026-11-20T10-00-03", SESSION, folder)
+    answer = fire(contextstash, "codex", "SessionStart", source="clear", transcript_path=str(now))
+    text = answer["hookSpecificOutput"]["additionalContext"]
+    assert "5433" in text
+    assert "secret" not in text
+
+
+def test_gemini_is_told_of_a_session_that_its_user_compressed_with_the_next_prompt(contextstash: CommandLine) -> None:
+    fields = {"transcript_path": str(recording(contextstash.folder, *TOLD))}
+    for trigger in ("auto", "manual"):
+        assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None
+        assert fire(contextstash, "gemini", "PreCompress", trigger=trigger, **fields) is None
+    answer = fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields)
+    assert answer["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
+    assert "5433" in answer["hookSpecificOutput"]["additionalContext"]
+    assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None
+
+
+@pytest.mark.parametrize("client", ["codex", "gemini"])
+@pytest.mark.parametrize("typed", ["", "{", "[]", '{"hook_event_name": 5}', '{"hook_event_name": "SessionEnd"}'])
+def test_whatever_comes_in_the_users_work_goes_on(contextstash: CommandLine, client: str, typed: str) -> None:
+    done = contextstash.run("hook", client, typed=typed)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
