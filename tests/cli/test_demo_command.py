@@ -46,7 +46,7 @@ def test_the_estimate_says_so_before_anything_is_done(output: str) -> None:
     [(full, _)] = changes(section(output, "Prune"))
     estimate = section(output, "Estimate")
     assert f"{full:,} of " in estimate
-    assert re.search(r"tool results +[\d,]+ +█+", estimate)
+    assert re.search(r"tool results +[\d,]+ +[\d.]+ % +█+", estimate)
 
 
 def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:

@@ -27,10 +27,59 @@ def orchard(tmp_path: Path) -> Orchard:
 
 
 def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:
-    estimate = orchard.json("status", *WINDOW)
-    assert estimate["session_id"] == orchard.session
+    status = orchard.json("status", *WINDOW)
+    estimate = status["estimate"]
+    assert status["session_id"] == orchard.session
     assert estimate["window"] == 32_000
-    assert f"{estimate['tokens']:,}" in orchard.run("status", orchard.session[:8], *WINDOW).stdout
+    shown = orchard.run("status", orchard.session[:8], *WINDOW).stdout
+    assert f"{estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in shown
+    trigger = estimate["tokens_trigger"]
+    assert f"{trigger['value']:,} / {trigger['threshold']:,}" in shown
+    assert f"{status['messages']} messages in history (0 summarized)" in shown
+    assert ANSI not in shown
+    assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+def test_status_tells_of_the_last_summary(orchard: Orchard) -> None:
+    compacted = orchard.json("compact", orchard.session, *WINDOW)
+    shown = orchard.run("status", orchard.session, *WINDOW).stdout
+    assert f"({compacted['messages_summarized']} summarized)" in shown
+    assert f"Last summary: {compacted['messages_summarized']} messages -> " in shown
+    assert compacted["summary_id"] in shown
+    assert "Saved" not in shown  # the client sends its own history
+
+
+def test_status_says_what_the_next_message_triggers(orchard: Orchard) -> None:
+    messages = orchard.json("status")["messages"]
+    near = ("--set", f"messages_at={messages + 1}")
+    assert f"Will trigger on the next message: messages {messages + 1} / {messages + 1}" in (
+        orchard.run("status", *near).stdout
+    )
+    assert "Will trigger" not in orchard.run("status", "--set", f"messages_at={messages + 9}").stdout
+
+
+def test_watching_in_a_pipe_looks_once(orchard: Orchard) -> None:
+    assert "usable tokens" in orchard.run("status", "--watch").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_and_finds_sessions_and_handles(orchard: Orchard, shell: str) -> None:
+    assert "_CONTEXTSTASH_COMPLETE" in orchard.run("completion", shell).stdout
+    handle = orchard.json("prune", orchard.session, "--keep-last", "2")["archived"][0]["handle"]
+    for begun, whole in ((orchard.session[:4], orchard.session), (handle[:6], handle)):
+        asked = {
+            "_CONTEXTSTASH_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": f"contextstash show {begun}",
+            "COMP_CWORD": begun if shell == "fish" else "2",
+        }
+        assert whole in orchard.run(environment=asked).stdout
+
+
+def test_the_messages_of_a_session_are_counted_above_them(orchard: Orchard) -> None:
+    compacted = orchard.json("compact", orchard.session, *WINDOW)
+    total = orchard.json("status")["messages"]
+    first = orchard.run("show", orchard.session).stdout.splitlines()[0]
+    assert first.startswith(f"{total} messages in history ({compacted['messages_summarized']} summarized)")
 
 
 def test_sessions_are_listed_with_their_ids_uncut_and_no_colour_in_a_pipe(orchard: Orchard) -> None:
@@ -55,9 +104,9 @@ def test_search_finds_an_output_by_a_line_in_it(orchard: Orchard) -> None:
 
 
 def test_a_dry_run_changes_nothing(orchard: Orchard) -> None:
-    before = orchard.json("status")["tokens"]
+    before = orchard.json("status")["estimate"]["tokens"]
     assert orchard.json("prune", orchard.session, "--keep-last", "0", "--dry-run")["tokens_saved"] > 0
-    assert orchard.json("status")["tokens"] == before
+    assert orchard.json("status")["estimate"]["tokens"] == before
 
 
 def test_a_compaction_is_undone_by_restoring_its_summary(orchard: Orchard) -> None:

@@ -11,6 +11,7 @@ import click
 from contextstash import __version__
 from contextstash.cli.changing import compact, delete, prune, restore
 from contextstash.cli.clipping import clip
+from contextstash.cli.completing import completion
 from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.doctor import doctor
@@ -19,8 +20,9 @@ from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
 from contextstash.cli.installing import install, uninstall
 from contextstash.cli.logs import calls, events
-from contextstash.cli.reading import search, sessions, show, status
+from contextstash.cli.reading import search, sessions, show
 from contextstash.cli.serving import serve
+from contextstash.cli.status import status
 from contextstash.cli.validating import validate
 from contextstash_storage.errors import ContextstashError
 
@@ -58,6 +60,7 @@ COMMANDS = (
     install,
     uninstall,
     doctor,
+    completion,
 )
 for command in COMMANDS:
     cli.add_command(command)

@@ -6,8 +6,10 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completing import handles as handle_completion
+from contextstash.cli.completing import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import print_json, print_table
+from contextstash.cli.printing import print_json, print_table, working
 
 if TYPE_CHECKING:
     from contextstash.service.results import CompactResult, DeleteResult, PruneResult, RestoreResult
@@ -17,7 +19,7 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would be d
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=session_ids)
 @click.option("--keep-last", type=click.IntRange(0), metavar="N", help="Outputs never touched, newest first.")
 @click.option("--protect-tokens", type=click.IntRange(0), metavar="N", help="Output tokens never touched.")
 @click.option("--minimum-tokens", type=click.IntRange(0), metavar="N", help="Least saving worth it.")
@@ -43,7 +45,8 @@ def prune(
             dry_run=dry_run,
         )
 
-    answer = opening.run(work)
+    with working("Pruning"):
+        answer = opening.run(work)
     if as_json:
         print_json(answer)
         return
@@ -54,7 +57,7 @@ def prune(
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=session_ids)
 @click.option("--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin).")
 @click.option("--instructions", help="What the summary should dwell on.")
 @click.option("--strategy", type=click.Choice(["auto", "anthropic", "extractive"]), default="auto", show_default=True)
@@ -81,7 +84,8 @@ def compact(
             dry_run=dry_run,
         )
 
-    answer = opening.run(work)
+    with working("Compacting"):
+        answer = opening.run(work)
     if as_json:
         print_json(answer)
         return
@@ -93,7 +97,7 @@ def compact(
 
 
 @click.command()
-@click.argument("handles", nargs=-1, required=True)
+@click.argument("handles", nargs=-1, required=True, shell_complete=handle_completion)
 @click.option("--session", help="The session; needed for a summary (sum_…) of any but the last one changed.")
 @database_options
 def restore(opening: Opening, as_json: bool, handles: tuple[str, ...], session: str | None) -> None:
@@ -116,7 +120,7 @@ def restore(opening: Opening, as_json: bool, handles: tuple[str, ...], session: 
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", shell_complete=session_ids)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @database_options
 def delete(opening: Opening, as_json: bool, session: str, yes: bool) -> None:

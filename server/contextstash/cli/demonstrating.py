@@ -12,7 +12,7 @@ import click
 
 from contextstash.cli.changing import change_line
 from contextstash.cli.printing import console, shortened
-from contextstash.cli.reading import print_estimate
+from contextstash.cli.status import print_estimate
 
 if TYPE_CHECKING:
     from contextstash.demo.steps import Compacted, Estimated, Pruned, Recorded, Restored, Retrieved, Step

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completing import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.printing import print_json, print_table
 
@@ -19,7 +20,7 @@ PAGE = 500
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=session_ids)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
 @database_options
 def events(opening: Opening, as_json: bool, session: str | None, limit: int) -> None:
@@ -59,7 +60,7 @@ def _change(before: int, after: int) -> str:
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=session_ids)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
 @click.option(
     "--request", "call_id", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON."

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from contextstash.service.results import Result
 
 PIPE_WIDTH = 120
+
+WIDEST_LINE = 100_000
+"""Characters of a line in a pipe."""
+
+SHORTEST_LAST = 20
+SHORTEST_CELL = 16
+"""Characters to which a cell is cut at most: a handle is never cut, an id can be named by its beginning."""
 
 LEVEL_STYLES = {"ok": "green", "prune": "yellow", "compact": "yellow", "critical": "red", "overflow": "red"}
 
@@ -24,6 +32,31 @@ def console() -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False)
+
+
+def print_plainly(renderable: RenderableType, out: Console) -> None:
+    """On a terminal as it is; in a pipe without the spaces that fill its lines."""
+    if out.is_terminal:
+        out.print(renderable)
+        return
+    with out.capture() as captured:
+        out.print(renderable)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """While this lasts, a terminal shows on standard error that something is under way, and for how long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 def print_json(result: Result | Sequence[Result]) -> None:
@@ -36,21 +69,38 @@ def print_json(result: Result | Sequence[Result]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table. Numbers stand right; on a terminal the last column is cut where room is short, no other is."""
+    """A plain table. Numbers stand right; on a terminal that is too narrow texts are cut, the last column first; in a
+    pipe nothing is."""
+    from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
     out = console()
+    if not out.is_terminal:
+        out = Console(width=WIDEST_LINE, highlight=False, markup=False)
     values = [list(row) for row in rows]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns) - 1)]
-    room = max(20, out.width - sum(widths) - 2 * len(widths)) if out.is_terminal else sys.maxsize
-    for number, line in enumerate(lines):
-        cells = [
-            cell.rjust(width) if values and isinstance(values[0][place], int) else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(line, widths, strict=False))
-        ]
-        text = "  ".join([*cells, shortened(line[-1], room)])
-        out.print(Text(text.rstrip()), style="" if number else "bold", soft_wrap=True)
+    numbers = [bool(values) and isinstance(value, int) for value in (values or lines)[0]]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = _fitted(widths, numbers, out.width - 2 * len(columns) + 2)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name, number, width in zip(columns, numbers, widths, strict=True):
+        table.add_column(shortened(name, width), justify="right" if number else "left", no_wrap=True)
+    for line in lines[1:]:
+        table.add_row(*(Text(shortened(cell, width)) for cell, width in zip(line, widths, strict=True)))
+    print_plainly(table, out)
+
+
+def _fitted(widths: Sequence[int], numbers: Sequence[bool], room: int) -> list[int]:
+    """Widths that fit: the last column gives way first, then the widest of the others; no number does."""
+    fitted = list(widths)
+    last = len(fitted) - 1
+    texts = sorted((place for place in range(last) if not numbers[place]), key=lambda place: -widths[place])
+    for place, least in [(last, SHORTEST_LAST), *((place, SHORTEST_CELL) for place in texts), (last, 1)]:
+        over = sum(fitted) - room
+        if over > 0:
+            fitted[place] = max(min(least, fitted[place]), fitted[place] - over)
+    return fitted
 
 
 def shortened(text: str, width: int) -> str:

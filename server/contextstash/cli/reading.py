@@ -1,4 +1,4 @@
-"""Commands that only look: `status`, `sessions`, `show`, `search`."""
+"""Commands that only look: `sessions`, `show`, `search`."""
 
 from __future__ import annotations
 
@@ -7,52 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.completing import handles_and_sessions, session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import console, level_style, print_json, print_table
+from contextstash.cli.printing import print_json, print_table
 
 if TYPE_CHECKING:
-    from contextstash.service.results import Estimate, MessageLine, MessagePage, OutputPage, SearchResult, SummaryResult
+    from contextstash.service.results import (
+        ContextStatus,
+        MessageLine,
+        MessagePage,
+        OutputPage,
+        SearchResult,
+        SummaryResult,
+    )
     from contextstash.service.stash import Stash
 
-BAR_WIDTH = 40
-
 PREVIEW_CHARACTERS = 160
-
-
-@click.command()
-@click.argument("session", required=False)
-@database_options
-def status(opening: Opening, as_json: bool, session: str | None) -> None:
-    """How full a session's context is, and what to do. Without SESSION: the one changed last."""
-
-    async def estimate(stash: Stash) -> Estimate:
-        return await stash.estimate_context(await find_session(stash, session))
-
-    answer = opening.run(estimate)
-    if as_json:
-        print_json(answer)
-    else:
-        print_estimate(answer)
-
-
-def print_estimate(estimate: Estimate) -> None:
-    """Tokens, level and parts, with a bar for each part."""
-    from rich.text import Text
-
-    out = console()
-    line = Text()
-    if estimate.session_id:
-        line.append(f"{estimate.session_id}  ", style="bold")
-    line.append(f"{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ")
-    line.append(estimate.level, style=level_style(estimate.level))
-    out.print(line)
-    counted = sum(estimate.breakdown.values())
-    for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1]):
-        if tokens:
-            bar = "█" * max(1, round(BAR_WIDTH * tokens / counted))
-            out.print(Text(f"  {part.replace('_', ' '):<14}{tokens:>9,}  {bar}"), soft_wrap=True)
-    out.print(Text(f"By {estimate.method}; window {estimate.window:,}."), style="dim", soft_wrap=True)
-    out.print(Text(estimate.next_step), soft_wrap=True)
 
 
 @click.command()
@@ -84,7 +54,7 @@ def sessions(opening: Opening, as_json: bool, limit: int) -> None:
 
 
 @click.command()
-@click.argument("what", metavar="HANDLE|SESSION")
+@click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
 @click.option("--session", help="Of a summary: its session, where it is not the last one changed.")
 @click.option("--pattern", help="Of an output: only lines that match this regular expression.")
 @click.option("--first", type=click.IntRange(0), default=0, help="Of a session: the first message to list.")
@@ -105,17 +75,20 @@ def show(
             print_text(pages, pattern)
         return
 
-    async def page(stash: Stash) -> MessagePage:
-        return await stash.read_messages(await find_session(stash, what), first=first, limit=limit)
+    async def page(stash: Stash) -> tuple[MessagePage, ContextStatus]:
+        session_id = await find_session(stash, what)
+        return await stash.read_messages(session_id, first=first, limit=limit), await stash.context_status(session_id)
 
-    messages = opening.run(page)
+    messages, status = opening.run(page)
     if as_json:
         print_json(messages)
         return
+    summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
+    click.echo(f"{messages.total:,} messages in history{summarized}, {status.outputs_archived:,} outputs archived")
     rows = [(line.seq, line.role, line.kind, line.tokens, _preview(line)) for line in messages.messages]
     print_table(["seq", "role", "kind", "tokens", "message"], rows)
     if messages.next_seq is not None:
-        click.echo(f"{messages.total} messages. More: contextstash show {what} --first {messages.next_seq}")
+        click.echo(f"More: contextstash show {what} --first {messages.next_seq}")
 
 
 def _show_summary(opening: Opening, as_json: bool, summary_id: str, session: str | None) -> None:
@@ -175,7 +148,7 @@ def _collect_texts(value: object, texts: list[str]) -> None:
 
 @click.command()
 @click.argument("query")
-@click.option("--session", help="Only in this session. [default: in all]")
+@click.option("--session", shell_complete=session_ids, help="Only in this session. [default: in all]")
 @click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
 @database_options

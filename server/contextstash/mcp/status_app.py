@@ -72,6 +72,12 @@ def status_text(status: ContextStatus) -> str:
     if status.last_summary:
         made = status.last_summary
         lines.append(f"Last summary: {made.messages:,} messages -> {made.tokens:,} tokens, by {made.strategy}")
+    if status.savings and status.savings.tokens:
+        saved = status.savings
+        money = f", {saved.cost:.2f} US dollars" if saved.cost else ""
+        lines.append(f"Saved so far: {saved.tokens:,} tokens in {saved.requests:,} requests{money}")
+    if status.due:
+        lines.append(f"Will trigger on the next message: {', '.join(status.due)}")
     if status.changes:
         change = status.changes[0]
         lines.append(f"Last change: {change.kind}, {change.tokens_before:,} -> {change.tokens_after:,} tokens")

@@ -68,14 +68,26 @@ class Change(Result):
     created_at: str | None = None
 
 
+class Savings(Result):
+    """What prunes and compactions kept out of requests."""
+
+    tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
+    requests: int = Field(description="Requests that were smaller for it")
+    tokens: int = Field(description="Tokens kept out of all of them together")
+    cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
+
+
 class ContextStatus(Result):
     session_id: str
     title: str | None = None
+    agent: str | None = None
     estimate: Estimate
+    due: list[str] | None = Field(default=None, description="What the next message triggers")
     messages: int = Field(description="Messages in the history")
     messages_summarized: int
     outputs_archived: int
     last_summary: SummaryMade | None = None
+    savings: Savings | None = None
     changes: list[Change] = Field(description="The last changes, newest first")
 
 

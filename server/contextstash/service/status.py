@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextstash.context.view import edits_in_force, span
 from contextstash.service.access import Access
 from contextstash.service.diagnosing import estimate_with_notes
-from contextstash.service.results import Change, ContextStatus, SummaryMade
-from contextstash_storage.records import Edit, Event, EventKind
-
-CHANGES: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
+from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
+from contextstash.service.savings import SHRINKING, savings_of
+from contextstash_storage.records import Edit, Event
 
 CHANGES_SHOWN = 12
 
@@ -19,17 +18,31 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
     estimate = await estimate_with_notes(access, session)
     overlay = edits_in_force(await access.store.read_edits(access.owner, session.session_id))
     summaries = overlay.summaries
-    events = await access.store.last_events(access.owner, session.session_id, CHANGES, CHANGES_SHOWN)
+    events = await access.store.last_events(access.owner, session.session_id, SHRINKING, CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
         title=session.title,
+        agent=session.agent,
         estimate=estimate,
+        due=_due(estimate) or None,
         messages=session.counters.messages,
         messages_summarized=sum(_covered(edit) for edit in summaries),
         outputs_archived=sum(edit.kind == "archive" for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
+        savings=await savings_of(access, session),
         changes=[_change(event) for event in events],
     )
+
+
+def _due(estimate: Estimate) -> list[str]:
+    """What the next message triggers; tokens are compared as they are now, since nobody knows how long it will be."""
+    found = []
+    messages, tokens = estimate.messages_trigger, estimate.tokens_trigger
+    if messages is not None and messages.value + 1 >= messages.threshold:
+        found.append(f"messages {messages.value + 1:,} / {messages.threshold:,}")
+    if tokens.value >= tokens.threshold:
+        found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
+    return found
 
 
 def _covered(edit: Edit) -> int:

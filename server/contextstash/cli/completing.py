@@ -1,0 +1,86 @@
+"""Shell completion: the command that prints a shell's script, and sessions and handles by their first characters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+VARIABLE = "_CONTEXTSTASH_COMPLETE"
+
+FILES = {
+    "bash": "contextstash completion bash > ~/.local/share/bash-completion/completions/contextstash",
+    "zsh": 'contextstash completion zsh > "${fpath[1]}/_contextstash"',
+    "fish": "contextstash completion fish > ~/.config/fish/completions/contextstash.fish",
+}
+
+MOST_OFFERED = 50
+
+
+@click.command(epilog="\b\n" + "\n".join(FILES.values()))
+@click.argument("shell", type=click.Choice(list(FILES)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what completes commands, options, session ids and handles in SHELL. To have it in each new shell:"""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(context.find_root().command, {}, "contextstash", VARIABLE).source())
+
+
+def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Sessions whose ids begin so, with their titles."""
+
+    async def find(stash: Stash) -> list[CompletionItem]:
+        found = (await stash.list_sessions(limit=MOST_OFFERED)).sessions if not incomplete else []
+        titles = {line.session_id: line.title for line in found}
+        ids = list(titles) or await stash.complete_session_id(incomplete)
+        return [CompletionItem(each, help=titles.get(each)) for each in ids[:MOST_OFFERED]]
+
+    return _found(context, find)
+
+
+def handles(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Archived outputs whose handles begin so."""
+
+    async def find(stash: Stash) -> list[CompletionItem]:
+        return [CompletionItem(each) for each in (await stash.complete_handle(incomplete))[:MOST_OFFERED]]
+
+    return _found(context, find)
+
+
+def handles_and_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Both, for commands that show either."""
+    if incomplete.startswith("out_"):
+        return handles(context, parameter, incomplete)
+    return session_ids(context, parameter, incomplete)
+
+
+def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[CompletionItem]]]) -> list[CompletionItem]:
+    """What is found in the database; nothing where there is none or it can't be read: a key press must not fail."""
+
+    async def look() -> list[CompletionItem]:
+        from contextstash.locations import default_database
+        from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite import open_sqlite
+
+        named = context.params.get("db")
+        path = Path(named) if named else default_database()
+        if not path.exists():
+            return []
+        stash = Stash(await open_sqlite(path))
+        try:
+            return await find(stash)
+        finally:
+            await stash.close()
+
+    try:
+        return asyncio.run(look())
+    except Exception:
+        return []
