@@ -22,9 +22,10 @@ MAY_IMPORT_OF_OURS = {
 """For each pure layer, all of ours that it may import."""
 
 MUST_NOT_IMPORT = {
-    "service": ("mcp", "hosts", "cli", "demo", "gateway"),
+    "service": ("mcp", "hosts", "cli", "demo", "gateway", "ui"),
     "hosts": ("mcp", "cli", "demo", "gateway"),
-    "mcp": ("cli", "demo", "gateway"),
+    "mcp": ("cli", "demo", "gateway", "ui"),
+    "ui": ("cli", "demo", "gateway", "hosts", "mcp"),
     "gateway": ("cli", "demo", "hosts"),
     "demo": ("mcp", "cli", "hosts", "gateway"),
 }
@@ -41,7 +42,8 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
-    "uvicorn": ("server/contextstash/mcp",),
+    "uvicorn": ("server/contextstash/loopback",),
+    "jinja2": ("server/contextstash/ui",),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),

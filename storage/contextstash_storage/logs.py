@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from contextstash_storage.records import CachedSummary, Call, Event, EventKind
+from contextstash_storage.records import CachedSummary, Call, Event, EventKind, TokenSum
 from contextstash_storage.rows import from_json, now, to_json
 
 
@@ -51,6 +51,17 @@ def read_calls(db: sqlite3.Connection, session: int, after: int, limit: int) -> 
         (session, after, limit),
     )
     return [from_json(Call, record).model_copy(update={"call_id": number}) for number, record in rows]
+
+
+def token_sums(db: sqlite3.Connection, session: int, width: int) -> list[TokenSum]:
+    """Tokens by run of messages, role, kind and type of block, summed by the database itself."""
+    rows = db.execute(
+        "SELECT m.seq / ?, m.derived ->> '$.role', coalesce(m.derived ->> '$.kind', 'message'), b.value ->> '$.type',"
+        " sum(b.value ->> '$.tokens') FROM messages m, json_each(m.derived, '$.blocks') b"
+        " WHERE m.session = ? AND coalesce(m.derived ->> '$.agent_visible', 1) GROUP BY 1, 2, 3, 4",
+        (width, session),
+    )
+    return [TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens) for run, role, kind, name, tokens in rows]
 
 
 def read_cached_summary(db: sqlite3.Connection, session: int, key: str) -> CachedSummary | None:

@@ -273,6 +273,17 @@ class Event(Record):
     created_at: datetime | None = None
 
 
+class TokenSum(Record):
+    """The tokens of all blocks of one type, in messages of one role and kind, in run number `run` of a session's
+    messages."""
+
+    run: int
+    role: Role
+    kind: Kind
+    type: str
+    tokens: int
+
+
 class Call(Record):
     """One model call, the host's or a summarizer's. Its request is kept by reference: the agent was sent the view
     up to and including message `request_seq`, as the first `request_edits` edits made it; a summarizer was sent

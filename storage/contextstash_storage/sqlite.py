@@ -36,6 +36,7 @@ from contextstash_storage.records import (
     Output,
     SearchHit,
     Session,
+    TokenSum,
 )
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
 from contextstash_storage.store import Count, EditsAfter
@@ -78,6 +79,9 @@ def _make_file(path: Path) -> None:
         path.touch(mode=0o600, exist_ok=True)
     except OSError as error:
         raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
+
+
+LARGEST_INTEGER = 2**63 - 1
 
 
 class SqliteStore:
@@ -290,10 +294,13 @@ class SqliteStore:
         async with self._lock:
             return await self._writer.write(work)
 
-    async def read_outputs(self, owner: str, session_id: str, *, first: int = 0) -> list[Output]:
+    async def read_outputs(
+        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None
+    ) -> list[Output]:
         def work(db: sqlite3.Connection, row: int) -> list[Output]:
             rows = db.execute(
-                "SELECT record FROM outputs WHERE session = ? AND seq >= ? ORDER BY seq, block", (row, first)
+                "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
+                (row, first, LARGEST_INTEGER if last is None else last),
             )
             return [from_json(Output, record) for (record,) in rows]
 
@@ -349,6 +356,9 @@ class SqliteStore:
 
     async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
         return await self._of_session(owner, session_id, lambda db, row: logs.last_events(db, row, kinds, limit))
+
+    async def token_sums(self, owner: str, session_id: str, width: int) -> list[TokenSum]:
+        return await self._of_session(owner, session_id, lambda db, row: logs.token_sums(db, row, width))
 
     async def append_call(self, owner: str, session_id: str, call: Call) -> None:
         await self._change_session(owner, session_id, lambda db, row: logs.insert_call(db, row, call))

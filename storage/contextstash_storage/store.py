@@ -19,6 +19,7 @@ from contextstash_storage.records import (
     Output,
     SearchHit,
     Session,
+    TokenSum,
 )
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -141,8 +142,10 @@ class SessionStore(Protocol):
         """Keep a summary as long as its session is kept."""
         ...
 
-    async def read_outputs(self, owner: str, session_id: str, *, first: int = 0) -> list[Output]:
-        """The tool outputs of a session from message `first` on, in order."""
+    async def read_outputs(
+        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None
+    ) -> list[Output]:
+        """The tool outputs of messages `first..last` of a session, both included, in order."""
         ...
 
     async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
@@ -166,6 +169,10 @@ class SessionStore(Protocol):
 
     async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
         """The newest events of these kinds, newest first."""
+        ...
+
+    async def token_sums(self, owner: str, session_id: str, width: int) -> list[TokenSum]:
+        """The tokens that the model saw of the history, summed over runs of `width` messages."""
         ...
 
     async def append_call(self, owner: str, session_id: str, call: Call) -> None: ...

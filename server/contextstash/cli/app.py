@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from contextstash import __version__
+from contextstash.cli.browsing import ui
 from contextstash.cli.changing import compact, delete, prune, restore
 from contextstash.cli.clipping import clip
 from contextstash.cli.completing import completion
@@ -44,6 +45,7 @@ COMMANDS = (
     import_files,
     demo,
     status,
+    ui,
     sessions,
     show,
     search,

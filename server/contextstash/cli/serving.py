@@ -67,7 +67,9 @@ def serve(
     from dataclasses import replace
 
     host, port = _address(http)
-    serve_http(replace(options, host=host, port=port))
+    from contextstash.ui.serve import mounted_ui
+
+    serve_http(replace(options, host=host, port=port), mounted_ui)
 
 
 def _address(text: str) -> tuple[str, int]:

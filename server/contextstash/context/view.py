@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.records import Block, Edit, Kind, Message, NewMessage, Part
+from contextstash_storage.records import Block, Edit, Kind, Message, NewMessage, Part, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +201,14 @@ _PARTS_BY_ROLE: dict[str, Part] = {
 
 def part_of(message: Message | NewMessage, block: Block) -> Part:
     """Which part of the window a block's tokens count to."""
-    if message.kind in ("summary", "tool_summary"):
+    return part_named(message.role, message.kind, block.type)
+
+
+def part_named(role: Role, kind: Kind, block_type: str) -> Part:
+    """The part of blocks of this type in messages of this role and kind."""
+    if kind in ("summary", "tool_summary"):
         return Part.SUMMARIES
-    return _PARTS_BY_TYPE.get(block.type) or _PARTS_BY_ROLE[message.role]
+    return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
 def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:

@@ -22,7 +22,7 @@ from contextstash.gateway.transports import connected
 from contextstash.gateway.upstream import Upstream
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.server import build_server
-from contextstash.mcp.signals import end_signals
+from contextstash.signals import end_signals
 
 logger = logging.getLogger(__name__)
 

@@ -47,14 +47,14 @@ def serve_stdio(options: ServeOptions) -> None:
     run_stdio(opener(options), options.tools)
 
 
-def serve_http(options: ServeOptions) -> None:
-    """Serve many clients at `http://host:port/path`; returns after SIGTERM or SIGINT, the store closed.
-    Raises BadInputError where the options cannot be used, or for a host other than this machine's own:
-    nothing checks yet who is asking."""
+def serve_http(options: ServeOptions, pages: Any = None) -> None:
+    """Serve many clients at `http://host:port/path`, and what `pages` makes beside it; returns after SIGTERM or SIGINT,
+    the store closed. Raises BadInputError where the options cannot be used, or for a host other than this machine's
+    own: nothing checks yet who is asking."""
     _prepare(options)
     from contextstash.mcp.http import run_http
 
-    run_http(opener(options), options.tools, host=options.host, port=options.port, path=options.path)
+    run_http(opener(options), options.tools, host=options.host, port=options.port, path=options.path, pages=pages)
 
 
 def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:

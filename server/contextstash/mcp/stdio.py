@@ -10,7 +10,7 @@ import anyio
 
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
-from contextstash.mcp.signals import end_signals
+from contextstash.signals import end_signals
 
 logger = logging.getLogger(__name__)
 

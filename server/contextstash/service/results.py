@@ -77,6 +77,65 @@ class Savings(Result):
     cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
 
+class TimelinePoint(Result):
+    """What the window held when so many messages were recorded."""
+
+    seq: int
+    parts: dict[str, int]
+
+
+class Timeline(Result):
+    """A session's window over time. `changes` are oldest first; before and after each stands a point."""
+
+    session_id: str
+    usable: int
+    points: list[TimelinePoint]
+    changes: list[Change]
+
+
+class BesideBlock(Result):
+    """A block as it was recorded; `shown` is what the model sees in its place, where that is something else, and
+    `state` the kind of edit that it is."""
+
+    type: str
+    heading: str
+    text: str
+    handle: str | None = None
+    shown: str | None = None
+    state: str | None = None
+
+
+class BesideMessage(Result):
+    """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
+
+    seq: int
+    role: str
+    tokens: int
+    created_at: str
+    blocks: list[BesideBlock]
+    visible: bool
+    summary_id: str | None = None
+
+
+class BesideSummary(Result):
+    summary_id: str
+    first_seq: int
+    last_seq: int
+    text: str
+    tokens: int
+    strategy: str
+    level: str
+
+
+class BesidePage(Result):
+    session_id: str
+    messages: list[BesideMessage]
+    summaries: list[BesideSummary] = Field(description="Those that cover some of the page's messages")
+    total: int
+    first: int
+    next_seq: int | None = None
+
+
 class ContextStatus(Result):
     session_id: str
     title: str | None = None

@@ -23,12 +23,14 @@ from contextstash.service import (
 from contextstash.service import sampling as sampled_summaries
 from contextstash.service import summaries as kept_summaries
 from contextstash.service.access import Access, CurrentSession, SettingsFor
+from contextstash.service.beside import read_beside
 from contextstash.service.diagnosing import estimate_with_notes
 from contextstash.service.estimating import estimate_messages
 from contextstash.service.following import record_transcript
 from contextstash.service.managing import AutomaticCare
 from contextstash.service.recording import RecentCalls, append, ensure_session, with_usage
 from contextstash.service.results import (
+    BesidePage,
     CallList,
     CompactResult,
     ConfigureResult,
@@ -46,8 +48,10 @@ from contextstash.service.results import (
     SearchResult,
     SessionList,
     SummaryResult,
+    Timeline,
 )
 from contextstash.service.status import context_status
+from contextstash.service.timeline import timeline
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash.service.writing import Writers
 from contextstash.summarizers.sampling import SamplingRequest
@@ -99,6 +103,14 @@ class Stash:
     async def context_status(self, session_id: str | None = None) -> ContextStatus:
         """The state of a session's context as a person wants to see it."""
         return await context_status(self._access, session_id)
+
+    async def timeline(self, session_id: str) -> Timeline:
+        """What a session's window held over time, and what changed it."""
+        return await timeline(self._access, session_id)
+
+    async def read_beside(self, session_id: str, *, first: int = 0, limit: int = 100) -> BesidePage:
+        """A page of the history with what the model sees in the place of each message."""
+        return await read_beside(self._access, session_id, first, limit)
 
     async def prune_tool_outputs(
         self,

@@ -30,7 +30,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
         outputs_archived=sum(edit.kind == "archive" for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=await savings_of(access, session),
-        changes=[_change(event) for event in events],
+        changes=[change_of(event) for event in events],
     )
 
 
@@ -60,7 +60,8 @@ def _made(edit: Edit) -> SummaryMade:
     )
 
 
-def _change(event: Event) -> Change:
+def change_of(event: Event) -> Change:
+    """What an event did to a session's context."""
     return Change(
         kind=event.kind,
         seq=event.seq,

@@ -1,0 +1,36 @@
+"""`contextstash ui`: the sessions in a browser."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="0: any that is free.")
+@click.option("--open/--no-open", "browser", default=True, help="Whether a browser is opened.  [default: open]")
+@DATABASE
+@PRESET
+@SET
+def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tuple[str, ...]) -> None:
+    """Show sessions in a browser: windows over time, messages, archived outputs, summaries, search.
+
+    The pages are served on this machine alone; the address that is printed holds a token that opens them.
+    """
+    from contextstash.mcp.serve import ServeOptions, opener
+    from contextstash.ui.serve import serve_ui
+
+    options = ServeOptions(db=db, settings=settings_from(preset, given).settings_layer)
+    serve_ui(opener(options), port, _open if browser else _leave)
+
+
+def _open(address: str) -> None:
+    webbrowser.open(address)
+
+
+def _leave(_: str) -> None:
+    """Open nothing."""

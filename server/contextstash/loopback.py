@@ -1,0 +1,71 @@
+"""Serving an ASGI application over HTTP, on this machine alone, until a signal ends it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+
+from contextstash.signals import end_signals
+from contextstash_storage.errors import BadInputError
+
+HOSTS = ("127.0.0.1", "localhost", "::1")
+
+SHUTDOWN_SECONDS = 5
+"""How long open requests may go on after a signal."""
+
+
+def serve(app: Callable[[], Awaitable[Any]], host: str, port: int, announce: Callable[[str], str]) -> None:
+    """Serve what `app` makes, on a free port where `port` is 0. `announce` makes a line for standard error of the
+    address. Raises BadInputError where that address cannot be served."""
+    if host not in HOSTS:
+        raise BadInputError(
+            f"Serving on {host} would show every session to everyone who can reach it."
+            f" Serve on {', '.join(HOSTS[:-1])} or {HOSTS[-1]}."
+        )
+    with _listening(host, port) as listener:
+        named = f"[{host}]" if ":" in host else host
+        sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
+        sys.stderr.flush()
+        anyio.run(_serve, app, listener)
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except (OSError, OverflowError) as error:
+            raise BadInputError(f"Port {port} on {host} cannot be used ({error}). Choose another.") from error
+        listener.listen(128)
+        yield listener
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn raises them again when it has ended, and the exit code would not be 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket) -> None:
+    made = await app()
+    config = uvicorn.Config(made, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+    http = _Server(config)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_stop_on_signal, http)
+        await http.serve(sockets=[listener])
+        group.cancel_scope.cancel()
+
+
+async def _stop_on_signal(http: uvicorn.Server) -> None:
+    async for _ in end_signals():
+        http.should_exit = True

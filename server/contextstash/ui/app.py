@@ -1,0 +1,58 @@
+"""The pages as an ASGI application over one stash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from contextstash.ui.guard import Guard, new_token
+from contextstash.ui.pages import Pages
+from contextstash.ui.templates import Templates
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.service.waiting import OpenedStash
+
+
+def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
+    """The pages, to be served at `path`. Whoever knows the token may see them and change what they show."""
+    templates = Templates(path, form_token=new_token())
+    pages = Pages(stash, templates)
+    routes = [
+        Route("/", pages.sessions, name="sessions"),
+        Route("/search", pages.search),
+        Route("/outputs/{handle}", pages.output),
+        Route("/sessions/{session_id}", pages.session),
+        Route("/sessions/{session_id}/messages", pages.messages),
+        Route("/sessions/{session_id}/messages/{seq:int}", pages.message),
+        Route("/sessions/{session_id}/summaries/{summary_id}", pages.summary),
+        Route("/sessions/{session_id}/{action}", pages.act, methods=["POST"]),
+        Mount("/static", StaticFiles(packages=[("contextstash.ui", "static")])),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, token=token, path=path)],
+        exception_handlers={ContextstashError: _failed(templates), 404: _nowhere(templates)},
+    )
+
+
+def _failed(templates: Templates) -> Callable[[Request, Exception], Response]:
+    def page(request: Request, error: Exception) -> Response:
+        code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
+        return templates.page(request, "error.html", code=code, text=str(error))
+
+    return page
+
+
+def _nowhere(templates: Templates) -> Callable[[Request, Exception], Response]:
+    def page(request: Request, _: Exception) -> Response:
+        return templates.page(request, "error.html", code=404, text="There is no such page.")
+
+    return page

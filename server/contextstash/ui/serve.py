@@ -1,0 +1,54 @@
+"""Serving the pages alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from contextstash.loopback import serve
+from contextstash.ui.app import build_ui
+from contextstash.ui.guard import new_token
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+
+class _Opened:
+    def __init__(self, stash: Stash) -> None:
+        self._stash = stash
+
+    async def get(self) -> Stash:
+        return self._stash
+
+
+def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
+    """Serve the pages on this machine until a signal ends it; `opened` is given the address to open in a browser.
+    Raises BadInputError where the port cannot be used."""
+    token = new_token()
+
+    async def app() -> Any:
+        stash = await open_stash()
+        made = build_ui(_Opened(stash), token)
+
+        @asynccontextmanager
+        async def closing(_: Any) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                await stash.close()
+
+        made.router.lifespan_context = closing
+        return made
+
+    def announce(address: str) -> str:
+        opened(f"{address}/?token={token}")
+        return f"contextstash shows its sessions at {address}/?token={token}"
+
+    serve(app, "127.0.0.1", port, announce)
+
+
+def mounted_ui(stash: Any, path: str) -> tuple[Any, str]:
+    """The pages to be mounted at a path of another server, and what follows its address to open them."""
+    token = new_token()
+    return build_ui(stash, token, path=path), f"?token={token}"

@@ -1,0 +1,59 @@
+"""Templates filled in: every text is escaped, addresses begin at the place where the pages are served."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from contextstash import __version__
+from contextstash.ui.reading import cut
+
+
+class Templates:
+    """The templates. `form_token` stands in every form that changes something."""
+
+    def __init__(self, path: str, form_token: str) -> None:
+        self.form_token = form_token
+        self._path = path
+
+    def page(self, request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
+        """A page as a response."""
+        template = self._environment.get_template(name)
+        text = template.render(request=request, form_token=self.form_token, **values)
+        return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
+
+    @cached_property
+    def _environment(self) -> Environment:
+        environment = Environment(
+            loader=PackageLoader("contextstash.ui"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters |= {"thousands": _thousands, "cut": cut, "when": _when, "words": _words}
+        environment.globals |= {"link": self._link, "version": __version__}
+        return environment
+
+    def _link(self, *parts: object, **query: object) -> str:
+        """The address of a page: each part is one segment, whatever characters it holds."""
+        address = self._path + "/" + "/".join(quote(str(part), safe="") for part in parts)
+        given = {name: value for name, value in query.items() if value is not None}
+        return f"{address}?{urlencode(given)}" if given else address
+
+
+def _thousands(number: float) -> str:
+    return f"{number:,}"
+
+
+def _when(stamp: str | None) -> str:
+    return stamp[:16].replace("T", " ") if stamp else ""
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

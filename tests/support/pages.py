@@ -1,0 +1,79 @@
+"""The browser pages served by a real process, and a real Chromium that opens them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+
+def chromium() -> str | None:
+    """The Chromium of this machine."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+needs_chromium = pytest.mark.skipif(
+    chromium() is None or importlib.util.find_spec("playwright") is None,
+    reason="no Chromium (or playwright) on this machine",
+)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where the pages are: `address` without an ending slash, and the address that opens them."""
+
+    address: str
+    opening: str
+
+
+@contextmanager
+def pages_of(database: Path, *arguments: str) -> Iterator[Served]:
+    """The pages of a database; on leaving, the process must end with exit code 0 by SIGTERM."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
+    command = [sys.executable, "-m", "contextstash", *(arguments or ("ui", "--no-open", "--port", "0"))]
+    home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent)}
+    with subprocess.Popen(
+        [*command, "--db", str(database)], stderr=subprocess.PIPE, text=True, env={**clean, **home}, cwd=database.parent
+    ) as process:
+        assert process.stderr
+        try:
+            line = process.stderr.readline()
+            found = re.search(r"(http://\S+?)/\?token=\S+", line)
+            assert found, line + process.stderr.read()
+            yield Served(address=found[1], opening=found[0])
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+
+
+@contextmanager
+def browser_page(**context: Any) -> Iterator[Any]:
+    """A page of a headless Chromium; on leaving, nothing may have gone wrong in it."""
+    from playwright.sync_api import sync_playwright
+
+    wrong: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        page = browser.new_context(**context).new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda message: wrong.extend([message.text] if message.type == "error" else []))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        yield page
+        browser.close()
+    assert wrong == []

@@ -1,0 +1,27 @@
+"""A database with a session in which there is everything that pages show."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hostile import messages
+from stashing import stash_at
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with that session, pruned and compacted; read only by convention."""
+    path = tmp_path_factory.mktemp("ui") / "sessions.db"
+    asyncio.run(fill(path))
+    return path
+
+
+async def fill(path: Path) -> None:
+    """Record the session and shrink its window."""
+    natives = messages()
+    async with stash_at(path, window=400_000, compact_keep_tokens=4_000) as stash:
+        await stash.record_messages(natives, session_id="build")
+        assert (await stash.prune_tool_outputs("build", keep_last=4)).archived
+        assert (await stash.compact_session("build", strategy="extractive")).compacted

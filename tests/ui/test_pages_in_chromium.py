@@ -1,0 +1,171 @@
+"""The pages in a real browser: clicked through, by keys too, wide and narrow, light and dark, hostile contents in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import Served, browser_page, needs_chromium, pages_of
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture
+def served(database: Path, tmp_path: Path) -> Iterator[Served]:
+    """The pages of a database of the test's own."""
+    copy = tmp_path / "sessions.db"
+    shutil.copy(database, copy)
+    with pages_of(copy) as found:
+        yield found
+
+
+def follow(page: Any, what: str) -> None:
+    """Click on something that leads to another page, and wait until that is there."""
+    with page.expect_navigation():
+        page.locator(what).first.click()
+
+
+def test_everything_can_be_reached_by_clicking(served: Served) -> None:
+    with browser_page() as page:
+        page.goto(served.opening)
+        follow(page, "text=build")
+        assert page.locator("svg .area").count() >= 3
+        assert page.locator("svg .mark").count() == 2
+        assert "summarized" in page.inner_text("main")
+        follow(page, "text=Messages")
+        follow(page, "text=First")
+        assert "What the model sees" in page.inner_text("main")
+        follow(page, ".state.summary a")
+        assert page.inner_text("h1").startswith("Summary sum_")
+        page.locator("details summary").first.click()
+        assert "Build everything." in page.locator("details[open] pre").first.inner_text()
+        follow(page, "text=Open the messages")
+        assert page.url.endswith("first=0")
+        page.goto(f"{served.address}/sessions/build/messages?first=100")
+        follow(page, ".state.archive a")
+        assert page.inner_text("h1").startswith("out_")
+        assert "of the build" in page.inner_text("pre")
+        page.fill("input[name=pattern]", "^7:")
+        follow(page, "button:has-text('Show')")
+        assert "8:7: part" in page.inner_text("pre")
+
+
+def test_an_output_and_a_summary_are_restored_and_made_again(served: Served) -> None:
+    with browser_page() as page:
+        page.goto(served.opening)
+        page.goto(f"{served.address}/sessions/build/messages?first=100")
+        archived = page.locator(".state.archive").count()
+        follow(page, ".state.archive button")
+        assert page.locator(".state.archive").count() == archived - 1
+        page.goto(f"{served.address}/sessions/build/messages?first=0")
+        follow(page, ".state.summary button")
+        assert page.locator(".state.summary").count() == 0
+        page.goto(f"{served.address}/sessions/build")
+        follow(page, "button:has-text('Compact')")
+        assert "Summarized" in page.inner_text("[role=status]")
+
+
+def test_keys_search_move_and_open(served: Served) -> None:
+    with browser_page() as page:
+        page.goto(served.opening)
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/sessions/build")
+        page.keyboard.press("m")
+        page.wait_for_url("**/messages")
+        page.keyboard.press("p")
+        page.wait_for_url("**first=*")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.tagName") == "ARTICLE"
+        page.keyboard.press("/")
+        page.keyboard.type("Question 3")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/search?q=Question+3*")
+        assert "Question 3" in page.inner_text("article.hit >> nth=0")
+        page.keyboard.press("u")
+        page.wait_for_url("**/sessions/build")
+
+
+SCHEMES = [("light", 1200), ("dark", 1200), ("light", 380), ("dark", 380)]
+ADDRESSES = (
+    "/",
+    "/sessions/build",
+    "/sessions/build/messages?first=0",
+    "/sessions/build/messages?first=120",
+    "/sessions/build/messages/0",
+    "/search?q=build",
+)
+
+
+@pytest.mark.parametrize(("scheme", "width"), SCHEMES)
+def test_nothing_that_was_recorded_takes_a_page_over_or_out_of_its_width(
+    served: Served, scheme: str, width: int
+) -> None:
+    with browser_page(color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+        page.goto(served.opening)
+        grounds = set()
+        for address in ADDRESSES:
+            page.goto(f"{served.address}{address}")
+            assert page.title() != "taken"
+            assert page.locator("main img, main script").count() == 0
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert len(grounds) == 1
+        assert is_dark(grounds.pop()) == (scheme == "dark")
+
+
+def is_dark(color: str) -> bool:
+    return sum(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")) < 200
+
+
+def test_the_picture_in_the_chat_shows_what_the_tool_answered(served: Served, database: Path) -> None:
+    """A host of MCP Apps as the specification has it: a frame without rights, spoken to by messages alone."""
+    import asyncio
+
+    from stashing import stash_at
+
+    from contextstash.mcp.status_app import page as app_page
+
+    async def status() -> Any:
+        async with stash_at(database, window=400_000) as stash:
+            return (await stash.context_status("build")).model_dump(mode="json")
+
+    answer = asyncio.run(status())
+    with browser_page(viewport={"width": 700, "height": 800}) as page:
+        page.set_content(HOST)
+        page.evaluate("([html, answer]) => start(html, answer)", [app_page(), answer])
+        frame = page.frame_locator("iframe")
+        frame.locator("text=usable tokens").wait_for()
+        assert f"{answer['estimate']['percent']:g} %" in frame.locator("main").inner_text()
+        frame.locator("button").click()
+        frame.locator("text=usable tokens").wait_for()
+        assert page.evaluate("calls") == [{"name": "context_status", "arguments": {"session_id": "build"}}]
+        assert page.evaluate("sizes.at(-1).height") > 200
+
+
+HOST = """<iframe sandbox="allow-scripts" width="680" height="700"></iframe><script>
+var sizes = [], calls = [];
+function start(html, answer) {
+  const frame = document.querySelector("iframe");
+  const tell = (message) => frame.contentWindow.postMessage({jsonrpc: "2.0", ...message}, "*");
+  addEventListener("message", ({source, data}) => {
+    if (source !== frame.contentWindow) return;
+    if (data.method === "ui/initialize") {
+      const context = {theme: "dark"}, hostCapabilities = {serverTools: {}};
+      tell({id: data.id, result: {protocolVersion: "2026-01-26", hostCapabilities, hostContext: context}});
+    } else if (data.method === "ui/notifications/initialized") {
+      tell({method: "ui/notifications/tool-result", params: {content: [], structuredContent: answer}});
+    } else if (data.method === "ui/notifications/size-changed") {
+      sizes.push(data.params);
+    } else if (data.method === "tools/call") {
+      calls.push(data.params);
+      tell({id: data.id, result: {content: [], structuredContent: answer}});
+    }
+  });
+  frame.srcdoc = html;
+}
+</script>"""

@@ -1,0 +1,143 @@
+"""The pages as any HTTP client gets them: guarded, escaped, windowed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from hostile import SCRIPT
+from pages import Served, pages_of
+
+
+@pytest.fixture(scope="module")
+def served(database: Path) -> Iterator[Served]:
+    with pages_of(database) as found:
+        yield found
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx2.Client]:
+    """A client that has opened the pages."""
+    with httpx2.Client(base_url=served.address, follow_redirects=True, timeout=60) as opened:
+        assert opened.get(served.opening).status_code == 200
+        yield opened
+
+
+PAGES = (
+    "/",
+    "/sessions/build",
+    "/sessions/build/messages",
+    "/sessions/build/messages?first=0",
+    "/sessions/build/messages/0",
+    "/sessions/build/messages/8",
+    "/search?q=build",
+    "/search?q=%3Cscript%3E",
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_escapes_every_text_and_allows_itself_nothing(client: httpx2.Client, page: str) -> None:
+    answer = client.get(page)
+    assert answer.status_code == 200
+    assert SCRIPT not in answer.text
+    assert "<img" not in answer.text
+    assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/page.js" defer>']
+    assert " style=" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert len(answer.text) < 1_300_000
+
+
+def test_marks_that_turn_a_text_around_are_shown_not_obeyed(client: httpx2.Client) -> None:
+    text = client.get("/sessions/build/messages/0").text
+    assert "\u202e" not in text
+    assert "‹U+202E›gnihtemos" in text
+
+
+def test_without_the_token_nothing_is_shown(served: Served) -> None:
+    for page in (*PAGES, "/static/page.js"):
+        answer = httpx2.get(f"{served.address}{page}")
+        assert answer.status_code == 401
+        assert "build" not in answer.text
+    assert httpx2.get(f"{served.address}/?token=wrong").status_code == 401
+
+
+def test_the_token_leaves_the_address_and_becomes_a_strict_cookie(served: Served) -> None:
+    answer = httpx2.get(served.opening)
+    assert answer.status_code == 303
+    assert "token" not in answer.headers["location"]
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+def test_another_hosts_name_is_refused(client: httpx2.Client) -> None:
+    assert client.get("/", headers={"host": "evil.example:80"}).status_code == 421
+
+
+@pytest.mark.parametrize("action", ["compact", "prune", "restore"])
+def test_a_forged_form_changes_nothing(client: httpx2.Client, action: str) -> None:
+    address = f"/sessions/build/{action}"
+    assert client.post(address, data={"handle": "out_x"}).status_code == 403
+    token = form_token(client)
+    foreign = {"origin": "https://evil.example"}
+    assert client.post(address, data={"form_token": token}, headers=foreign).status_code == 403
+    assert client.get(address).status_code in (404, 405)
+
+
+def form_token(client: httpx2.Client) -> str:
+    found = re.search(r'name="form_token" value="([^"]+)"', client.get("/sessions/build").text)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("page", ["/sessions/none", "/outputs/out_none", "/nowhere", "/sessions/build/messages/9999"])
+def test_what_is_not_there_is_said_in_a_sentence(client: httpx2.Client, page: str) -> None:
+    answer = client.get(page)
+    assert answer.status_code == 404
+    assert "Traceback" not in answer.text
+    assert "All sessions" in answer.text
+
+
+def test_messages_come_in_windows(client: httpx2.Client) -> None:
+    whole = client.get("/sessions/build/messages?first=0").text
+    assert "0 to 59 of 144" in whole
+    assert whole.count("<article") == 60
+    assert "144" in client.get("/sessions/build/messages?first=999999").text
+    assert client.get("/sessions/build/messages?first=-5").status_code == 200
+
+
+def test_an_action_changes_the_session_and_says_what_it_did(database: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "sessions.db"
+    shutil.copy(database, copy)
+    with pages_of(copy) as own, httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client:
+        before = client.get(own.opening).text and client.get("/sessions/build").text
+        summary = re.search(r"/summaries/(sum_\w+)", before)
+        assert summary
+        token = form_token(client)
+        after = client.post("/sessions/build/restore", data={"form_token": token, "handle": summary[1]})
+        assert after.status_code == 200
+        assert "Restored." in after.text
+        assert "(0 summarized)" in after.text
+        again = client.post("/sessions/build/compact", data={"form_token": token}).text
+        assert "(0 summarized)" not in again
+        assert client.post("/sessions/build/shrink", data={"form_token": token}).status_code == 400
+
+
+def test_the_http_server_of_the_tools_has_the_pages_beside_them(database: Path) -> None:
+    with (
+        pages_of(database, "serve", "--http", "127.0.0.1:0") as served,
+        httpx2.Client(follow_redirects=True, timeout=60) as client,
+    ):
+        assert served.address.endswith("/ui")
+        assert httpx2.get(f"{served.address}/sessions/build").status_code == 401
+        assert "build" in client.get(served.opening).text
+        page = client.get(f"{served.address}/sessions/build").text
+        assert 'href="/ui/sessions/build/messages"' in page
+        assert client.get(f"{served.address}/static/style.css").status_code == 200
