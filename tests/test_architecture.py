@@ -22,9 +22,10 @@ MAY_IMPORT_OF_OURS = {
 """For each pure layer, all of ours that it may import."""
 
 MUST_NOT_IMPORT = {
-    "service": ("mcp", "hosts", "cli", "demo", "gateway", "ui"),
+    "service": ("mcp", "hosts", "cli", "demo", "gateway", "ui", "sharing"),
     "hosts": ("mcp", "cli", "demo", "gateway"),
-    "mcp": ("cli", "demo", "gateway", "ui"),
+    "mcp": ("cli", "demo", "gateway", "ui", "sharing"),
+    "sharing": ("cli", "demo", "gateway", "hosts", "mcp", "ui"),
     "ui": ("cli", "demo", "gateway", "hosts", "mcp"),
     "gateway": ("cli", "demo", "hosts"),
     "demo": ("mcp", "cli", "hosts", "gateway"),
@@ -43,7 +44,7 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
     "uvicorn": ("server/contextstash/loopback",),
-    "jinja2": ("server/contextstash/ui",),
+    "jinja2": ("server/contextstash/ui", "server/contextstash/sharing"),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),

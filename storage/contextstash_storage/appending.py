@@ -101,7 +101,7 @@ def append(
     stored = []
     for prepared in fresh:
         seq = counters.messages
-        stored.append(_insert(db, row, session_id, seq, prepared))
+        stored.append(insert_message(db, row, session_id, seq, prepared))
         if prepared.message.usage is not None:
             _store_call(db, row, prepared.message, session, seq)
         counters = count(counters, prepared.message, seq)
@@ -144,7 +144,8 @@ def _fresh(
     return fresh, aligned.replay
 
 
-def _insert(db: sqlite3.Connection, row: int, session_id: str, seq: int, prepared: Prepared) -> Message:
+def insert_message(db: sqlite3.Connection, row: int, session_id: str, seq: int, prepared: Prepared) -> Message:
+    """Store a message at its position, with its outputs and what of it can be found."""
     message = prepared.message
     created = message.created_at or now()
     number = db.execute(

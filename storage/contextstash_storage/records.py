@@ -311,3 +311,7 @@ class CachedSummary(Record):
     text: str
     strategy: str
     model: str | None = None
+
+
+Copied = NewMessage | Edit | Event | Call
+"""What a whole session is made of."""

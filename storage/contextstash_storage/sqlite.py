@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash_storage import leases, logs, searching
+from contextstash_storage import copying, leases, logs, searching
 from contextstash_storage.appending import append, prepare
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect, in_transaction
 from contextstash_storage.editing import insert_edits, read_edits
@@ -26,6 +26,7 @@ from contextstash_storage.records import (
     Appended,
     CachedSummary,
     Call,
+    Copied,
     Counters,
     Cursor,
     Edit,
@@ -99,29 +100,15 @@ class SqliteStore:
 
     async def create_session(self, session: Session) -> Session:
         def work(db: sqlite3.Connection) -> Session:
-            db.execute(
-                "INSERT INTO sessions (session_id, owner, agent, model, format, title, source, settings,"
-                " parent_session_id, created_at, updated_at, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-                " ON CONFLICT (owner, session_id) DO NOTHING",
-                (
-                    session.session_id,
-                    session.owner,
-                    session.agent,
-                    session.model,
-                    session.format,
-                    session.title,
-                    session.source,
-                    json.dumps(dict(session.settings)),
-                    session.parent_session_id,
-                    session.created_at.isoformat(),
-                    session.updated_at.isoformat(),
-                    to_json(session.counters),
-                ),
-            )
+            copying.insert_session(db, session)
             return session_row(db, session.owner, session.session_id)[1]
 
         async with self._lock:
             return await self._writer.write(work)
+
+    async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
+        async with self._lock:
+            return await self._writer.write(lambda db: copying.copy_in(db, session, items))
 
     async def get_session(self, owner: str, session_id: str) -> Session:
         return await self._reader.read(lambda db: session_row(db, owner, session_id)[1])

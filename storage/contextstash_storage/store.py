@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from contextstash_storage.records import (
     Appended,
     CachedSummary,
     Call,
+    Copied,
     Counters,
     Cursor,
     Edit,
@@ -41,6 +42,11 @@ class SessionStore(Protocol):
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
+        ...
+
+    async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
+        """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all as
+        they are; None, and nothing done, where its owner has one of that id. `items` is read within the transaction."""
         ...
 
     async def get_session(self, owner: str, session_id: str) -> Session: ...

@@ -16,6 +16,7 @@ from contextstash.cli.completing import completion
 from contextstash.cli.configuring import config
 from contextstash.cli.demonstrating import demo
 from contextstash.cli.doctor import doctor
+from contextstash.cli.exporting import export
 from contextstash.cli.gatewaying import gateway
 from contextstash.cli.hooking import hook
 from contextstash.cli.importing import import_files
@@ -43,6 +44,7 @@ COMMANDS = (
     serve,
     gateway,
     import_files,
+    export,
     demo,
     status,
     ui,

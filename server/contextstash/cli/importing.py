@@ -42,14 +42,19 @@ class Found:
     size: int
 
 
+EXPORT_BEGINS = b'{"contextstash_session":'
+
+
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
 @database_options
-def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...]) -> int:
+def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
-    Known are Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, and files
-    of OpenAI or Anthropic messages; the kind is told by the content. Other files in a folder are passed over.
+    Known are Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
+    OpenAI or Anthropic messages, and sessions that contextstash exported; the kind is told by the content. Other files
+    in a folder are passed over.
 
     Exit code 1 where a file could not be read; the others are recorded all the same.
     """
@@ -57,7 +62,7 @@ def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...]) -> in
 
     async def work(stash: Stash) -> list[Imported | None]:
         with _progress(sum(item.size for item in found)) as advance:
-            return [await _import_one(stash, item, advance) for item in found]
+            return [await _import_one(stash, item, session, advance) for item in found]
 
     imported = opening.run(work)
     results = [*(result for result in imported if result is not None), *failed]
@@ -100,7 +105,24 @@ def _size(path: Path) -> int:
         return 1
 
 
-async def _import_one(stash: Stash, item: Found, advance: Advance) -> Imported | None:
+def is_export(path: Path) -> bool:
+    """Whether a file is a session that was exported, by its first line. Raises OSError where it can't be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(EXPORT_BEGINS)) == EXPORT_BEGINS
+
+
+async def _import_session(stash: Stash, item: Found, session: str | None) -> Imported:
+    with item.path.open(encoding="utf-8") as lines:
+        try:
+            result = await stash.import_session(lines, session_id=session)
+        except UnicodeDecodeError as error:
+            raise BadInputError("It is not UTF-8 text.") from error
+    return Imported(str(item.path), result.session_id, result.recorded, result.duplicates)
+
+
+async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | None:
     """None where a file in a folder is no transcript."""
     from contextstash.hosts.ingest import ingest
     from contextstash.hosts.kinds import recognize
@@ -113,6 +135,8 @@ async def _import_one(stash: Stash, item: Found, advance: Advance) -> Imported |
         done = max(done, min(place, item.size))
 
     try:
+        if is_export(item.path):
+            return await _import_session(stash, item, session)
         reader = recognize(item.path)
     except BadInputError as error:
         advance(item.path.name, item.size)

@@ -201,7 +201,7 @@ def _new_message(
         role=reading.role,
         blocks=blocks,
         outputs=outputs,
-        search_text=_search_text(texts, blocks, calls),
+        search_text=search_text_of(texts, blocks, calls),
         **fields,
     )
 
@@ -243,7 +243,7 @@ def output_handle(tool: str, argument: str, text: str) -> str:
     return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
 
-def _search_text(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
+def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
     """What is searched: all text; for a tool result also the call that it answers."""
     pieces: list[str] = []
     for block, text in zip(blocks, texts, strict=True):

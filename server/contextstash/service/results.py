@@ -77,6 +77,14 @@ class Savings(Result):
     cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
 
+class CopyResult(Result):
+    """What an import of a whole session stored."""
+
+    session_id: str
+    recorded: int
+    duplicates: int
+
+
 class TimelinePoint(Result):
     """What the window held when so many messages were recorded."""
 

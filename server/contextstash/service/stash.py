@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash.formats import get_format
 from contextstash.service import (
     calls,
     compacting,
+    copying,
     handing_over,
     keeping,
     limiting,
@@ -36,6 +37,7 @@ from contextstash.service.results import (
     ConfigureResult,
     ContextResult,
     ContextStatus,
+    CopyResult,
     DeleteResult,
     Estimate,
     LimitedOutput,
@@ -111,6 +113,14 @@ class Stash:
     async def read_beside(self, session_id: str, *, first: int = 0, limit: int = 100) -> BesidePage:
         """A page of the history with what the model sees in the place of each message."""
         return await read_beside(self._access, session_id, first, limit)
+
+    def export_session(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
+        """A whole session as records, one after another."""
+        return copying.export_session(self._access, session_id)
+
+    async def import_session(self, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
+        """Store a session from such records, as JSON lines, equal to what it was."""
+        return await copying.import_session(self._access, lines, session_id)
 
     async def prune_tool_outputs(
         self,

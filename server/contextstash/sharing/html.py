@@ -1,0 +1,33 @@
+"""A session as one page of HTML: nothing loaded, nothing run, every text escaped."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from contextstash import __version__
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+
+async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
+    """The page, piece by piece."""
+    from contextstash.sharing.writing import beside
+
+    environment = Environment(
+        loader=PackageLoader("contextstash.sharing"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    head, summaries, messages = (
+        environment.get_template(name) for name in ("head.html", "summary.html", "message.html")
+    )
+    yield head.render(status=await stash.context_status(session_id), version=__version__)
+    async for summary, message in beside(stash, session_id):
+        yield messages.render(message=message) if summary is None else summaries.render(summary=summary)
+    yield "</main>\n</body>\n</html>\n"

@@ -1,0 +1,66 @@
+"""A session as Markdown for people: what was said, what was called, what came back, what the model still sees."""
+
+from __future__ import annotations
+
+import re
+
+from contextstash.service.results import BesideBlock, BesideMessage, BesideSummary, ContextStatus
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+NAMES = {"thinking": "Thinking", "tool_call": "Call", "tool_result": "Output", "image": "Image", "document": "Document"}
+
+
+def markdown_head(status: ContextStatus) -> str:
+    """The title, and what there is of the session."""
+    estimate = status.estimate
+    return (
+        f"# {_plain(status.title or status.session_id)}\n\n"
+        f"Session {_plain(status.session_id)}: {status.messages:,} messages"
+        f" ({status.messages_summarized:,} summarized), {status.outputs_archived:,} tool outputs archived,"
+        f" {estimate.tokens:,} of {estimate.usable:,} usable tokens in the window.\n"
+    )
+
+
+def markdown_summary(summary: BesideSummary) -> str:
+    """A summary, where the messages begin that it stands for."""
+    return (
+        f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
+        f"The model sees this in their place:\n\n{_fenced(summary.text)}\n"
+    )
+
+
+def markdown_message(message: BesideMessage) -> str:
+    """One message with all that it holds."""
+    hidden = "" if message.visible else f", in summary {message.summary_id}" if message.summary_id else ", not in view"
+    pieces = [f"\n## {message.seq} {message.role}{hidden}\n"]
+    pieces += [_block(block) for block in message.blocks]
+    return "\n".join(pieces)
+
+
+def _block(block: BesideBlock) -> str:
+    named = " ".join(filter(None, (NAMES.get(block.type, ""), _plain(block.heading), block.handle or "")))
+    head = f"**{named}**\n\n" if named else ""
+    if block.type == "text":
+        return f"{head}{_quoted(block.text)}\n"
+    body = _fenced(block.text) if block.text else ""
+    if block.shown is not None:
+        body += f"\n\nThe model sees:\n\n{_fenced(block.shown)}"
+    return f"{head}{body}\n"
+
+
+def _plain(text: str) -> str:
+    """A text in one line, in which nothing is Markdown."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _quoted(text: str) -> str:
+    """What somebody wrote: as a quotation, so that its own headings are not the document's."""
+    return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
+
+
+def _fenced(text: str) -> str:
+    """A text between fences that are longer than any in it."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

@@ -1,0 +1,92 @@
+"""A session written out: as itself, as messages, as the view, as Markdown or as a page of HTML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from contextstash.service.results import BesideMessage, BesideSummary
+from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+Form = Literal["session", "messages", "view", "markdown", "html"]
+
+FORMS: tuple[Form, ...] = ("session", "messages", "view", "markdown", "html")
+
+SUFFIXES: dict[str, Form] = {
+    ".jsonl": "session",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+}
+
+AT_ONCE = 200
+
+WHOLE_VIEW = 2**40
+"""A budget that nothing exceeds."""
+
+
+def form_of(path: Path | None) -> Form:
+    """The form that a file's name asks for."""
+    return SUFFIXES.get(path.suffix.lower(), "session") if path else "session"
+
+
+async def written(stash: Stash, session_id: str, form: Form) -> AsyncIterator[str]:
+    """The text of a session in a form, piece by piece: a page of messages is in memory at a time. Raises
+    SessionNotFoundError before the first piece."""
+    if form == "html":
+        from contextstash.sharing.html import html_pieces
+
+        pieces = html_pieces(stash, session_id)
+    else:
+        pieces = {"session": _session, "messages": _messages, "view": _view, "markdown": _markdown}[form](
+            stash, session_id
+        )
+    async for piece in pieces:
+        yield piece
+
+
+async def _session(stash: Stash, session_id: str) -> AsyncIterator[str]:
+    async for record in stash.export_session(session_id):
+        yield json.dumps(record, separators=(",", ":")) + "\n"
+
+
+async def _messages(stash: Stash, session_id: str) -> AsyncIterator[str]:
+    first: int | None = 0
+    while first is not None:
+        page = await stash.read_messages(session_id, first=first, limit=AT_ONCE)
+        for line in page.messages:
+            yield json.dumps(line.message) + "\n"
+        first = page.next_seq
+
+
+async def _view(stash: Stash, session_id: str) -> AsyncIterator[str]:
+    """The view is made whole: it is what fits a window."""
+    for message in (await stash.get_context(session_id, budget=WHOLE_VIEW)).messages:
+        yield json.dumps(message) + "\n"
+
+
+async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
+    yield markdown_head(await stash.context_status(session_id))
+    async for summary, message in beside(stash, session_id):
+        yield markdown_message(message) if summary is None else markdown_summary(summary)
+
+
+async def beside(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:
+    """The messages of a session in order; before the first that a summary stands for, the summary, with it."""
+    told: set[str] = set()
+    first: int | None = 0
+    while first is not None:
+        page = await stash.read_beside(session_id, first=first, limit=AT_ONCE)
+        for message in page.messages:
+            for summary in page.summaries:
+                if summary.first_seq == message.seq and summary.summary_id not in told:
+                    told.add(summary.summary_id)
+                    yield summary, message
+            yield None, message
+        first = page.next_seq

@@ -1,0 +1,133 @@
+"""A session exported and imported again is equal: messages to the byte, view, handles, summaries, log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from conversations import FORMAT_NAMES, conversations
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from stashing import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
+from trace_natives import trace_files, trace_natives
+
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+
+few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+async def exported(stash: Stash, session_id: str = SESSION) -> list[str]:
+    return [json.dumps(record) async for record in stash.export_session(session_id)]
+
+
+async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
+    """All that can be asked of a session."""
+    session = await stash.read_session(session_id)
+    return {
+        "session": session.model_dump(exclude={"updated_at"}),
+        "history": as_bytes(await history(stash, session_id)),
+        "view": as_bytes(await view(stash, session_id)),
+        "estimate": await stash.estimate_context(session_id),
+        "status": await stash.context_status(session_id),
+        "outputs": {
+            handle: await whole_output(stash, handle, session_id) for handle in await all_handles(stash, session_id)
+        },
+        "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
+        "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
+    }
+
+
+async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -> None:
+    """Record a session and do what can be done to it."""
+    half = len(natives) // 2
+    await stash.record_messages(natives[:half] or natives, session_id=SESSION, format=format_name)
+    await stash.prune_tool_outputs(SESSION, keep_last=1)
+    await stash.record_messages(natives, session_id=SESSION)
+    compacted = await stash.compact_session(SESSION)
+    if compacted.summary_id:
+        await stash.restore_outputs([compacted.summary_id], session_id=SESSION)
+        await stash.compact_session(SESSION)
+    await stash.limit_output("kept aside\n" * 5_000, session_id=SESSION, limits={"chars": 1_000})
+
+
+async def hold_equal(folder: Path, natives: Sequence[Native], format_name: str) -> None:
+    async with (
+        stash_at(folder / "here.db", window=3_000) as here,
+        stash_at(folder / "there.db", window=3_000) as there,
+    ):
+        await worked_on(here, natives, format_name)
+        lines = await exported(here)
+        result = await there.import_session(lines)
+        assert (result.session_id, result.recorded, result.duplicates) == (SESSION, len(natives), 0)
+        assert await everything(there) == await everything(here)
+        again = await there.import_session(lines)
+        assert (again.recorded, again.duplicates) == (0, len(natives))
+        assert await exported(there) == lines
+        assert (await there.search_history("kept aside", scope="everywhere")).hits
+        known = await there.record_messages(natives, session_id=SESSION)
+        assert known.recorded == 0
+
+
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@few
+@given(data=st.data())
+async def test_a_generated_session_comes_back_equal(format_name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(format_name, broken=data.draw(st.booleans())))
+    assume(natives)
+    with TemporaryDirectory() as folder:
+        await hold_equal(Path(folder), natives, format_name)
+
+
+@pytest.mark.parametrize(("format_name", "path"), trace_files()[:12], ids=lambda value: Path(str(value)).stem[:40])
+async def test_a_real_session_comes_back_equal(format_name: str, path: Path, tmp_path: Path) -> None:
+    await hold_equal(tmp_path, trace_natives(format_name, path), format_name)
+
+
+LISTED = {"name": "Bash", "arguments": '{"command": "ls"}'}
+
+NATIVES: list[dict[str, Any]] = [
+    {"role": "user", "content": "Look. \ud800 lone, \u0000 null, ```fence``` <b>bold</b>"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "Bash", "arguments": '{"command": "ls"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "a\n" * 3_000},
+    {"role": "assistant", "content": "Done."},
+]
+
+
+async def test_under_another_id_it_stands_beside_the_first(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        await stash.record_messages(NATIVES, session_id=SESSION)
+        result = await stash.import_session(await exported(stash), session_id="copy")
+        assert result.session_id == "copy"
+        assert await history(stash, "copy") == NATIVES
+
+
+async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
+        await one.record_messages(NATIVES, session_id=SESSION)
+        await other.record_messages([{"role": "user", "content": "Mine."}], session_id=SESSION)
+        with pytest.raises(BadInputError, match="--session NEW_ID"):
+            await other.import_session(await exported(one))
+        assert await history(other) == [{"role": "user", "content": "Mine."}]
+
+
+@pytest.mark.parametrize("broken", ["{", "5", '{"message": {}}', '{"edit": {"kind": "none"}}', '{"new": {}}'])
+async def test_a_broken_line_is_named_and_nothing_is_stored(tmp_path: Path, broken: str) -> None:
+    async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
+        await one.record_messages(NATIVES, session_id=SESSION)
+        lines = await exported(one)
+        with pytest.raises(BadInputError, match="Line 4 "):
+            await other.import_session([*lines[:3], broken, *lines[3:]])
+        assert (await other.list_sessions()).sessions == []
+        assert (await other.import_session(lines)).recorded == len(NATIVES)
