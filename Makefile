@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint types check bench mcpb clean
+.PHONY: setup demo test lint types check bench docs mcpb clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,10 @@ check: lint types test
 
 bench: $(STAMP)
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+# The pages that come out of the code; a test compares them with it.
+docs: $(STAMP)
+	$(BIN)/python docs/generate.py
 
 # A bundle that Claude Desktop and others install with a click. Needs node: its packer is an npm package.
 mcpb:

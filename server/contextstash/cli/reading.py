@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 PREVIEW_CHARACTERS = 160
 
+TELLING = ("text", "thinking", "name", "input", "content", "output", "arguments", "command", "tool_calls", "function")
+"""The fields of a provider's JSON that say something to a reader."""
+
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
@@ -131,7 +134,7 @@ def print_text(pages: list[OutputPage], pattern: str | None) -> None:
 
 def _preview(line: MessageLine) -> str:
     texts: list[str] = []
-    _collect_texts(line.message.get("content", line.message), texts)
+    _collect_texts(line.message.get("content") or line.message, texts)
     return " ".join(" ".join(texts).split())[:PREVIEW_CHARACTERS]
 
 
@@ -142,7 +145,7 @@ def _collect_texts(value: object, texts: list[str]) -> None:
         for item in value:
             _collect_texts(item, texts)
     elif isinstance(value, dict):
-        for name in ("text", "thinking", "name", "input", "content", "output", "arguments", "command"):
+        for name in TELLING:
             _collect_texts(value.get(name), texts)
 
 

@@ -1,0 +1,144 @@
+"""Writes the pages that come out of the code: `settings.md` and `tools.md`. Run by `make docs`; a test compares."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from contextstash.context.presets import PRESETS
+from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.mcp.server import build_server
+from contextstash.service.stash import Stash
+from mcp import Client
+
+FOLDER = Path(__file__).parent
+
+MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->"
+
+MAIN_PRESETS = ("staged", "token-budget", "rolling", "n-or-k", "byte-budget")
+
+
+def pages() -> dict[str, str]:
+    """The generated pages by file name."""
+    return {"settings.md": settings_page(), "tools.md": asyncio.run(tools_page())}
+
+
+def settings_page() -> str:
+    """Each setting with its default and what presets put in its place."""
+    resolved = {name: resolve_settings({"preset": name}).model_dump() for name in PRESETS}
+    default = ContextSettings().model_dump()
+    parts = [
+        "# Settings",
+        MADE,
+        "Where they are set: the README's part on settings. Shares are of the usable window, which is the window less"
+        " the reserve for the reply. A preset that is not named with a setting leaves it at the default; the variants"
+        f" are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
+    ]
+    for name, field in ContextSettings.model_fields.items():
+        others = {preset: values[name] for preset, values in resolved.items() if values[name] != default[name]}
+        others.pop("default", None)
+        if name == "preset":
+            others = {}
+        parts.append(f"## `{name}`\n\n{field.description}\n\n{_values(field, default[name], others)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:
+    choices = [each for each in get_args(field.annotation) if isinstance(each, str)]
+    lines = [f"- default: {_shown(default)}"]
+    if choices:
+        lines.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
+    lines += [f"- `{preset}`: {_shown(value)}" for preset, value in others.items()]
+    return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    text = f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else value
+    shown = json.dumps(text, ensure_ascii=False) if isinstance(text, (str, bool)) and text is value else str(text)
+    return f"`{shown}`"
+
+
+async def _never_opened() -> Stash:
+    raise AssertionError("listing opens no store")
+
+
+async def tools_page() -> str:
+    """Each tool, resource and prompt as a client lists them."""
+    async with Client(build_server(_never_opened, "all")) as client:
+        tools = (await client.list_tools()).tools
+        resources = (await client.list_resources()).resources
+        templates = (await client.list_resource_templates()).resource_templates
+        prompts = (await client.list_prompts()).prompts
+    async with Client(build_server(_never_opened, "agent")) as client:
+        agent = {tool.name for tool in (await client.list_tools()).tools}
+    parts = [
+        "# Tools, resources and prompts",
+        MADE,
+        "`--tools agent` lists the tools that a model uses, `--tools all` those for programs too. Where a session is"
+        " followed, `session_id` may be left out. What is absent in an answer is absent, not null.",
+        *(_tool(tool, tool.name in agent) for tool in tools),
+        "# Resources",
+        "\n".join(f"- `{each.uri}`: {each.description}" for each in resources),
+        "\n".join(f"- `{each.uri_template}`: {each.description}" for each in templates),
+        "# Prompts",
+        "\n".join(
+            f"- `{each.name}` ({', '.join(argument.name for argument in each.arguments or [])}): {each.description}"
+            for each in prompts
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tool(tool: Any, for_models: bool) -> str:
+    hints = tool.annotations
+    marks = [
+        "for models and programs" if for_models else "for programs (`--tools all`)",
+        *(["only reads"] if hints.read_only_hint else []),
+        *(["destroys"] if hints.destructive_hint else []),
+        *(["safe to repeat"] if hints.idempotent_hint else []),
+    ]
+    return "\n\n".join(
+        [
+            f"## `{tool.name}`",
+            f"{tool.description} ({'; '.join(marks)})",
+            _table("argument", tool.input_schema),
+            _table("answer", tool.output_schema or {}),
+        ]
+    )
+
+
+def _table(head: str, schema: Mapping[str, Any]) -> str:
+    required = schema.get("required", []) if head == "argument" else []
+    rows = [_row(name, field, name in required) for name, field in schema.get("properties", {}).items()]
+    if not rows:
+        return f"No {head}s."
+    return "\n".join([f"| {head} | type | |", "| --- | --- | --- |", *rows])
+
+
+def _row(name: str, field: Mapping[str, Any], needed: bool) -> str:
+    named = f"`{name}` (needed)" if needed else f"`{name}`"
+    return f"| {named} | {_type(field)} | {_cell(field.get('description', ''))} |"
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "enum" in field:
+        return ", ".join(f"`{each}`" for each in field["enum"])
+    if "$ref" in field:
+        return str(field["$ref"]).rsplit("/", 1)[-1]
+    if field.get("type") == "array":
+        return f"list of {_type(field.get('items', {}))}"
+    return str(field.get("type", "any"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,60 @@
+"""The programs in `examples/`, run as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from loop_provider import COMMAND, loop_provider
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name: str, folder: Path, **environment: str) -> str:
+    """What a program prints; it must end well."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
+    home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "CONTEXTSTASH_DB": str(folder / "sessions.db")}
+    command = [sys.executable, str(EXAMPLES / name), "How many files are there?"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**clean, **home, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_is_no_example_that_is_not_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {
+        "record_and_retrieve.py",
+        "agent_loop_anthropic.py",
+        "agent_loop_openai.py",
+    }
+
+
+def test_an_output_is_recorded_archived_and_read_again(tmp_path: Path) -> None:
+    printed = run("record_and_retrieve.py", tmp_path)
+    assert "left the window" in printed
+    assert "archived output of read_log" in printed
+    assert "ERROR no such table: loans" in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize("provider_of", ["anthropic", "openai"])
+def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, provider_of: str) -> None:
+    with loop_provider() as provider:
+        environment = {
+            "ANTHROPIC_BASE_URL": provider.url,
+            "ANTHROPIC_API_KEY": "test",
+            "OPENAI_BASE_URL": f"{provider.url}/v1",
+            "OPENAI_API_KEY": "test",
+        }
+        printed = run(f"agent_loop_{provider_of}.py", tmp_path, **environment)
+    assert "I found: forty-two files" in printed
+    assert [len(request["messages"]) for request in provider.requests] == [1, 3]
+    line = CommandLine(tmp_path)
+    shown = line.run("show", "loop-").stdout
+    assert "4 messages in history" in shown
+    assert COMMAND in shown
+    assert "2 calls, 600 prompt tokens" in line.run("calls").stdout
