@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -29,7 +31,9 @@ def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tup
 
 
 def _open(address: str) -> None:
-    webbrowser.open(address)
+    """Open a browser where there is a screen; without one Python would take a text browser over the terminal."""
+    if sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
 
 
 def _leave(_: str) -> None:

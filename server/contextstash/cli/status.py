@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +49,8 @@ WRITERS = {
 def status(opening: Opening, as_json: bool, session: str | None, watch: bool, every: float) -> None:
     """How full a session's context is, with what, and what comes next. Without SESSION: the one changed last."""
     if watch and sys.stdout.isatty() and not as_json:
-        opening.run(lambda stash: _watch(stash, session, every))
+        with suppress(KeyboardInterrupt):
+            opening.run(lambda stash: _watch(stash, session, every))
         return
     answer = opening.run(lambda stash: _status(stash, session))
     if as_json:
