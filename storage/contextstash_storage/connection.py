@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -142,9 +143,15 @@ def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
             time.sleep(_RETRY_SECONDS)
 
 
+async def _close_in_order(connections: Sequence[Connection]) -> None:
+    async with AsyncExitStack() as stack:
+        for connection in reversed(connections):
+            stack.push_async_callback(connection.close)
+
+
 async def close(*connections: Connection) -> None:
-    """Close for certain: a caller that is cancelled meanwhile learns of it when all is closed."""
-    closing = asyncio.gather(*(connection.close() for connection in connections))
+    """Close for certain, in this order: a caller that is cancelled meanwhile learns of it when all is closed."""
+    closing = asyncio.ensure_future(_close_in_order(connections))
     try:
         await asyncio.shield(closing)
     except asyncio.CancelledError:

@@ -95,8 +95,9 @@ class SqliteStore:
         self._lock = asyncio.Lock()
 
     async def close(self) -> None:
-        """Close both connections, after what was begun; closing again does nothing."""
-        await close(self._writer, self._reader)
+        """Close both connections, after what was begun; closing again does nothing. The writer goes last: whoever goes
+        last moves the log into the file, which one that only reads cannot."""
+        await close(self._reader, self._writer)
 
     async def create_session(self, session: Session) -> Session:
         def work(db: sqlite3.Connection) -> Session:

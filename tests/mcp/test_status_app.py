@@ -8,7 +8,7 @@ import pytest
 from mcp.types import TextContent, TextResourceContents
 from serving import MODES, SESSION, Mode, answer, record, stdio_client
 
-from contextstash.mcp.status_app import URI
+from contextstash.mcp.status_app import TIMELINE, URI
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -32,6 +32,10 @@ async def test_its_text_says_what_the_picture_shows(tmp_path: Path, mode: Mode) 
         result = await client.call_tool("context_status", {"session_id": SESSION})
         status = result.structured_content
         assert status
+        assert "timeline" not in status
+        timeline = (result.meta or {})[TIMELINE]
+        assert timeline["points"][-1]["parts"] == status["estimate"]["breakdown"]
+        assert [change["kind"] for change in timeline["changes"]] == ["prune"]
         assert isinstance(result.content[0], TextContent)
         text = result.content[0].text
         assert status["outputs_archived"] == len(pruned["archived"])

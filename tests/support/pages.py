@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ needs_chromium = pytest.mark.skipif(
     chromium() is None or importlib.util.find_spec("playwright") is None,
     reason="no Chromium (or playwright) on this machine",
 )
+
+
+def copied(database: Path, folder: Path) -> Path:
+    """A database of one's own with the same in it; a file alone may lack what stands in its log."""
+    copy = folder / "sessions.db"
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    return copy
 
 
 @dataclass(frozen=True)

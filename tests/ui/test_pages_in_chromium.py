@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import Served, browser_page, needs_chromium, pages_of
+from pages import Served, browser_page, copied, needs_chromium, pages_of
+
+from contextstash.mcp.status_app import TIMELINE
+from contextstash.mcp.status_app import page as app_page
 
 pytestmark = needs_chromium
 
@@ -16,9 +18,7 @@ pytestmark = needs_chromium
 @pytest.fixture
 def served(database: Path, tmp_path: Path) -> Iterator[Served]:
     """The pages of a database of the test's own."""
-    copy = tmp_path / "sessions.db"
-    shutil.copy(database, copy)
-    with pages_of(copy) as found:
+    with pages_of(copied(database, tmp_path)) as found:
         yield found
 
 
@@ -128,11 +128,11 @@ def test_the_picture_in_the_chat_shows_what_the_tool_answered(served: Served, da
 
     from stashing import stash_at
 
-    from contextstash.mcp.status_app import page as app_page
-
     async def status() -> Any:
         async with stash_at(database, window=400_000) as stash:
-            return (await stash.context_status("build")).model_dump(mode="json")
+            status = (await stash.context_status("build")).model_dump(mode="json")
+            timeline = (await stash.timeline("build", points=80)).model_dump(mode="json")
+            return {"content": [], "structuredContent": status, "_meta": {TIMELINE: timeline}}
 
     answer = asyncio.run(status())
     with browser_page(viewport={"width": 700, "height": 800}) as page:
@@ -140,7 +140,10 @@ def test_the_picture_in_the_chat_shows_what_the_tool_answered(served: Served, da
         page.evaluate("([html, answer]) => start(html, answer)", [app_page(), answer])
         frame = page.frame_locator("iframe")
         frame.locator("text=usable tokens").wait_for()
-        assert f"{answer['estimate']['percent']:g} %" in frame.locator("main").inner_text()
+        estimate = answer["structuredContent"]["estimate"]
+        assert f"{estimate['percent']:g} %" in frame.locator("main").inner_text()
+        assert frame.locator("svg polygon").count() == 6
+        assert frame.locator("svg .mark").count() == 2
         frame.locator("button").click()
         frame.locator("text=usable tokens").wait_for()
         assert page.evaluate("calls") == [{"name": "context_status", "arguments": {"session_id": "build"}}]
@@ -158,12 +161,12 @@ function start(html, answer) {
       const context = {theme: "dark"}, hostCapabilities = {serverTools: {}};
       tell({id: data.id, result: {protocolVersion: "2026-01-26", hostCapabilities, hostContext: context}});
     } else if (data.method === "ui/notifications/initialized") {
-      tell({method: "ui/notifications/tool-result", params: {content: [], structuredContent: answer}});
+      tell({method: "ui/notifications/tool-result", params: answer});
     } else if (data.method === "ui/notifications/size-changed") {
       sizes.push(data.params);
     } else if (data.method === "tools/call") {
       calls.push(data.params);
-      tell({id: data.id, result: {content: [], structuredContent: answer}});
+      tell({id: data.id, result: answer});
     }
   });
   frame.srcdoc = html;

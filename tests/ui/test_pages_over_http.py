@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 from hostile import SCRIPT
-from pages import Served, pages_of
+from pages import Served, copied, pages_of
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +113,10 @@ def test_messages_come_in_windows(client: httpx2.Client) -> None:
 
 
 def test_an_action_changes_the_session_and_says_what_it_did(database: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "sessions.db"
-    shutil.copy(database, copy)
-    with pages_of(copy) as own, httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client:
+    with (
+        pages_of(copied(database, tmp_path)) as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
         before = client.get(own.opening).text and client.get("/sessions/build").text
         summary = re.search(r"/summaries/(sum_\w+)", before)
         assert summary

@@ -18,6 +18,11 @@ URI = "ui://contextstash/context-status.html"
 
 BAR = 24
 
+POINTS = 80
+"""How many places of a session the page draws."""
+
+TIMELINE = "contextstash/timeline"
+
 
 def status_app() -> Apps:
     """The extension as the server declares it, with the page; read from its file when it is first asked for."""
@@ -46,7 +51,8 @@ def status_tool(stash: LazyStash) -> StashTool:
 
     async def context_status(ctx: Context[Any], session_id: SessionId = None) -> ContextStatus:
         opened = await stash.get()
-        return await opened.context_status(session_id)
+        status = await opened.context_status(session_id)
+        return status.model_copy(update={"timeline": await opened.timeline(status.session_id, points=POINTS)})
 
     tool = StashTool.of(
         context_status,
@@ -55,9 +61,15 @@ def status_tool(stash: LazyStash) -> StashTool:
         line=status_text,
         read_only=True,
         idempotent=True,
+        aside=_drawn,
     )
     tool.meta = {"ui": {"resourceUri": URI}}
     return tool
+
+
+def _drawn(status: ContextStatus) -> dict[str, Any]:
+    """What the page draws beside the result."""
+    return {TIMELINE: status.timeline.model_dump(mode="json") if status.timeline else None}
 
 
 def status_text(status: ContextStatus) -> str:

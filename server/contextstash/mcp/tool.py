@@ -27,6 +27,7 @@ class AnswerMetadata(FuncMetadata):
 
     line: Line
     properties: dict[str, Any]
+    aside: Callable[[Any], dict[str, Any]] | None = None
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
         """The answer on the wire."""
@@ -35,6 +36,7 @@ class AnswerMetadata(FuncMetadata):
         return CallToolResult(
             content=[TextContent(type="text", text=sendable_text(self.line(result)))],
             structured_content=sendable(result.model_dump(mode="json")),
+            _meta=sendable(self.aside(result)) if self.aside else None,
         )
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +60,10 @@ class StashTool(Tool):
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
+        aside: Callable[[Any], dict[str, Any]] | None = None,
     ) -> StashTool:
-        """A tool with its function's name and arguments, whose output is the function's result."""
+        """A tool with its function's name and arguments, whose output is the function's result. `aside` makes of it
+        what is for apps alone: it goes into `_meta`, which no model is shown."""
         tool = cls.from_function(
             fn,
             title=title,
@@ -79,6 +83,7 @@ class StashTool(Tool):
             output_schema=schemas.output_schema(get_type_hints(fn)["return"]),
             line=line,
             properties=tool.parameters.get("properties", {}),
+            aside=aside,
         )
         return tool
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic.json_schema import SkipJsonSchema
 
 Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 
@@ -156,6 +157,7 @@ class ContextStatus(Result):
     last_summary: SummaryMade | None = None
     savings: Savings | None = None
     changes: list[Change] = Field(description="The last changes, newest first")
+    timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
 
 class ArchivedOutput(Result):

@@ -106,9 +106,9 @@ class Stash:
         """The state of a session's context as a person wants to see it."""
         return await context_status(self._access, session_id)
 
-    async def timeline(self, session_id: str) -> Timeline:
-        """What a session's window held over time, and what changed it."""
-        return await timeline(self._access, session_id)
+    async def timeline(self, session_id: str, *, points: int = 200) -> Timeline:
+        """What a session's window held over time, at about so many places, and what changed it."""
+        return await timeline(self._access, session_id, points)
 
     async def read_beside(self, session_id: str, *, first: int = 0, limit: int = 100) -> BesidePage:
         """A page of the history with what the model sees in the place of each message."""

@@ -22,13 +22,13 @@ UNRECORDED = "unrecorded"
 Parts = dict[str, float]
 
 
-async def timeline(access: Access, session_id: str) -> Timeline:
+async def timeline(access: Access, session_id: str, points_wanted: int = POINTS) -> Timeline:
     """The window after each run of messages, and just before and after each change. In between what came is added to
     what a change left; the last point is the present estimate. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     owner, total = access.owner, session.counters.messages
     estimate = await estimate_session(access, session)
-    width = max(1, -(-total // POINTS))
+    width = max(1, -(-total // points_wanted))
     runs = _by_run(await access.store.token_sums(owner, session_id, width))
     calls = await access.store.read_calls(owner, session_id, limit=MOST_CALLS)
     events = (await access.store.last_events(owner, session_id, SHRINKING, MOST_CHANGES))[::-1]
