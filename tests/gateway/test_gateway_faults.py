@@ -81,6 +81,20 @@ async def test_a_tool_that_a_server_adds_is_told_of_and_listed(tmp_path: Path, m
         assert text_of(await client.call_tool("added_by_one")) == "new"
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_that_hangs_after_a_change_keeps_nobody_waiting(tmp_path: Path, mode: Mode) -> None:
+    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
+        names = await tool_names(client)
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "one__going_silent")
+            for _ in range(20):
+                with anyio.fail_after(20):
+                    assert text_of(await client.call_tool("only_two")) == "from two"
+                    assert await tool_names(client) == names
+                await anyio.sleep(0.05)
+            group.cancel_scope.cancel()
+
+
 @contextmanager
 def http_upstream() -> Iterator[str]:
     """The address of a server of ours over streamable HTTP."""

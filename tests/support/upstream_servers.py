@@ -149,6 +149,14 @@ def speaking(name: str) -> MCPServer[Any]:
         await ctx.notify_tools_changed()
         return "added"
 
+    @server.tool(structured_output=False)
+    async def going_silent(ctx: Context) -> None:
+        """Says that its tools changed, and never answers anything again."""
+        await ctx.session.send_tool_list_changed()
+        await ctx.notify_tools_changed()
+        await anyio.sleep(0.2)
+        time.sleep(600)  # noqa: ASYNC251 (it is to hang)
+
     @server.tool(name=f"only_{name}", structured_output=False)
     def only() -> str:
         """A tool of one server alone."""
@@ -172,7 +180,7 @@ def speaking(name: str) -> MCPServer[Any]:
 
 def main(kind: str, *rest: str) -> None:
     if kind == "silent":
-        time.sleep(600)
+        time.sleep(600)  # noqa: ASYNC251 (it is to hang)
     elif kind == "garbage":
         sys.stdout.write("this is no protocol\n{]\n")
         sys.stdout.flush()

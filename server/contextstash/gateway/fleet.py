@@ -43,7 +43,6 @@ class Fleet:
             with anyio.move_on_after(PATIENCE_SECONDS):
                 await self._each(Upstream.settled)
             self._waited = True
-        await self._each(Upstream.refresh)
         offers = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}
         found = Directory.of(offers, self._own)
         self._once_offered |= {name: origin for name, (origin, _) in found.tools.items()}

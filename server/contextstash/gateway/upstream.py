@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 from mcp.client import Client
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -72,6 +73,8 @@ class Upstream:
         self._changed = changed
         self._client: Client | None = None
         self._stale = False
+        self._refreshing = False
+        self._group: TaskGroup | None = None
         self._first = anyio.Event()
         self._outcome = anyio.Event()
         self._wanted = anyio.Event()
@@ -128,19 +131,25 @@ class Upstream:
             self._drop()
             return await request((await self.client()).session)
 
-    async def refresh(self) -> None:
-        """Ask again for what it offers, where it said that this has changed."""
-        if self._stale and self._client is not None:
+    async def _refresh(self) -> None:
+        """Ask again for what it offers, as it said that this has changed, and tell of it when it is known. Nobody waits
+        for that meanwhile: a server that does not answer keeps the offer that it had."""
+        while self._stale:
             self._stale = False
+            client = self._client
             try:
-                self.offer = await self.ask(read_offer)
+                if client is not None:
+                    with anyio.fail_after(CONNECT_SECONDS):
+                        self.offer = await read_offer(client.session)
             except Exception as error:  # its lists stay what they were
                 logger.warning("server '%s' did not list what it offers: %s", self.name, _reason(error))
+            await self._changed()
+        self._refreshing = False
 
     def _drop(self) -> None:
         """From here on there is no connection until the next one is made."""
         if self._client is not None:
-            self._client = None
+            self._client, self._group = None, None
             self._outcome = anyio.Event()
         self._lost.set()
 
@@ -154,7 +163,7 @@ class Upstream:
                 self.offer = await read_offer(client.session)
                 opened.set()
                 group.start_soon(self._listen, client)
-                self._client = client
+                self._client, self._group, self._refreshing = client, group, False
                 self._outcome.set()
                 self._first.set()
                 await self._changed()
@@ -184,7 +193,9 @@ class Upstream:
 
     async def _on_change(self) -> None:
         self._stale = True
-        await self._changed()
+        if self._group is not None and not self._refreshing:
+            self._refreshing = True
+            self._group.start_soon(self._refresh)
 
     async def _listen(self, client: Client) -> None:
         """Newer protocol versions tell of changes only where they are listened to."""
