@@ -180,7 +180,7 @@ def speaking(name: str) -> MCPServer[Any]:
 
 def main(kind: str, *rest: str) -> None:
     if kind == "silent":
-        time.sleep(600)  # noqa: ASYNC251 (it is to hang)
+        time.sleep(600)
     elif kind == "garbage":
         sys.stdout.write("this is no protocol\n{]\n")
         sys.stdout.flush()
