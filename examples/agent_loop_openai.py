@@ -50,4 +50,6 @@ async def main(task: str) -> None:
 
 
 if __name__ == "__main__":
+    if not os.environ.get("OPENAI_API_KEY"):
+        sys.exit("Set OPENAI_API_KEY: this program asks a model.")
     asyncio.run(main(" ".join(sys.argv[1:]) or "How many Python files are in this folder?"))

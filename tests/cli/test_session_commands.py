@@ -134,3 +134,16 @@ def test_a_session_is_deleted_only_when_that_is_confirmed(orchard: Orchard) -> N
 def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchard) -> None:
     assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
+
+
+def test_several_words_are_searched_as_they_are_typed(orchard: Orchard) -> None:
+    assert orchard.run("search", "tree", "733").stdout == orchard.run("search", "tree 733").stdout != ""
+
+
+def test_where_nobody_can_be_asked_nothing_is_deleted(orchard: Orchard) -> None:
+    assert "--yes" in failure_of(orchard.run("delete", orchard.session))
+    assert orchard.json("status")["session_id"] == orchard.session
+
+
+def test_a_summary_of_another_session_is_asked_for_by_that_session(orchard: Orchard) -> None:
+    assert "--session ID" in failure_of(orchard.run("show", "sum_unknown"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -10,6 +11,7 @@ from contextstash.cli.completing import handles as handle_completion
 from contextstash.cli.completing import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.printing import print_json, print_table, working
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.service.results import CompactResult, DeleteResult, PruneResult, RestoreResult
@@ -130,6 +132,8 @@ def delete(opening: Opening, as_json: bool, session: str, yes: bool) -> None:
         return await find_session(stash, session)
 
     session_id = opening.run(find)
+    if not yes and not sys.stdin.isatty():
+        raise BadInputError("Nobody can be asked here. Repeat with --yes to delete it.")
     if not yes:
         click.confirm(f"Delete session {session_id} and all its outputs for good?", abort=True, err=True)
 

@@ -75,6 +75,9 @@ def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], sessi
         click.echo(json.dumps([_without_absent(result) for result in results], ensure_ascii=False, indent=2))
     else:
         _print(results)
+    done = [result for result in results if result.error is None]
+    if done and not as_json and not any(result.recorded or result.duplicates for result in done):
+        click.echo("Nothing new: all of it was recorded before.")
     if passed:
         click.echo(f"Passed over, being no transcripts: {len(passed)}, such as {passed[0]}", err=True)
     return 1 if any(result.error for result in results) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ def install(client: str, hooks: bool, scope: Scope, yes: bool, dry_run: bool) ->
     if _agreed(changes, yes, dry_run):
         _apply(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} takes it back.")
+        if os.environ.get("CONTEXTSTASH_DB"):
+            click.echo(f"CONTEXTSTASH_DB is set here: set it where {client} starts too, or it uses another database.")
         if hooks and (remark := HOOKS[client].remark):
             click.echo(remark)
 

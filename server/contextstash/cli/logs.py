@@ -79,10 +79,10 @@ def calls(opening: Opening, as_json: bool, session: str | None, limit: int, call
 
     async def read(stash: Stash) -> CallList:
         session_id = await find_session(stash, session)
-        found = await stash.list_calls(session_id, limit=100_000)
-        return found.model_copy(update={"calls": found.calls[-limit:]})
+        return await stash.list_calls(session_id, limit=100_000)
 
-    answer = opening.run(read)
+    every = opening.run(read)
+    answer = every.model_copy(update={"calls": every.calls[-limit:]})
     if as_json:
         print_json(answer)
     elif not answer.calls:
@@ -90,7 +90,9 @@ def calls(opening: Opening, as_json: bool, session: str | None, limit: int, call
     else:
         heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "bytes", "took", "cost", "error"]
         print_table(heads, [_call_row(line) for line in answer.calls])
-        click.echo(_total(answer.calls))
+        if len(answer.calls) < len(every.calls):
+            click.echo(f"The newest {len(answer.calls)}; --limit shows more. In all:")
+        click.echo(_total(every.calls))
 
 
 def _call_row(line: CallLine) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ import click
 from contextstash.cli.completing import handles_and_sessions, session_ids
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.printing import print_json, print_table
+from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.results import (
@@ -96,7 +97,13 @@ def show(
 
 def _show_summary(opening: Opening, as_json: bool, summary_id: str, session: str | None) -> None:
     async def read(stash: Stash) -> SummaryResult:
-        return await stash.get_summary(await find_session(stash, session), level=summary_id)
+        session_id = await find_session(stash, session)
+        try:
+            return await stash.get_summary(session_id, level=summary_id)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"Session {session_id} has no {summary_id}. Name the one that has: --session ID"
+            ) from error
 
     summary = opening.run(read)
     if as_json:
@@ -150,17 +157,19 @@ def _collect_texts(value: object, texts: list[str]) -> None:
 
 
 @click.command()
-@click.argument("query")
+@click.argument("words", nargs=-1, required=True)
 @click.option("--session", shell_complete=session_ids, help="Only in this session. [default: in all]")
 @click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
 @click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
 @database_options
-def search(opening: Opening, as_json: bool, query: str, session: str | None, scope: str | None, limit: int) -> None:
+def search(
+    opening: Opening, as_json: bool, words: tuple[str, ...], session: str | None, scope: str | None, limit: int
+) -> None:
     """Find words in everything that was ever recorded."""
 
     async def find(stash: Stash) -> SearchResult:
         session_id = await find_session(stash, session) if session else None
-        return await stash.search_history(query, session_id=session_id, limit=limit, scope=scope)
+        return await stash.search_history(" ".join(words), session_id=session_id, limit=limit, scope=scope)
 
     answer = opening.run(find)
     if as_json:

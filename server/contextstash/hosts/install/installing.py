@@ -157,7 +157,10 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
     records.pop(str(path), None)
     if entry is not None:
         records[str(path)] = entry
-    _write(_record_file(), json.dumps(records, indent=2).encode())
+    if records:
+        _write(_record_file(), json.dumps(records, indent=2).encode())
+    else:
+        _record_file().unlink(missing_ok=True)
 
 
 def apply_install(change: Change) -> None:
