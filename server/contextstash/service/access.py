@@ -14,6 +14,7 @@ from contextstash.context.triggers import Room, room_of
 from contextstash.context.view import Entry, Overlay, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.service.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
@@ -74,6 +75,7 @@ class Access:
         self.store = store
         self.owner = owner
         self.api_key = api_key
+        self.searches = PatternSearches()
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._current_session = current_session
         self._resolved: dict[str | None, tuple[Mapping[str, Any], ContextSettings]] = {}

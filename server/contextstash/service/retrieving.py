@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from contextstash.context.pages import page
 from contextstash.context.snippets import snippet
@@ -36,7 +37,7 @@ async def get_archived_output(
     max_tokens: int | None = None,
 ) -> OutputPage:
     """One page of an original output. Raises HandleNotFoundError, BadInputError on a pattern that
-    can't be used."""
+    can't be used, OverloadedError while too many patterns are searched for."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
@@ -45,7 +46,7 @@ async def get_archived_output(
     session = await access.store.get_session(access.owner, found_in)
     text = await access.output_text(session, output)
     counter = access.counter(access.settings(session), session.model)
-    result = await asyncio.to_thread(
+    make = partial(
         page,
         text,
         offset=offset,
@@ -55,6 +56,7 @@ async def get_archived_output(
         count=counter.count,
         total_tokens=output.tokens,
     )
+    result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
     return OutputPage(
         handle=output.handle,
         tool=output.tool,

@@ -85,6 +85,7 @@ class Stash:
     async def close(self) -> None:
         """End what goes on in the background, and close the store."""
         await self._care.close()
+        self._access.searches.close()
         await self._access.store.close()
 
     async def idle(self) -> None:
