@@ -6,13 +6,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gated_store import before
 from model_provider import Answer, model_provider
 from sized_sessions import reply, rounds, user
 from stashing import SESSION, all_handles, stash_at, valid_view
 
+from contextstash.service.lease import Lease
+from contextstash.service.merging import merge_summaries
 from contextstash.service.pruning import prune_oldest
 from contextstash.service.stash import Stash
+from contextstash.service.writing import Writers
+from contextstash_storage.errors import EditConflictError
+from contextstash_storage.records import Native
 
 DIGEST = "The build passed, and nothing was left to do in this part."
 
@@ -66,3 +72,31 @@ async def test_a_model_that_is_down_is_not_asked_again_after_a_conflict(tmp_path
             pruned = await prune_oldest(stash._access, SESSION)
             shown = await digests_in(stash)
     assert len(pruned.archived) == shown == len(provider.requests) == 3
+
+
+async def conflict() -> None:
+    raise EditConflictError("edited by another process")
+
+
+@pytest.mark.parametrize("answer", [Answer(text=DIGEST), Answer(status=401, error="authentication_error")])
+async def test_after_conflicts_each_merged_summary_was_written_by_one_call_and_has_its_cost(
+    tmp_path: Path, answer: Answer
+) -> None:
+    path, room = tmp_path / "m.db", {"window": 60_000, "compact_keep_tokens": 0}
+    async with stash_at(path, **room) as stash:
+        natives: list[Native] = []
+        for number in range(4):
+            natives += [(user, reply)[place % 2](2_000 + 10 * number + place) for place in range(10)]
+            await stash.record_messages(natives, session_id=SESSION)
+            told = f"Part {number} is done: " + f"detail {number} " * 40
+            assert (await stash.compact_session(SESSION, summary=told)).compacted
+    with model_provider(answer) as provider:
+        settings: dict[str, Any] = {"summarizer_base_url": provider.url, "summaries_share": 0.005, **room}
+        async with stash_at(path, api_key="k", **settings) as stash:
+            before(stash, "append_edits", in_turn(conflict, conflict))
+            said = await merge_summaries(stash._access, SESSION, Writers(strategy="auto"), Lease())
+            calls = (await stash.list_calls(SESSION)).calls
+            events = [event for event in await stash.read_events(SESSION) if event.reason.startswith("Merged")]
+    assert said is not None
+    assert said.count("Merged") == len(events) == len(provider.requests) == len(calls) > 0
+    assert sum(event.cost or 0.0 for event in events) == sum(call.cost or 0.0 for call in calls)
