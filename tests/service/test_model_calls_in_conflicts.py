@@ -82,7 +82,8 @@ async def conflict() -> None:
 async def test_after_conflicts_each_merged_summary_was_written_by_one_call_and_has_its_cost(
     tmp_path: Path, answer: Answer
 ) -> None:
-    path, room = tmp_path / "m.db", {"window": 60_000, "compact_keep_tokens": 0}
+    path = tmp_path / "m.db"
+    room: dict[str, Any] = {"window": 60_000, "compact_keep_tokens": 0}
     async with stash_at(path, **room) as stash:
         natives: list[Native] = []
         for number in range(4):
