@@ -15,7 +15,7 @@ from sized_sessions import reply, user
 from stashing import SESSION, stash_at
 
 from contextstash.service.managing import BEGUN, AutomaticCare
-from contextstash.service.recent import RecentSessions
+from contextstash.service.recent import Recent
 from contextstash_storage.errors import StoreBusyError
 
 KEY = "sk-ant-test"
@@ -114,7 +114,7 @@ async def test_a_database_that_is_busy_after_the_messages_are_stored_does_not_fa
 
 
 def test_what_is_remembered_of_sessions_has_a_bound() -> None:
-    remembered: RecentSessions[int] = RecentSessions(3)
+    remembered: Recent[str, int] = Recent(3)
     for number in range(100):
         remembered.set(str(number), number)
     assert len(remembered) == 3

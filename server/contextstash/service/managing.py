@@ -19,7 +19,7 @@ from contextstash.service.compacting import compact
 from contextstash.service.estimating import estimate_session, own_tokens
 from contextstash.service.patience import passages_of, threshold_of
 from contextstash.service.pruning import prune, prune_oldest
-from contextstash.service.recent import RecentSessions
+from contextstash.service.recent import Recent
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.writing import Writers
 from contextstash_storage.errors import ContextstashError
@@ -45,8 +45,8 @@ class AutomaticCare:
         self._claims: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
-        self._ended: RecentSessions[list[str]] = RecentSessions(REMEMBERED_SESSIONS)
-        self._fruitless: RecentSessions[tuple[int, int]] = RecentSessions(REMEMBERED_SESSIONS)
+        self._ended: Recent[str, list[str]] = Recent(REMEMBERED_SESSIONS)
+        self._fruitless: Recent[str, tuple[int, int]] = Recent(REMEMBERED_SESSIONS)
 
     async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
         """The session's state once taken care of, and what was done since the last recording. A failure here never
