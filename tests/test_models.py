@@ -33,3 +33,12 @@ def test_a_call_has_its_price() -> None:
     price = price_of("gpt-4o", Usage(prompt_tokens=1_000_000, completion_tokens=0))
     assert price is not None
     assert 1 < price < 10
+
+
+def test_a_name_too_long_for_a_model_is_no_model_and_is_not_kept_by_the_price_list() -> None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    name = "claude-haiku-4-5" + "x" * 10_000
+    assert not model_facts(name).known
+    assert price_of(name, Usage(prompt_tokens=1_000)) is None
+    assert name not in str(vars(get_snapshot()))

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from contextstash_storage.records import Usage
 
 UNKNOWN_WINDOW = 200_000
 """Taken for a model that nobody knows."""
+
+REMEMBERED_MODELS = 256
+"""Of so many models the facts are kept at hand: looking one up takes milliseconds, and callers may name any number."""
+
+
+MAX_NAME_CHARACTERS = 200
+"""No model has a longer name, and genai-prices keeps every name it was ever asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +29,7 @@ class ModelFacts:
     known: bool
 
 
-@cache
+@lru_cache(REMEMBERED_MODELS)
 def model_facts(model: str | None) -> ModelFacts:
     """A model's facts by its name, in any of the forms that providers and gateways give it. Never fails."""
     if model is None:
@@ -71,7 +78,10 @@ def _found(model: str) -> Any:
 
 
 def _names(model: str) -> list[str]:
-    """The name and its plainer forms: without gateway prefixes, regions, versions and dates."""
+    """The name and its plainer forms: without gateway prefixes, regions, versions and dates; none if it is
+    too long to be a name."""
+    if len(model) > MAX_NAME_CHARACTERS:
+        return []
     name = model.strip().lower().removesuffix("[1m]")
     plain = name.rsplit("/", 1)[-1]
     plain = re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic|meta|amazon|mistral|deepseek|openai|google)\.", "", plain)

@@ -6,6 +6,7 @@ ContextstashError
 ├── NotFoundError
 │   ├── SessionNotFoundError
 │   └── HandleNotFoundError
+├── OverloadedError          too much of one kind is asked for at once; later it can be done
 ├── SummarizerError          a writer could not write a summary; another may
 └── StoreError               the store itself could not do its work
     ├── StoreBusyError       another process holds the database; nothing was written
@@ -39,6 +40,10 @@ class SessionNotFoundError(NotFoundError):
 
 class HandleNotFoundError(NotFoundError):
     """There is no tool output by that handle."""
+
+
+class OverloadedError(ContextstashError):
+    """Too much of one kind is asked for at once; nothing was done."""
 
 
 class SummarizerError(ContextstashError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 from making_turns import laws
 
-from contextstash.context.snippets import snippet
+from contextstash.context.snippets import _find, _find_by_pattern, _folded, snippet
 
 
 def test_the_window_with_the_most_terms_is_shown() -> None:
@@ -45,3 +47,23 @@ def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list
     assert len(shown) <= most
     assert not any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in shown)
     assert set(matched) <= set(terms)
+
+
+@laws
+@given(
+    st.text(alphabet="aAbBsſßİi_-. é", max_size=60),
+    st.text(alphabet="aAbBsi_-.", min_size=1, max_size=3),
+)
+def test_the_fast_search_finds_what_a_pattern_that_ignores_case_finds(text: str, word: str) -> None:
+    at_start = word[0].isalnum()
+    folded = _folded(text)
+    if folded is not None and "ſ" not in text:  # a long s is one s to a pattern alone
+        assert _find(text, folded, word) == _find_by_pattern(text, word, at_start)
+
+
+def test_many_absent_words_in_five_megabytes_take_no_minute() -> None:
+    text = "lorem ipsum dolor sit amet walrus " * 150_000
+    started = time.process_time()
+    _, matched = snippet(text, [f"absent{number}word" for number in range(60)] + ["walrus"])
+    assert matched == ["walrus"]
+    assert time.process_time() - started < 10  # seconds; 1.5 here, 61 with patterns

@@ -17,6 +17,9 @@ LINE_COST = 50
 SECOND_TRIES, SECOND_TRY_SECONDS = 200, 0.01
 """So many lines may overrun their share, since any process is interrupted now and then."""
 
+LONG_SHARE_SECONDS = 0.25
+"""Who overruns so long a share was not just interrupted: no second try, or one long line takes twice its time."""
+
 LONGEST_PATTERN = 1_000
 
 
@@ -53,7 +56,7 @@ class _Search:
             match = self._compiled.search(line, timeout=seconds)
         except TimeoutError:
             self._second_tries -= 1
-            if self._second_tries < 0:
+            if self._second_tries < 0 or seconds > LONG_SHARE_SECONDS:
                 raise
             match = self._compiled.search(line, timeout=max(seconds, SECOND_TRY_SECONDS))
         return match.span() if match else None

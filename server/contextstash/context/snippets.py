@@ -21,10 +21,11 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     A term is found as it stands or, failing that, by its words; an English word also by its stem. The start
     of the text where no term occurs.
     """
+    folded = _folded(text)
     places: list[tuple[int, int]] = []
     matched: list[str] = []
     for number, term in enumerate(dict.fromkeys(terms)):
-        found = _places(text, term)
+        found = _places(text, folded, term)
         places += [(place, number) for place in found]
         if found:
             matched.append(term)
@@ -32,32 +33,55 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     return _cut(text, start, max_chars), matched
 
 
-def _places(text: str, term: str) -> list[int]:
+def _places(text: str, folded: str | None, term: str) -> list[int]:
     bare = term.strip("\"'`*()[]{},;:")
     if not bare:
         return []
-    whole = _find(text, re.escape(bare))
+    whole = _find(text, folded, bare)
     if whole:
         return whole
-    return [place for word in _WORD.findall(bare)[:20] for place in _find(text, _stem_pattern(word))]
+    return [place for word in _WORD.findall(bare)[:20] for place in _find(text, folded, _stem(word))]
 
 
-def _find(text: str, pattern: str) -> list[int]:
-    boundary = r"(?<![^\W_])" if pattern[0].isascii() and pattern[0].isalnum() else ""
+def _folded(text: str) -> str | None:
+    """The text without differences of case; None if its places would not be those of the text (İ becomes two)."""
+    folded = text.lower()
+    return folded if len(folded) == len(text) else None
+
+
+def _find(text: str, folded: str | None, word: str) -> list[int]:
+    """The first places where a word that begins with a letter or digit begins, or anything else stands."""
+    at_start = word[0].isascii() and word[0].isalnum()
+    if folded is None:
+        return _find_by_pattern(text, word, at_start)
+    # str.find is forty times faster than a pattern that ignores case, by which 60 words in 5 MB took a minute
+    wanted = word.lower()
+    found: list[int] = []
+    place = folded.find(wanted)
+    while place >= 0 and len(found) < OCCURRENCES:
+        if not (at_start and place and folded[place - 1].isalnum()):
+            found.append(place)
+            place = folded.find(wanted, place + len(wanted))
+        else:
+            place = folded.find(wanted, place + 1)
+    return found
+
+
+def _find_by_pattern(text: str, word: str, at_start: bool) -> list[int]:
     found = []
-    for match in re.finditer(boundary + pattern, text, re.IGNORECASE):
+    for match in re.finditer((r"(?<![^\W_])" if at_start else "") + re.escape(word), text, re.IGNORECASE):
         found.append(match.start())
         if len(found) == OCCURRENCES:
             break
     return found
 
 
-def _stem_pattern(word: str) -> str:
+def _stem(word: str) -> str:
     if word.isascii() and word.isalpha():
         for suffix in _SUFFIXES:
             if word.lower().endswith(suffix) and len(word) - len(suffix) >= 4:
-                return re.escape(word[: -len(suffix)])
-    return re.escape(word)
+                return word[: -len(suffix)]
+    return word
 
 
 def _best_start(places: Sequence[tuple[int, int]], width: int) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 import logging
-import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from contextstash.faults import fault_of
 from contextstash.mcp.schemas import expected
 
 logger = logging.getLogger(__name__)
@@ -51,12 +51,7 @@ def _kind(value: object) -> str:
 def report_crash(doing: str, error: BaseException) -> str:
     """Log a fault of ours to stderr, by type and place only (the message may hold what a session holds), and
     answer what the client is told."""
-    frames = [
-        f"{frame.filename.rsplit('contextstash', 1)[-1]}:{frame.lineno} in {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "contextstash" in frame.filename
-    ]
-    logger.error("%s failed: %s at %s", doing, type(error).__name__, " <- ".join(reversed(frames)) or "?")
+    logger.error("%s failed: %s", doing, fault_of(error))
     return (
         f"{doing} failed inside contextstash ({type(error).__name__}); what was recorded is safe."
         " Try once more; if it fails again, go on without it and tell the user to look at the server's log."

@@ -14,6 +14,8 @@ from contextstash.context.triggers import Room, room_of
 from contextstash.context.view import Entry, Overlay, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.service.pattern_searches import PatternSearches
+from contextstash.service.recent import Recent
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
@@ -26,6 +28,9 @@ CurrentSession = Callable[[], Awaitable[str | None]]
 
 SettingsFor = Callable[[str | None], Mapping[str, Any]]
 """The server's layer of settings for an agent by its name."""
+
+REMEMBERED_NAMES = 256
+"""Of so many agents, and so many models, settings and counters are kept at hand; callers may name any number."""
 
 READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
@@ -74,10 +79,11 @@ class Access:
         self.store = store
         self.owner = owner
         self.api_key = api_key
+        self.searches = PatternSearches()
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._current_session = current_session
-        self._resolved: dict[str | None, tuple[Mapping[str, Any], ContextSettings]] = {}
-        self._counters: dict[tuple[str, str | None], Counter] = {}
+        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(REMEMBERED_NAMES)
+        self._counters: Recent[tuple[str, str | None], Counter] = Recent(REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings or {})
 
@@ -113,7 +119,7 @@ class Access:
             return resolve_settings(layer, session.settings)
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
-            known = self._resolved[agent] = (dict(layer), resolve_settings(layer))
+            known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
         return known[1]
 
     def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
@@ -132,9 +138,7 @@ class Access:
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
-        if kind not in self._counters:
-            self._counters[kind] = counter_for(model, settings, _encoder)
-        return self._counters[kind]
+        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
 
     async def desk(self, given: str | None) -> Desk:
         """Lay a session out: its view without message bodies."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.compact import (
@@ -26,6 +23,7 @@ from contextstash.service.access import Access, Desk
 from contextstash.service.auditing import Audited, audited
 from contextstash.service.digesting import compaction_digest_edit
 from contextstash.service.editing import entries_after, event_of, retrying
+from contextstash.service.lease import Lease, LeaseLostError, only_one
 from contextstash.service.merging import merge_summaries
 from contextstash.service.pruning import CLIENT_NOTE, archive_outputs
 from contextstash.service.results import CompactResult
@@ -37,11 +35,6 @@ from contextstash_storage.records import Edit
 
 LEAST_SUMMARY_TOKENS = 200
 """A summary is given at least this much room, however little it covers."""
-
-LEASE_SECONDS = 60.0
-"""After so long another process may compact a session whose compaction was killed; one that lives renews its lease."""
-
-COMPACTION = "compaction"
 
 RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
 
@@ -62,35 +55,17 @@ async def compact(access: Access, session_id: str | None, writers: Writers, *, d
     desk = await access.desk(session_id)
     writers.chosen(access, desk)
     if dry_run or writers.summary is not None:
-        return await _compact(access, desk.session_id, writers, dry_run)
-    async with only_one(access, desk.session_id) as alone:
-        if not alone:
+        return await _compact(access, desk.session_id, writers, dry_run, Lease())
+    async with only_one(access, desk.session_id) as lease:
+        if lease is None:
             return _nothing(desk, RUNNING)
-        return await _compact(access, desk.session_id, writers, dry_run)
+        try:
+            return await _compact(access, desk.session_id, writers, dry_run, lease)
+        except LeaseLostError as error:
+            return _nothing(desk, str(error))
 
 
-@asynccontextmanager
-async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
-    """Whether this is the only compaction of the session, in any process; it stays so until the end of the block."""
-    holder = secrets.token_hex(8)
-    alone = await access.store.acquire_lease(access.owner, session_id, COMPACTION, holder, LEASE_SECONDS)
-    renewing = asyncio.create_task(_renew(access, session_id, holder)) if alone else None
-    try:
-        yield alone
-    finally:
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-            await access.store.release_lease(access.owner, session_id, COMPACTION, holder)
-
-
-async def _renew(access: Access, session_id: str, holder: str) -> None:
-    while True:
-        await asyncio.sleep(LEASE_SECONDS / 3)
-        await access.store.acquire_lease(access.owner, session_id, COMPACTION, holder, LEASE_SECONDS)
-
-
-async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool) -> CompactResult:
+async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool, lease: Lease) -> CompactResult:
     before = _Written()
 
     async def attempt() -> CompactResult:
@@ -103,10 +78,10 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
             return _nothing(desk, plan.reason)
         if before.summary is None and desk.settings.thinking == "auto" and preserves_thinking(desk.session.model):
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, desk, plan, writers, before, dry_run)
+        return await _carry_out(access, desk, plan, writers, before, dry_run, lease)
 
     result = await retrying(attempt)
-    if result.compacted and (merged := await merge_summaries(access, session_id, writers)):
+    if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
         result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
     return result
 
@@ -138,7 +113,13 @@ def summary_request(desk: Desk, plan: CompactPlan, turns: Sequence[Turn], instru
 
 
 async def _carry_out(
-    access: Access, desk: Desk, plan: CompactPlan, writers: Writers, before: _Written, dry_run: bool
+    access: Access,
+    desk: Desk,
+    plan: CompactPlan,
+    writers: Writers,
+    before: _Written,
+    dry_run: bool,
+    lease: Lease,
 ) -> CompactResult:
     started = time.perf_counter()
     stripping = plan_stripping(desk, plan.last_seq + 1)
@@ -148,7 +129,8 @@ async def _carry_out(
     request = summary_request(desk, plan, turns, writers.instructions)
     if before.summary is None:
         chosen = writers.chosen(access, desk)
-        summary, before.cost = await written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        writing = written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        summary, before.cost = await lease.while_held(writing)
         before.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
     audit = await audited(desk, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None)
@@ -164,6 +146,7 @@ async def _carry_out(
     if not dry_run:
         event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
         event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
+        lease.check()
         await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
     return _result(desk, edits[0], entries, count, reason, before, audit, stripping, dry_run)
 

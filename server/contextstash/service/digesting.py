@@ -17,19 +17,26 @@ from contextstash_storage.records import Edit, Output, Part
 logger = logging.getLogger(__name__)
 
 
+Digests = dict[str, str]
+"""Digest messages by the handle of their output."""
+
+
 async def digest_edits(
-    access: Access, desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
+    access: Access, desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]], written: Digests
 ) -> list[Edit]:
     """Edits that add a digest message for each archived output with its text, after the last message of the view
     `entries` where one may stand; none where the settings leave it to the placeholders, or where there is no such
-    place."""
+    place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
+    each."""
     anchor = _anchor(entries)
     if desk.settings.tool_digest == "placeholder" or anchor is None:
         return []
-    return [
-        _digest_edit(desk, anchor, await _text(access, desk, output, text), (output.handle,))
-        for output, text in archived
-    ]
+    edits = []
+    for output, text in archived:
+        if output.handle not in written:
+            written[output.handle] = await _text(access, desk, output, text)
+        edits.append(_digest_edit(desk, anchor, written[output.handle], (output.handle,)))
+    return edits
 
 
 def compaction_digest_edit(desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]) -> list[Edit]:

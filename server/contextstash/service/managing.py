@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from contextlib import suppress
 
 from contextstash.context.oscillation import oscillation, worth_trying
 from contextstash.context.settings import ContextSettings
 from contextstash.context.triggers import Due, Room, due, results_due, since_summary
+from contextstash.faults import fault_of
 from contextstash.service.access import Access
 from contextstash.service.compacting import compact
 from contextstash.service.estimating import estimate_session, own_tokens
 from contextstash.service.patience import passages_of, threshold_of
 from contextstash.service.pruning import prune, prune_oldest
+from contextstash.service.recent import Recent
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.writing import Writers
 from contextstash_storage.errors import ContextstashError
@@ -30,6 +31,9 @@ RETRY_MESSAGES = 10
 RETRY_GROWTH = 0.05
 """Where nothing could be done, it is tried again after so many messages, or this share of usable, more."""
 
+REMEMBERED_SESSIONS = 1_024
+"""Of so many sessions it is kept in memory what to tell and what was tried in vain: some hundred bytes each."""
+
 BEGUN = "A compaction was begun in the background."
 
 
@@ -38,44 +42,63 @@ class AutomaticCare:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._ended: defaultdict[str, list[str]] = defaultdict(list)
-        self._fruitless: dict[str, tuple[int, int]] = {}
+        self._claims: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._ended: Recent[str, list[str]] = Recent(REMEMBERED_SESSIONS)
+        self._fruitless: Recent[str, tuple[int, int]] = Recent(REMEMBERED_SESSIONS)
 
     async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
         """The session's state once taken care of, and what was done since the last recording. A failure here never
         fails the recording."""
+        session_id = session.session_id
         estimate = await self._noted(session)
-        settings = self._access.settings(session)
-        done = self._ended.pop(session.session_id, [])
-        if not settings.automatic or session.session_id in self._running:
+        done = self._ended.pop(session_id) or []
+        if not self._access.settings(session).automatic or not self._claim(session_id):
             return estimate, done
-        room = self._access.room(settings, session.model, session)
-        tokens = own_tokens(self._access, session)
-        wanted = due(session.counters, tokens, room, settings)
-        if (wanted.prune or wanted.compact) and await self._worth_trying(session, tokens, room, settings):
-            done += await self._take_care(session, settings, wanted)
-            session = await self._access.session(session.session_id)
-            estimate = await self._noted(session)
+        try:
+            cared = await self._take_care(session)
+            if cared is not None:
+                done += cared
+                estimate = await self._noted(await self._access.session(session_id))
+        finally:
+            if session_id not in self._tasks:
+                self._release(session_id)
         return estimate, done
 
     async def close(self) -> None:
-        """End what still goes on in the background; it leaves no trace in any view."""
-        running = list(self._running.values())
-        for task in running:
+        """End what still goes on in the background, where it leaves no trace in any view, and wait for what is done
+        within a recording; nothing begins afterwards."""
+        self._closed = True
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self.idle()
 
     async def idle(self) -> None:
-        """Wait for what goes on in the background."""
-        while self._running:
-            await asyncio.gather(*self._running.values(), return_exceptions=True)
+        """Wait for what goes on."""
+        while self._claims:
+            await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
+
+    def _claim(self, session_id: str) -> bool:
+        """Whether this caller alone now takes care of the session, until `_release`. To be asked without awaiting
+        anything before acting on the answer: whoever looked first and claimed later let two in."""
+        if self._closed or session_id in self._claims:
+            return False
+        self._claims[session_id] = asyncio.Event()
+        return True
+
+    def _release(self, session_id: str) -> None:
+        self._tasks.pop(session_id, None)
+        self._claims.pop(session_id).set()
 
     async def _noted(self, session: Session) -> Estimate:
         """The session's state; a crossing of a level goes to its log."""
         estimate = await estimate_session(self._access, session)
         if estimate.level != session.counters.level:
-            await self._log_level(session, estimate)
+            try:
+                await self._log_level(session, estimate)
+            except ContextstashError as error:  # the messages are recorded: an answer that says otherwise doubles them
+                logger.warning("the level of %s was not logged: %s", session.session_id, error)
         logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
         return estimate
 
@@ -91,12 +114,24 @@ class AutomaticCare:
         passages = await passages_of(self._access, session.session_id, prunes=False)
         return worth_trying(passages, tokens, counters.messages, room.usable)
 
-    async def _take_care(self, session: Session, settings: ContextSettings, wanted: Due) -> list[str]:
-        if self._is_slow(session, settings):
-            task = asyncio.create_task(self._in_background(session.session_id, wanted))
-            self._running[session.session_id] = task
-            return [BEGUN] if wanted.compact else []
-        return await self._care(session.session_id, wanted)
+    async def _take_care(self, session: Session) -> list[str] | None:
+        """What was done for a session that is claimed; None where nothing is due. A slow writer is left to a task that
+        keeps the claim until it ends."""
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        tokens = own_tokens(self._access, session)
+        wanted = due(session.counters, tokens, room, settings)
+        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, room, settings):
+            return None
+        if self._closed:
+            return None
+        if not self._is_slow(session, settings):
+            return await self._care(session.session_id, wanted)
+        task = asyncio.create_task(self._in_background(session.session_id, wanted))
+        self._tasks[session.session_id] = task
+        # not at the end of the coroutine: one cancelled before its first step never gets there
+        task.add_done_callback(lambda _: self._release(session.session_id))
+        return [BEGUN] if wanted.compact else []
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
         """Whether a model is asked, by whichever of the writers or for a digest."""
@@ -109,10 +144,7 @@ class AutomaticCare:
         return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
-        try:
-            self._ended[session_id] += await self._care(session_id, wanted)
-        finally:
-            self._running.pop(session_id, None)
+        self._ended.set(session_id, await self._care(session_id, wanted))
 
     async def _care(self, session_id: str, wanted: Due) -> list[str]:
         done: list[str] = []
@@ -122,16 +154,16 @@ class AutomaticCare:
         except ContextstashError as error:
             logger.warning("automatic management of %s failed: %s", session_id, error)
         except Exception as error:  # what was recorded is recorded: a fault of ours must not look as if it were not
-            logger.error("automatic management of %s broke off: %s", session_id, type(error).__name__)
+            logger.error("automatic management of %s broke off: %s", session_id, fault_of(error))
         await self._remember(session_id, bool(done))
         return done
 
     async def _remember(self, session_id: str, useful: bool) -> None:
-        self._fruitless.pop(session_id, None)
+        self._fruitless.pop(session_id)
         if not useful:
             with suppress(ContextstashError):
                 session = await self._access.session(session_id)
-                self._fruitless[session_id] = (session.counters.messages, own_tokens(self._access, session))
+                self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
 
     async def _steps(self, session_id: str, wanted: Due, done: list[str]) -> None:
         session = await self._access.session(session_id)

@@ -9,26 +9,36 @@ from contextstash.context.levels import MERGED_SHARE, MergePlan, plan_merge
 from contextstash.context.view import difference
 from contextstash.service.access import Access, Desk
 from contextstash.service.editing import entries_after, event_of, retrying
+from contextstash.service.lease import Lease, LeaseLostError
 from contextstash.service.summaries import summary_edit
 from contextstash.service.writing import Writers, written
-from contextstash.summarizers.base import SummaryRequest
+from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 MOST_MERGES = 4
 """In one compaction; three levels need no more."""
 
 
-async def merge_summaries(access: Access, session_id: str, writers: Writers) -> str | None:
-    """Merge summaries until they take no more than their share of the window; a sentence of what was done."""
+Merged = dict[tuple[str, ...], tuple[WrittenSummary, float | None]]
+"""What was written by the summaries it merges, and what it cost: after an edit conflict it is not paid for again."""
+
+
+async def merge_summaries(access: Access, session_id: str, writers: Writers, lease: Lease) -> str | None:
+    """Merge summaries until they take no more than their share of the window, or the lease is lost; a sentence of what
+    was done."""
+    before: Merged = {}
     done = []
     for _ in range(MOST_MERGES):
-        merged = await retrying(lambda: _merge_once(access, session_id, writers))
+        try:
+            merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, before))
+        except LeaseLostError:  # the compaction itself was applied, and what was merged before
+            break
         if merged is None:
             break
         done.append(merged)
     return " ".join(done) or None
 
 
-async def _merge_once(access: Access, session_id: str, writers: Writers) -> str | None:
+async def _merge_once(access: Access, session_id: str, writers: Writers, lease: Lease, before: Merged) -> str | None:
     desk = await access.desk(session_id)
     room = int(desk.room.usable * desk.settings.summaries_share)
     plan = plan_merge(desk.entries, room) if desk.settings.summaries == "levels" else None
@@ -36,10 +46,13 @@ async def _merge_once(access: Access, session_id: str, writers: Writers) -> str 
         return None
     started = time.perf_counter()
     own = Writers(strategy="extractive" if writers.strategy == "extractive" else "auto")
-    summary, cost = await written(
-        access, desk, own.chosen(access, desk), _request(desk, plan), (plan.first_seq, plan.last_seq)
-    )
     names = tuple(edit.summary_id or "" for edit in plan.summaries)
+    if names not in before:
+        span = (plan.first_seq, plan.last_seq)
+        before[names] = await lease.while_held(
+            written(access, desk, own.chosen(access, desk), _request(desk, plan), span)
+        )
+    summary, cost = before[names]
     edit = summary_edit(
         desk,
         summary.text,
@@ -56,6 +69,7 @@ async def _merge_once(access: Access, session_id: str, writers: Writers) -> str 
     reason = f"Merged {len(names)} summaries into one of level {plan.level}."
     event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
     event = event.model_copy(update={"strategy": summary.strategy, "cost": cost})
+    lease.check()
     await access.store.append_edits(access.owner, desk.session_id, [edit], expected=len(desk.edits), event=event)
     return reason
 

@@ -12,7 +12,7 @@ from contextstash.context.prune import Candidate, PruneLimits, PrunePlan, cache_
 from contextstash.context.settings import DESCRIBED
 from contextstash.context.view import Entry, total_tokens
 from contextstash.service.access import Access, Desk
-from contextstash.service.digesting import digest_edits
+from contextstash.service.digesting import Digests, digest_edits
 from contextstash.service.editing import entries_after, event_of, replaced, retrying, weighed
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.stripping import Stripping, plan_stripping
@@ -69,11 +69,12 @@ async def prune(
 
 async def prune_oldest(access: Access, session_id: str) -> PruneResult:
     """Archive the oldest tool outputs beyond `prune_at_results`, each told of in a digest message."""
+    digests: Digests = {}
 
     async def attempt() -> PruneResult:
         desk = await access.desk(session_id)
         plan = plan_oldest(desk.entries, desk.outputs, desk.settings.prune_at_results or 0)
-        return await _carry_out(access, desk, plan, by_count=True)
+        return await _carry_out(access, desk, plan, digests=digests)
 
     return await retrying(attempt)
 
@@ -98,8 +99,10 @@ def prune_limits(
 
 
 async def _carry_out(
-    access: Access, desk: Desk, plan: PrunePlan, *, dry_run: bool = False, by_count: bool = False
+    access: Access, desk: Desk, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
 ) -> PruneResult:
+    """`digests` are those written so far of outputs archived by count; None if none are wanted."""
+    by_count = digests is not None
     started = time.perf_counter()
     made = await archive_outputs(access, desk, plan.chosen, whatever_it_saves=by_count)
     if not made:
@@ -110,8 +113,8 @@ async def _carry_out(
         return _nothing(desk, stripping.reason, dry_run, stripping)
     edits = [archived.edit for archived in made]
     entries = await entries_after(access, desk, edits)
-    if by_count and not dry_run:
-        edits += await digest_edits(access, desk, entries, [(each.output, each.text) for each in made])
+    if digests is not None and not dry_run:
+        edits += await digest_edits(access, desk, entries, [(each.output, each.text) for each in made], digests)
     handles = [archived.output.handle for archived in made]
     edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
     entries = await entries_after(access, desk, edits)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from contextstash.context.pages import page
 from contextstash.context.snippets import snippet
@@ -19,6 +21,9 @@ MOST_PAGE_TOKENS = 8_000
 
 FIELDS_TOKENS = 80
 """What the other fields of a page take beside its text."""
+
+MOST_QUERY_CHARACTERS = 4_000
+"""As many as the store looks at."""
 
 DEFAULT_HITS = 10
 MOST_HITS = 50
@@ -36,7 +41,7 @@ async def get_archived_output(
     max_tokens: int | None = None,
 ) -> OutputPage:
     """One page of an original output. Raises HandleNotFoundError, BadInputError on a pattern that
-    can't be used."""
+    can't be used, OverloadedError while too many patterns are searched for."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
@@ -45,7 +50,7 @@ async def get_archived_output(
     session = await access.store.get_session(access.owner, found_in)
     text = await access.output_text(session, output)
     counter = access.counter(access.settings(session), session.model)
-    result = await asyncio.to_thread(
+    make = partial(
         page,
         text,
         offset=offset,
@@ -55,6 +60,7 @@ async def get_archived_output(
         count=counter.count,
         total_tokens=output.tokens,
     )
+    result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
     return OutputPage(
         handle=output.handle,
         tool=output.tool,
@@ -102,7 +108,9 @@ async def search_history(
     kind = scope if scope in ("outputs", "messages") else "all"
     hits = await _hits(access, query, session_id, kind, most)
     note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
-    return SearchResult(hits=[_hit(hit, query) for hit in hits], note=note)
+    terms = query[:MOST_QUERY_CHARACTERS].split()
+    shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
+    return SearchResult(hits=shown, note=note)
 
 
 async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
@@ -116,8 +124,8 @@ async def _hits(access: Access, query: str, session_id: str | None, kind: str, m
     return sorted(hits, key=lambda hit: -hit.score)[:most]
 
 
-def _hit(hit: SearchHit, query: str) -> Hit:
-    text, matched = snippet(hit.text, query.split())
+def _hit(hit: SearchHit, terms: Sequence[str]) -> Hit:
+    text, matched = snippet(hit.text, terms)
     return Hit(
         handle=hit.handles[0] if hit.handles else None,
         session_id=hit.session_id,

@@ -52,6 +52,7 @@ from contextstash.service.results import (
     SummaryResult,
     Timeline,
 )
+from contextstash.service.session_locks import SessionLocks
 from contextstash.service.status import context_status
 from contextstash.service.timeline import timeline
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
@@ -79,11 +80,12 @@ class Stash:
         self._access = Access(store, owner=owner, settings=settings, api_key=api_key, current_session=current_session)
         self._recent = RecentCalls(self._access)
         self._care = AutomaticCare(self._access)
-        self._recording: dict[str, asyncio.Lock] = {}
+        self._recording = SessionLocks()
 
     async def close(self) -> None:
         """End what goes on in the background, and close the store."""
         await self._care.close()
+        self._access.searches.close()
         await self._access.store.close()
 
     async def idle(self) -> None:
@@ -271,7 +273,7 @@ class Stash:
             title=title,
             parent_session_id=parent_session_id,
         )
-        async with self._recording.setdefault(session.session_id, asyncio.Lock()):
+        async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
             appended = await append(self._access, session, messages, recent, extras=extras)
@@ -295,7 +297,7 @@ class Stash:
         self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor
     ) -> RecordResult:
         """Store what was read of a client's transcript, and how far it was read."""
-        async with self._recording.setdefault(session.session_id, asyncio.Lock()):
+        async with self._recording.of(session.session_id):
             appended = await record_transcript(self._access, self._recent, session, messages, cursor)
         return await self._recorded(appended)
 

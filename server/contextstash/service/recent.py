@@ -1,0 +1,40 @@
+"""A mapping that remembers what was set last and forgets the rest, so that a server that runs for months does not grow.
+
+Its keys are names that callers choose: sessions, agents, models.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """The values of the last `limit` keys that were set; the oldest is forgotten first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._known: OrderedDict[Key, Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Key) -> Value | None:
+        """The key's value, None if there is none (any more)."""
+        return self._known.get(key)
+
+    def set(self, key: Key, value: Value) -> Value:
+        """Remember the value in place of an earlier one, and return it."""
+        self._known.pop(key, None)
+        self._known[key] = value
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+        return value
+
+    def pop(self, key: Key) -> Value | None:
+        """Forget the key's value and return it."""
+        return self._known.pop(key, None)

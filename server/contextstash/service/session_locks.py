@@ -1,0 +1,39 @@
+"""One lock for each session while somebody holds it or waits for it, and none afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class _Counted:
+    """`users` are the holder and all who wait: a lock dropped while one of them has it would let two in at once."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class SessionLocks:
+    """Locks by session."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, _Counted] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def of(self, session_id: str) -> AsyncIterator[None]:
+        """Holds the session's lock for the block."""
+        counted = self._locks.setdefault(session_id, _Counted())
+        counted.users += 1
+        try:
+            async with counted.lock:
+                yield
+        finally:
+            counted.users -= 1
+            if not counted.users:
+                del self._locks[session_id]
