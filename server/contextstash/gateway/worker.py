@@ -7,7 +7,6 @@ values.
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,9 +24,6 @@ PROCESSES = 2
 
 WORKER_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 """Of one worker process: twice what 8 MiB of small values take."""
-
-NICENESS = 5
-"""Of a worker process: other calls go first if the processors are busy."""
 
 MAX_VALUES = 50_000
 """JSON values of an answer that is passed on: reading and writing that many takes the event loop some 100 ms."""
@@ -92,7 +88,7 @@ _shown: dict[tuple[str, str, str], str] = {}
 
 
 def _shortened(line: bytes, call: Call, setup: Setup) -> Taken:
-    _step_back()
+    _limit_memory()
     message = _json(line)
     if not isinstance(message, dict) or not isinstance(message.get("result"), dict):
         error = message.get("error") if isinstance(message, dict) else None
@@ -125,7 +121,7 @@ async def _taken(value: dict[str, Any], call: Call, setup: Setup) -> Taken:
 
 
 def _parsed(line: bytes) -> Any:
-    _step_back()
+    _limit_memory()
     message = _json(line)
     values = count_of_values(message)
     if values > MAX_VALUES:
@@ -153,14 +149,11 @@ def _json(line: bytes) -> Any:
         raise RefusedError("it is not valid JSON-RPC") from error
 
 
-def _step_back() -> None:
-    """Leave the processor to those who wait for less, and have more memory than a worker may have refused; as far as
-    the system can."""
+def _limit_memory() -> None:
+    """Ask the system to refuse more memory than a worker may have, if it can."""
     try:
-        if os.nice(0) < NICENESS:
-            os.nice(NICENESS)
         import resource
-    except (ImportError, AttributeError):  # Windows
+    except ImportError:  # Windows
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = WORKER_MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, WORKER_MEMORY_BYTES)
