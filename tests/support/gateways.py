@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import raw_upstream
 import upstream_servers
 from mcp.types import CallToolResult, TextContent
 from serving import Mode
@@ -18,11 +19,17 @@ from serving import Mode
 from mcp import Client, StdioServerParameters
 
 SCRIPT = str(Path(upstream_servers.__file__))
+RAW = str(Path(raw_upstream.__file__))
 
 
 def server(kind: str, *rest: str | Path, **rules: Any) -> dict[str, Any]:
     """The entry of a server of ours in a configuration; `rules` stand under its key for the gateway."""
     return {"command": sys.executable, "args": [SCRIPT, kind, *map(str, rest)], "contextstash": rules}
+
+
+def raw_server(*names: str, **rules: Any) -> dict[str, Any]:
+    """The entry of a server that writes its own lines, with these further tools, prompts and resources."""
+    return {"command": sys.executable, "args": [RAW, *names], "contextstash": rules}
 
 
 def written(folder: Path, servers: dict[str, Any]) -> Path:
@@ -34,16 +41,22 @@ def written(folder: Path, servers: dict[str, Any]) -> Path:
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, servers: dict[str, Any], *options: str, mode: Mode = "auto", **client: Any
+    folder: Path,
+    servers: dict[str, Any],
+    *options: str,
+    mode: Mode = "auto",
+    environment: Mapping[str, str] | None = None,
+    **client: Any,
 ) -> AsyncIterator[Client]:
-    """The SDK's own client, connected to a gateway before these servers; its database and home are in `folder`."""
+    """The SDK's own client, connected to a gateway before these servers; its database and home are in `folder`, and
+    `environment` is on top of ours."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     arguments = ["-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
     parameters = StdioServerParameters(
         command=sys.executable,
         args=[*arguments, "--db", str(folder / "sessions.db")],
-        env={**clean, **home},
+        env={**clean, **home, **(environment or {})},
         cwd=folder,
     )
     async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None, **client) as connected:

@@ -38,7 +38,9 @@ be counted."""
     help="Which of our own tools are offered too; retrieval: only get_archived_output.",
 )
 @click.option("--session", metavar="ID", help="The session that the outputs belong to, whose limits count.")
-@click.option("--check", is_flag=True, help="Start the servers, say what each offers, and end.")
+@click.option(
+    "--check", is_flag=True, help="Start the servers, say what each offers and which variables it gets, and end."
+)
 @DATABASE
 @PRESET
 @SET
@@ -59,7 +61,7 @@ def gateway(
     """
     from contextstash.gateway.config import read_config
     from contextstash.gateway.serve import build_gateway, run_gateway
-    from contextstash.mcp.serve import ServeOptions, opener
+    from contextstash.mcp.serve import ServeOptions
 
     logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)
     read = read_config(config.expanduser(), os.environ)
@@ -67,7 +69,7 @@ def gateway(
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer)
     limits = LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
-    built = build_gateway(read, opener(options), tools, session_id=session, limits=limits)
+    built = build_gateway(read, options, tools, session_id=session, limits=limits)
     if check:
         sys.exit(_checked(built))
     run_gateway(built)
@@ -82,17 +84,34 @@ def _checked(built: Gateway) -> int:
     print_table(
         ["server", "tools", "prompts", "resources", "names"],
         [
-            [each.server, len(each.tools), each.prompts, each.resources, each.problem or ", ".join(each.tools)]
+            [
+                _plain(each.server),
+                len(each.tools),
+                each.prompts,
+                each.resources,
+                _plain(each.problem or ", ".join(each.tools)),
+            ]
             for each in found
         ],
     )
+    for each in found:
+        for name, offered in each.renamed:
+            click.echo(f"{_plain(each.server)}: '{_plain(name)}' is offered as '{_plain(offered)}'")
+    for each in found:
+        if each.variables:
+            click.echo(f"{_plain(each.server)} gets these variables: {_plain(', '.join(each.variables))}")
     return int(any(each.problem for each in found))
+
+
+def _plain(text: str) -> str:
+    """A server's text without what a terminal would act on."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _tell(config: GatewayConfig) -> None:
     for name, problem in config.problems.items():
-        click.echo(f"contextstash: server '{name}' is left out: {problem}", err=True)
+        click.echo(f"contextstash: server '{_plain(name)}' is left out: {_plain(problem)}", err=True)
     for remark in config.remarks:
-        click.echo(f"contextstash: {remark}", err=True)
+        click.echo(f"contextstash: {_plain(remark)}", err=True)
     if not config.entries:
         raise BadInputError("No server of that file can be used.")

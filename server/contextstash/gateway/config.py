@@ -24,12 +24,18 @@ HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "r
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${VAR}` and `${VAR:-default}` as Claude Code has them, `${env:VAR}` as Cursor and VS Code write it."""
 
+OWN_VARIABLES = "CONTEXTSTASH_"
+"""What the names of our own variables begin with: no server gets one, whatever its entry says."""
+
+MAX_CONFIG_BYTES = 1024 * 1024
+"""Bytes of the file: that of a hundred servers is smaller by far."""
+
 _ASKED_FOR = re.compile(r"\$\{input:([^}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """A server to be started; `env` comes on top of the gateway's own environment."""
+    """A server to be started; `env` comes on top of the few variables that the SDK holds to be safe."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -52,6 +58,8 @@ class ServerEntry:
     name: str
     server: StdioServer | HttpServer
     rules: ServerRules = field(default_factory=ServerRules)
+    references: tuple[str, ...] = ()
+    """The names of the gateway's own variables that the entry refers to, by which its owner agrees to pass them on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,13 @@ def read_config(path: Path, environment: Mapping[str, str]) -> GatewayConfig:
 
 def _table(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
+        if path.exists() and not path.is_file():
+            raise BadInputError(f"{path} is not a regular file.")
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)
+        if len(content) > MAX_CONFIG_BYTES:
+            raise BadInputError(f"{path} has more than {MAX_CONFIG_BYTES:,} bytes, which is no file of servers.")
+        data = json.loads(content)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
@@ -102,6 +116,7 @@ class _Expanding:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._missing: dict[str, None] = {}
+        self.found: dict[str, None] = {}
 
     def text(self, value: Any, place: str) -> str:
         if not isinstance(value, str):
@@ -111,12 +126,16 @@ class _Expanding:
             raise BadInputError(
                 f"{place} asks the editor for '{asked_for[1]}', which the gateway cannot: use an environment variable."
             )
+        for name, _ in _VARIABLE.findall(value):
+            if name.upper().startswith(OWN_VARIABLES):
+                raise BadInputError(f"{place} refers to {name}, one of our own variables, which no server gets.")
         return _VARIABLE.sub(self._value, value)
 
     def _value(self, match: re.Match[str]) -> str:
         name, default = match.groups()
         value = self._environment.get(name)
         if value is not None and (value or default is None):
+            self.found[name] = None
             return value
         if default is None:
             self._missing[name] = None
@@ -137,9 +156,9 @@ def _entry(name: str, value: Any, expanding: _Expanding) -> ServerEntry:
     kind = value.get("type", value.get("transport"))
     url = value.get("url", value.get("httpUrl"))
     if kind in HTTP_TYPES or (kind is None and "command" not in value and url is not None):
-        return ServerEntry(name, _http(url, value, expanding), rules)
+        return ServerEntry(name, _http(url, value, expanding), rules, tuple(expanding.found))
     if kind is None or kind in STDIO_TYPES:
-        return ServerEntry(name, _stdio(value, expanding), rules)
+        return ServerEntry(name, _stdio(value, expanding), rules, tuple(expanding.found))
     raise BadInputError(f"the type '{kind}' is not supported: only stdio and http (streamable HTTP) are.")
 
 

@@ -10,6 +10,7 @@ from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
 from contextstash.gateway.offers import Offer
+from contextstash.gateway.reserved import is_own_prompt, is_own_tool, is_own_uri
 from mcp import InvalidUriTemplate, UriTemplate
 
 
@@ -24,23 +25,30 @@ class Directory:
 
     @classmethod
     def of(cls, offers: Mapping[str, Offer], own: str | None = None) -> Directory:
-        """The directory of these servers' offers, in their order; names of the server `own` never change."""
+        """The directory of these servers' offers, in their order. Names of the server `own` never change, and no other
+        server has a name that is, or could be, one of ours."""
         before = prefixes(offers)
         schemes = {server: prefix.replace("_", "-") for server, prefix in before.items()}
 
-        def listed(items: Callable[[Offer], Sequence[Any]], key: str, joint: str, ahead: Mapping[str, str]) -> Any:
+        def listed(
+            items: Callable[[Offer], Sequence[Any]],
+            key: str,
+            joint: str,
+            ahead: Mapping[str, str],
+            reserved: Callable[[str], bool],
+        ) -> Any:
             by_name = {server: {getattr(item, key): item for item in items(offer)} for server, offer in offers.items()}
-            names = offered_names({server: list(each) for server, each in by_name.items()}, ahead, joint, own)
+            names = offered_names({server: list(each) for server, each in by_name.items()}, ahead, joint, own, reserved)
             return {
                 offered: (origin, by_name[origin.server][origin.name].model_copy(update={key: offered}))
                 for offered, origin in names.items()
             }
 
         return cls(
-            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before),
-            prompts=listed(lambda offer: offer.prompts, "name", TOOL_JOINT, before),
-            resources=listed(lambda offer: offer.resources, "uri", URI_JOINT, schemes),
-            templates=listed(lambda offer: offer.templates, "uri_template", URI_JOINT, schemes),
+            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before, is_own_tool),
+            prompts=listed(lambda offer: offer.prompts, "name", TOOL_JOINT, before, is_own_prompt),
+            resources=listed(lambda offer: offer.resources, "uri", URI_JOINT, schemes, is_own_uri),
+            templates=listed(lambda offer: offer.templates, "uri_template", URI_JOINT, schemes, is_own_uri),
         )
 
     def resource(self, uri: str) -> Origin | None:

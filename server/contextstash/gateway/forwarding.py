@@ -39,12 +39,25 @@ _PROMPT_RESULT: TypeAdapter[Any] = TypeAdapter(GetPromptResult | InputRequiredRe
 _RESOURCE_RESULT: TypeAdapter[Any] = TypeAdapter(ReadResourceResult | InputRequiredResult)
 
 
-async def call_tool(upstream: Upstream, name: str, params: CallToolRequestParams, ctx: Request) -> Any:
-    """The result of a tool as its server gives it. It is never called twice for one call."""
+def tool_result(value: Any) -> Any:
+    """A tool's result, or what it asks for first, of a parsed answer. Raises ValidationError if it is neither."""
+    return _TOOL_RESULT.validate_python(value, by_name=False)
+
+
+async def call_tool(
+    upstream: Upstream,
+    name: str,
+    params: CallToolRequestParams,
+    ctx: Request,
+    taken: Callable[[Any], Awaitable[Any]],
+) -> Any:
+    """The result of a tool; `taken` is what becomes of each answer of its server. It is never called twice for one
+    call."""
 
     async def send(session: Any, answers: Mapping[str, Any]) -> Any:
         request = CallToolRequest(params=_own_params(params, {"name": name, **answers}, CallToolRequestParams))
-        return await session.send_request(request, _TOOL_RESULT, progress_callback=ctx.session.report_progress)
+        answer = await session.send_request(request, _TOOL_RESULT, progress_callback=ctx.session.report_progress)
+        return await taken(answer)
 
     with upstream.backchannel.during(ctx):
         session = (await upstream.client()).session

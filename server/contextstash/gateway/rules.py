@@ -11,6 +11,14 @@ from typing import Any
 from contextstash.context.limits import OutputLimits
 from contextstash_storage.errors import BadInputError
 
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+"""Bytes of one answer, if its server's entry does not say otherwise: two million tokens, ten windows of a large model,
+and up to 0.8 GB while it is taken apart."""
+
+ANSWER_BYTES_BOUNDS = (64 * 1024, 64 * 1024 * 1024)
+"""Bytes between which that limit may be set: lists of tools must pass, and of more the event loop has to move too much
+from pipe to pipe."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutputRules:
@@ -30,6 +38,7 @@ class ServerRules:
     deny: tuple[str, ...] = ()
     outputs: OutputRules = OutputRules()
     per_tool: Mapping[str, OutputRules] = field(default_factory=dict)
+    max_answer_bytes: int = MAX_ANSWER_BYTES
 
     def offers(self, tool: str) -> bool:
         """Whether a tool is offered at all."""
@@ -44,7 +53,7 @@ class ServerRules:
 def read_rules(value: Any) -> ServerRules:
     """The rules in an entry's key `contextstash`. Raises BadInputError on a wrong name or value: a misspelt list of
     denied tools must not go unnoticed."""
-    given = _object(value, "contextstash", ("limits", "unchanged", "tools", "per_tool"))
+    given = _object(value, "contextstash", ("limits", "unchanged", "tools", "per_tool", "max_answer_bytes"))
     lists = _object(given.get("tools", {}), "contextstash.tools", ("allow", "deny"))
     outputs = _output_rules(given, "contextstash", OutputRules())
     per_tool = given.get("per_tool", {})
@@ -62,7 +71,15 @@ def read_rules(value: Any) -> ServerRules:
             )
             for tool, rules in per_tool.items()
         },
+        max_answer_bytes=_answer_bytes(given.get("max_answer_bytes", MAX_ANSWER_BYTES)),
     )
+
+
+def _answer_bytes(value: Any) -> int:
+    low, high = ANSWER_BYTES_BOUNDS
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise BadInputError(f"contextstash.max_answer_bytes must be a number of bytes from {low:,} to {high:,}.")
+    return value
 
 
 def _output_rules(given: Mapping[str, Any], place: str, general: OutputRules) -> OutputRules:

@@ -6,21 +6,24 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 import anyio
 from mcp.server import NotificationOptions
 from mcp.server.stdio import stdio_server
 
-from contextstash.gateway.config import GatewayConfig, ServerEntry
+from contextstash.gateway.answers import Answers
+from contextstash.gateway.config import GatewayConfig, ServerEntry, StdioServer
 from contextstash.gateway.fleet import Fleet
+from contextstash.gateway.process import environment_of
 from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
 from contextstash.gateway.shortening import Shortening, Tally
 from contextstash.gateway.transports import connected
 from contextstash.gateway.upstream import Upstream
-from contextstash.mcp.lazy import LazyStash, OpenStash
+from contextstash.gateway.worker import Setup, Workers
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
 from contextstash.signals import end_signals
 
@@ -34,7 +37,7 @@ OwnTools = Literal["retrieval", "agent", "all"]
 
 def build_gateway(
     config: GatewayConfig,
-    open_stash: OpenStash,
+    options: ServeOptions,
     tools: OwnTools = "retrieval",
     *,
     session_id: str | None = None,
@@ -42,12 +45,13 @@ def build_gateway(
 ) -> Gateway:
     """The gateway to the configured servers, with our own tools as those of one server more. Outputs are archived with
     those of `session_id`; `limits` count where an entry of the configuration names none."""
-    stash = LazyStash(open_stash)
+    stash = LazyStash(opener(options))
     own = build_server(stash, tools)
     entries = {entry.name: entry for entry in config.entries}
     name = _free(OWN, entries)
-    gateway = Gateway(Shortening(stash, session_id, limits or {}), name)
-    upstreams = [_upstream(entry, gateway) for entry in entries.values()]
+    workers = Workers(Setup(options, session_id, dict(limits or {})))
+    gateway = Gateway(Shortening(stash, session_id, limits or {}), workers, name)
+    upstreams = [_upstream(entry, gateway, workers) for entry in entries.values()]
     upstreams.append(Upstream(name, lambda _: own, ServerRules(), gateway.tell_of_changes))
     gateway.fleet = Fleet(upstreams, own=name)
     return gateway
@@ -58,9 +62,13 @@ def run_gateway(gateway: Gateway) -> None:
     anyio.run(_serve, gateway)
 
 
-def _upstream(entry: ServerEntry, gateway: Gateway) -> Upstream:
-    way: Callable[[Callable[[], None]], Any] = partial(connected, entry.server)
-    return Upstream(entry.name, way, entry.rules, gateway.tell_of_changes)
+def _upstream(entry: ServerEntry, gateway: Gateway, workers: Workers) -> Upstream:
+    def way(ended: Callable[[], None]) -> Any:
+        return connected(entry.server, Answers(entry.name, entry.rules.max_answer_bytes, workers), ended)
+
+    given = environment_of(entry.server) if isinstance(entry.server, StdioServer) else {}
+    variables = tuple(sorted({*given, *entry.references}))
+    return Upstream(entry.name, way, entry.rules, gateway.tell_of_changes, variables)
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:

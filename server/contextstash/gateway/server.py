@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -19,11 +21,13 @@ from mcp.server.subscriptions import (
 from mcp.types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
+    PARSE_ERROR,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
     CompleteResult,
     Completion,
+    ErrorData,
     GetPromptRequestParams,
     ListPromptsResult,
     ListResourcesResult,
@@ -38,17 +42,23 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from contextstash import __version__
+from contextstash.context.own_retrievals import is_own_retrieval
 from contextstash.formats.arguments import main_argument
 from contextstash.gateway import forwarding
+from contextstash.gateway.answers import HELD_BYTES, UNREADABLE, Held, held_in
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.fleet import Fleet
 from contextstash.gateway.names import Origin
+from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.shortening import Call, Shortening
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
+from contextstash.gateway.worker import RefusedError, Workers
 from mcp import MCPError
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")
+
+logger = logging.getLogger(__name__)
 
 INSTRUCTIONS = """\
 The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
@@ -59,8 +69,9 @@ class Gateway:
     """Answers a client's requests with what the fleet answers. `own` is the server of the fleet that is ours: its
     results are never made short."""
 
-    def __init__(self, shortening: Shortening, own: str) -> None:
+    def __init__(self, shortening: Shortening, workers: Workers, own: str) -> None:
         self.shortening = shortening
+        self._workers = workers
         self.own = own
         self.fleet = Fleet([])
         self._bus = InMemorySubscriptionBus()
@@ -141,18 +152,38 @@ class Gateway:
         origin = self.fleet.tool_origin(directory, params.name)
         upstream = self.fleet.upstreams[origin.server]
         try:
-            result = await forwarding.call_tool(upstream, origin.name, params, ctx)
+            call = _call(origin, params, directory, upstream)
+            return await forwarding.call_tool(upstream, origin.name, params, ctx, partial(self._taken, call))
         except UpstreamDownError as error:
             return _failed(str(error))
         except MCPError as error:
+            if error.code in (UNREADABLE, PARSE_ERROR):
+                return _failed(error.message)
             if error.code != CONNECTION_CLOSED:
                 raise
             return _failed(_broken_off(origin, upstream))
+        except RefusedError as error:
+            return _failed(f"The answer of '{origin.name}' of the server '{origin.server}' cannot be read: {error}.")
         except ValidationError:
             return _failed(f"The server '{origin.server}' answered '{origin.name}' with what is no tool result.")
-        if not isinstance(result, CallToolResult) or origin.server == self.own:
-            return result
-        return await self.shortening.result(result, _call(origin, params, directory, upstream))
+
+    async def _taken(self, call: Call, answer: Any) -> Any:
+        """What becomes of a tool's answer: made short, in a worker process if it is large."""
+        if not isinstance(answer, CallToolResult) or call.server == self.own:
+            return answer
+        held = held_in(answer)
+        if held is None:  # parsed already, as it is small or came by HTTP
+            dumped = answer.model_dump_json(by_alias=True, exclude_none=True).encode()
+            if len(dumped) <= HELD_BYTES:
+                return await self.shortening.result(answer, call)
+            held = Held(b'{"result":%b}' % dumped)
+        taken = await self._workers.shortened(held.line, call)
+        for warning in taken.warnings:
+            logger.warning("%s", warning)
+        if taken.error is not None:
+            raise MCPError.from_error_data(ErrorData.model_validate(taken.error))
+        self.shortening.tally.add(taken.tally)
+        return forwarding.tool_result(taken.result)
 
     async def _get_prompt(self, ctx: Request, params: GetPromptRequestParams) -> Any:
         origin = self.fleet.prompt_origin(await self.fleet.directory(), params.name)
@@ -165,6 +196,8 @@ class Gateway:
             upstream = self.fleet.upstreams[origin.server]
             return await _or_error(forwarding.read_resource(upstream, origin.name, params, ctx))
         for upstream in self.fleet.upstreams.values():  # a result may link to what no list has
+            if is_own_uri(params.uri) and upstream.name != self.own:
+                continue
             if upstream.connected and (upstream.offer.resources or upstream.offer.templates):
                 try:
                     return await forwarding.read_resource(upstream, params.uri, params, ctx)
@@ -205,11 +238,16 @@ def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, u
     listed: tuple[Origin, Tool] | None = directory.tools.get(params.name)
     return Call(
         server=origin.server,
-        tool=origin.name,
+        tool=_archived_as(origin),
         argument=main_argument(params.arguments) or "",
         rules=upstream.rules.of(origin.name),
         schema=listed[1].output_schema if listed else None,
     )
+
+
+def _archived_as(origin: Origin) -> str:
+    """The name under which a tool's outputs are archived: never one of ours, whose outputs are not made short."""
+    return f"{origin.name} of {origin.server}" if is_own_retrieval(origin.name) else origin.name
 
 
 def _failed(text: str) -> CallToolResult:

@@ -58,6 +58,14 @@ class Tally:
     before: int = 0
     after: int = 0
 
+    def add(self, other: Tally) -> None:
+        """Count what was done elsewhere too."""
+        self.results += other.results
+        self.shortened += other.shortened
+        self.unchanged += other.unchanged
+        self.before += other.before
+        self.after += other.after
+
 
 @dataclass
 class Shortening:
@@ -68,6 +76,7 @@ class Shortening:
     session_id: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    warnings: tuple[str, ...] = ()
     _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     async def result(self, result: CallToolResult, call: Call) -> CallToolResult:
@@ -78,7 +87,8 @@ class Shortening:
         try:
             shown = await self._result(result, call)
         except ContextstashError as error:  # nothing may leave the window that is not durably archived
-            logger.warning("a result of '%s' is passed on whole: %s", call.tool, error)
+            self.warnings += (f"a result of '{call.tool}' is passed on whole: {error}",)
+            logger.warning("%s", self.warnings[-1])
             shown = result
         self.tally.results += 1
         self.tally.shortened += shown is not result
@@ -135,7 +145,7 @@ class Shortening:
             return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
         limited = await self._limited(text, call)
         if repeatable:
-            self._shown[key] = limited.handle or await self._kept(text, call)
+            self._shown[key] = limited.handle or await self.kept(text, call)
         return Shown(limited.text, limited.handle or "") if limited.cut else None
 
     async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:
@@ -148,9 +158,9 @@ class Shortening:
         room = 2 * len(limited.text)
         if not limited.cut or (changed != value and len(as_text(changed)) <= room):
             return changed, None
-        handle = _handle_of(value, replaced) or await self._kept(as_text(value), call)
+        handle = _handle_of(value, replaced) or await self.kept(as_text(value), call)
         smallest = None
-        for form in smaller_forms(changed, handle):
+        for form in smaller_forms(changed, handle, room):
             if is_valid(form, call.schema):
                 smallest = form
                 if len(as_text(form)) <= room:
@@ -168,7 +178,8 @@ class Shortening:
             keep_whole=keep,
         )
 
-    async def _kept(self, text: str, call: Call) -> str:
+    async def kept(self, text: str, call: Call) -> str:
+        """The handle of a text that is archived when this returns."""
         stash = await self.stash.get()
         return await stash.keep_output(text, tool=call.tool, argument=call.argument, session_id=self.session_id)
 

@@ -15,11 +15,13 @@ def as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def smaller_forms(value: Any, handle: str) -> Iterator[Any]:
-    """Ever smaller forms of a value, first those with all items of their lists and objects. A string that was
-    shortened says so, with the handle of the whole."""
-    for longest, _ in STEPS:
-        yield _shortened(value, longest, None, handle)
+def smaller_forms(value: Any, handle: str, room: int | None = None) -> Iterator[Any]:
+    """Ever smaller forms of a value, first those with all items of their lists and objects; not these if none of them
+    has at most `room` characters. A string that was shortened says so, with the handle of the whole."""
+    smallest_whole = _shortened(value, STEPS[-1][0], None, handle)
+    if room is None or len(as_text(smallest_whole)) <= room:
+        for longest, _ in STEPS:
+            yield _shortened(value, longest, None, handle)
     for longest, items in STEPS:
         yield _shortened(value, longest, items, handle)
 

@@ -7,18 +7,22 @@ from dataclasses import dataclass
 import anyio
 from mcp.client import Client
 
+from contextstash.gateway.directory import Directory
 from contextstash.gateway.server import Gateway
 
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """One server: the names of its tools as they are offered, the numbers of its other things, and its problem."""
+    """One server: the names of its tools as they are offered, the numbers of its other things, what is offered under
+    another name, the names of the variables that it gets, and its problem."""
 
     server: str
     tools: tuple[str, ...]
     prompts: int
     resources: int
     problem: str | None
+    renamed: tuple[tuple[str, str], ...] = ()
+    variables: tuple[str, ...] = ()
 
 
 def survey(gateway: Gateway) -> list[Surveyed]:
@@ -35,7 +39,20 @@ async def _survey(gateway: Gateway) -> list[Surveyed]:
                 tools=tuple(offered for offered, (origin, _) in directory.tools.items() if origin.server == name),
                 prompts=len(upstream.offer.prompts),
                 resources=len(upstream.offer.resources) + len(upstream.offer.templates),
+                renamed=_renamed(directory, name),
+                variables=upstream.variables,
                 problem=None if upstream.connected else upstream.problem or "it is still starting",
             )
             for name, upstream in gateway.fleet.upstreams.items()
         ]
+
+
+def _renamed(directory: Directory, server: str) -> tuple[tuple[str, str], ...]:
+    """What of a server has another name here, since the name is ours or another server has it too."""
+    lists = (directory.tools, directory.prompts, directory.resources, directory.templates)
+    return tuple(
+        (origin.name, offered)
+        for listed in lists
+        for offered, (origin, _) in listed.items()
+        if origin.server == server and origin.name != offered
+    )

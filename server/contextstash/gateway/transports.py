@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import httpx2
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from contextstash.gateway.answers import Answers
 from contextstash.gateway.config import HttpServer, StdioServer
+from contextstash.gateway.process import process_streams
 
 Ended = Callable[[], None]
 
@@ -20,34 +20,53 @@ HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds for connecting and sending, and for the next byte of an answer: the SDK's own."""
 
 
+MAX_HTTP_BYTES = 1024 * 1024
+"""Bytes of one answer over HTTP: the SDK's own limit of an event, and it parses them on the event loop."""
+
+
 @asynccontextmanager
-async def connected(server: StdioServer | HttpServer, ended: Ended) -> AsyncIterator[tuple[Any, Any]]:
+async def connected(server: StdioServer | HttpServer, answers: Answers, ended: Ended) -> AsyncIterator[tuple[Any, Any]]:
     """The two streams to a server; `ended` is called when nothing more can come from it. Raises OSError where its
     program cannot be started."""
-    way = _process(server) if isinstance(server, StdioServer) else _address(server)
+    way = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
     async with way as (read, write):
         yield _EndNoticed(read, ended), write
-
-
-def _process(server: StdioServer) -> Any:
-    return stdio_client(
-        StdioServerParameters(
-            command=server.command,
-            args=list(server.args),
-            env={**os.environ, **server.env},
-            cwd=server.cwd,
-            encoding_error_handler="replace",
-        )
-    )
 
 
 @asynccontextmanager
 async def _address(server: HttpServer) -> AsyncIterator[tuple[Any, Any]]:
     async with (
-        httpx2.AsyncClient(headers=dict(server.headers), timeout=HTTP_TIMEOUT) as http_client,
+        httpx2.AsyncClient(
+            headers=dict(server.headers), timeout=HTTP_TIMEOUT, event_hooks={"response": [_limit_body]}
+        ) as http_client,
         streamable_http_client(server.url, http_client=http_client) as streams,
     ):
         yield streams
+
+
+async def _limit_body(response: httpx2.Response) -> None:
+    """Stop reading an answer that is too large. Streams of events are limited by the SDK, event by event."""
+    if response.headers.get("content-type", "").lower().startswith("application/json"):
+        response.stream = _LimitedBody(response.stream)
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_HTTP_BYTES:
+                raise httpx2.StreamError(
+                    f"it has more than {MAX_HTTP_BYTES:,} bytes, and no more are taken over HTTP. Ask for less: a"
+                    " narrower query, fewer rows, a page or a part of a file."
+                )
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _EndNoticed:

@@ -61,10 +61,19 @@ class Upstream:
     any other.
 
     `offer` stays what it was when the connection is lost, so that names stay, and `problem` says why nobody is there.
+    `variables` names those that it gets of the environment.
     """
 
-    def __init__(self, name: str, way: Way, rules: ServerRules, changed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        way: Way,
+        rules: ServerRules,
+        changed: Callable[[], Awaitable[None]],
+        variables: tuple[str, ...] = (),
+    ) -> None:
         self.name = name
+        self.variables = variables
         self.rules = rules
         self.offer = Offer()
         self.problem: str | None = None

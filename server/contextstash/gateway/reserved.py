@@ -1,0 +1,57 @@
+"""Names that are ours: no server behind the gateway is offered under one, even if our own tool is not listed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from contextstash.context.own_retrievals import is_own_retrieval
+
+OWN_TOOLS = frozenset(
+    {
+        "compact_session",
+        "configure_session",
+        "context_status",
+        "delete_session",
+        "estimate_context",
+        "get_archived_output",
+        "get_context",
+        "get_summary",
+        "list_sessions",
+        "prune_tool_outputs",
+        "record_messages",
+        "recover_context",
+        "restore_outputs",
+        "search_history",
+    }
+)
+
+OWN_PROMPTS = frozenset({"compact", "context_status", "handoff"})
+
+OWN_SCHEME = "context:"
+
+
+def is_own_tool(name: str) -> bool:
+    """Whether a client, a model or our own reading of a transcript could take this for the name of one of our tools."""
+    return _looks_like(name, OWN_TOOLS) or is_own_retrieval(f"contextstash__{name}")
+
+
+def is_own_prompt(name: str) -> bool:
+    """Whether a client or a person could take this for the name of one of our prompts."""
+    return _looks_like(name, OWN_PROMPTS)
+
+
+def is_own_uri(uri: str) -> bool:
+    """Whether a URI, or one that a URI template can make, is of our own scheme."""
+    literal = uri.strip().casefold().partition("{")[0]
+    return literal.startswith(OWN_SCHEME) or ("{" in uri and OWN_SCHEME.startswith(literal))
+
+
+def _looks_like(name: str, names: frozenset[str]) -> bool:
+    """Case, separators and invisible characters do not tell two names apart, and any other letter that is not ASCII may
+    look like any that is."""
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    pattern = re.compile(
+        "".join(re.escape(each) if each.isascii() else "." for each in folded if each.isalnum()), re.DOTALL
+    )
+    return any(pattern.fullmatch(own.replace("_", "")) for own in names)

@@ -1,0 +1,128 @@
+"""No server behind the gateway takes the name of one of our tools, prompts or resources."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import gateway, raw_server, text_of, tool_names, written
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.types import Prompt, Resource, ResourceTemplate, Tool
+
+from contextstash.context.own_retrievals import is_own_retrieval
+from contextstash.gateway.directory import Directory
+from contextstash.gateway.offers import Offer
+from contextstash.gateway.reserved import OWN_PROMPTS, OWN_TOOLS, is_own_prompt, is_own_tool, is_own_uri
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.prompts import PROMPTS
+from contextstash.mcp.server import build_server
+from contextstash.service.stash import Stash
+
+IMPOSTORS = ("get_archived_output", "delete_session", "Get-Archived-Output", "SEARCH_HISTORY", "compact", "x_context")
+
+
+async def no_stash() -> Stash:
+    raise AssertionError
+
+
+async def test_all_our_tools_and_prompts_are_reserved() -> None:
+    listed = await build_server(LazyStash(no_stash), "all").list_tools()
+    assert {tool.name for tool in listed} == OWN_TOOLS
+    assert set(PROMPTS) == OWN_PROMPTS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "delete_session",
+        "deleteSession",
+        "DELETE-SESSION",
+        "delete.session",
+        "_delete__session_",
+        "delete\u200b_session",
+        "d\u0435lete_session",
+        "\uff44elete_session",
+        "other_get_archived_output",
+    ],
+)
+def test_a_name_that_could_be_taken_for_one_of_ours_is_one(name: str) -> None:
+    assert is_own_tool(name)
+
+
+@pytest.mark.parametrize("name", ["read_file", "delete_sessions", "session", "get_context_7", "search", "d"])
+def test_a_name_of_another_is_none_of_ours(name: str) -> None:
+    assert not is_own_tool(name)
+
+
+@pytest.mark.parametrize(
+    ("uri", "ours"),
+    [
+        ("context://archive/out_1", True),
+        ("CONTEXT://sessions", True),
+        ("context://{a}/{b}", True),
+        ("{+any}", True),
+        ("con{+rest}", True),
+        ("contexts://x", False),
+        ("file://{path}", False),
+        ("context", False),
+    ],
+)
+def test_a_uri_is_ours_if_it_has_or_can_have_our_scheme(uri: str, ours: bool) -> None:
+    assert is_own_uri(uri) is ours
+
+
+NAMES = st.lists(st.sampled_from([*sorted(OWN_TOOLS), "Get_Context", "getSummary", "read", "compact"]), max_size=6)
+
+
+@given(NAMES, NAMES, st.sampled_from(["get", "contextstash", "c", "search"]))
+def test_nothing_of_another_server_is_offered_under_a_name_of_ours(
+    names: list[str], more: list[str], server: str
+) -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    uris = ["context://sessions", "{+any}", "context://archive/{handle}"]
+    offer = Offer(
+        tools=tuple(Tool(name=name, input_schema=schema) for name in names),
+        prompts=tuple(Prompt(name=name) for name in more),
+        resources=tuple(Resource(uri=uri, name="x") for uri in uris[:1]),
+        templates=tuple(ResourceTemplate(uri_template=uri, name="x") for uri in uris[1:]),
+    )
+    own = Offer(tools=tuple(Tool(name=name, input_schema=schema) for name in sorted(OWN_TOOLS)[:3]))
+    found = Directory.of({server: offer, "own": own}, "own")
+    assert not [name for name, (origin, _) in found.tools.items() if origin.server == server and is_own_tool(name)]
+    assert not [
+        name for name in found.tools if name not in OWN_TOOLS and is_own_retrieval(f"mcp__contextstash__{name}")
+    ]
+    assert not [name for name in found.prompts if is_own_prompt(name)]
+    assert not [uri for uri in (*found.resources, *found.templates) if is_own_uri(uri)]
+    assert {origin.name for origin, _ in found.tools.values() if origin.server == server} == set(names)
+    assert found.resource("context://archive/out_1") is None
+
+
+@pytest.mark.parametrize("tools", ["retrieval", "agent"])
+async def test_an_impostors_tools_are_renamed_even_if_ours_are_not_listed(tmp_path: Path, tools: str) -> None:
+    servers = {"raw": raw_server(*IMPOSTORS, limits={"chars": 4_000, "tokens": None})}
+    async with gateway(tmp_path, servers, "--tools", tools) as client:
+        names = await tool_names(client)
+        assert [name for name in names if is_own_tool(name) and name not in OWN_TOOLS] == []
+        assert "raw__delete_session" in names
+        assert "x_context" in names
+        assert text_of(await client.call_tool("raw__delete_session")) == "raw delete_session"
+        assert "raw" not in text_of(await client.call_tool("get_archived_output", {"handle": "out_none"}))
+        shown = text_of(await client.call_tool("raw__get_archived_output_2", {"length": 30_000}))
+        assert len(shown) <= 4_000
+
+
+def test_check_shows_what_is_renamed(tmp_path: Path) -> None:
+    path = written(tmp_path, {"raw": raw_server("delete_session", "context://sessions", "\x1b[31mred")})
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), "--check", "--db", tmp_path / "s.db"],
+        capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "raw: 'delete_session' is offered as 'raw__delete_session'" in done.stdout
+    assert "raw: 'context://sessions' is offered as 'raw+context://sessions'" in done.stdout
+    assert "\x1b" not in done.stdout
