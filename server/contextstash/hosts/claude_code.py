@@ -12,6 +12,7 @@ from contextstash.formats.usage import read_usage
 from contextstash.hosts.documents import part
 from contextstash.hosts.lineage import Lineage
 from contextstash.hosts.newest import is_within, newest_first
+from contextstash.hosts.regular_files import open_regular
 from contextstash.hosts.reminders import reminder
 from contextstash.hosts.transcript import Batch, Line, State, moment, split_lines, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
@@ -287,7 +288,7 @@ def _is_of(transcript: Path, path: str, folder: Path) -> bool:
     """Whether a transcript in a folder with a hash in its name is this project's."""
     if len(folder.name) <= LONGEST_NAME:
         return True
-    with transcript.open("rb") as file:
+    with open_regular(transcript) as file:
         lines, _ = split_lines(file.read(HEAD), at_end=True)
     known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
     return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)
