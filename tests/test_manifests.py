@@ -18,6 +18,8 @@ from command_line import CommandLine
 
 from contextstash import __version__
 from contextstash.hosts.install.client_hooks import HOOKS
+from contextstash.hosts.install.clients import own_command
+from contextstash.hosts.install.publication import PUBLISHED, uv_command
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from mcp import Client
@@ -67,18 +69,76 @@ def test_the_launcher_finds_contextstash_and_never_fails_a_hook(tmp_path: Path) 
     assert called.stdout == "called with hook claude-code\n"
 
 
+def packages_of(entry: Any) -> Any:
+    """The packages of the registry entry: those that a client starts if the name is ours, else those that wait."""
+    assert ("packages" in entry) is PUBLISHED
+    waiting = entry.get("_meta", {}).get("io.modelcontextprotocol.registry/publisher-provided", {})
+    return entry["packages"] if PUBLISHED else waiting["packages"]
+
+
+BY_NAME = re.compile(
+    r"(?:\buvx|\bnpx(?:\s+(?:-y|--yes))?|\bpipx\s+(?:run|install)|\buv\s+tool\s+(?:run|install)"
+    r"|\bpip3?\s+install(?:\s+-\S+)*|\buv\s+add)[\s\"',\[\]]+contextstash(?![\w/-])"
+)
+"""Ways to run or install the package of this name from an index, in a shell, in JSON or in Python."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "exec uvx contextstash serve",
+        '["uvx", "contextstash", "serve"]',
+        "pip install -U contextstash",
+        "npx -y contextstash",
+    ],
+)
+def test_a_start_by_name_alone_is_recognized(line: str) -> None:
+    assert BY_NAME.search(line)
+
+
+@pytest.mark.skipif(PUBLISHED, reason="the name on the package index is ours")
+def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    names = listed.stdout.splitlines() or pytest.skip("not a checkout")
+    looked_at = [name for name in names if not name.startswith("tests/") and not name.endswith((".gz", ".svg"))]
+    assert "plugin/bin/contextstash" in looked_at
+    publication = "server/contextstash/hosts/install/publication.py"
+    found = [
+        name
+        for name in looked_at
+        if name != publication and (ROOT / name).is_file() and BY_NAME.search((ROOT / name).read_text(encoding="utf-8"))
+    ]
+    assert found == []
+    for config in (ROOT / "mcp.json", PLUGIN / ".mcp.json"):
+        for server in read(config)["mcpServers"].values():
+            words = [server["command"], *server["args"]]
+            assert words[0] != "uvx" or words[1] == "--from"
+
+
+def test_the_bundle_runs_the_sources_that_it_holds() -> None:
+    configured = read(ROOT / "mcpb" / "manifest.json")["server"]["mcp_config"]
+    assert [configured["command"], *configured["args"][:3]] == ["uv", "run", "--directory", "${__dirname}"]
+
+
+def test_uv_starts_it_from_where_it_was_installed_from(tmp_path: Path) -> None:
+    if not PUBLISHED:
+        assert uv_command() == ["uvx", "--from", str(ROOT), "contextstash"]
+    cached = tmp_path / "uv" / "archive-v0" / "x" / "bin" / "python"
+    assert own_command(str(cached)) == uv_command()
+
+
 def test_the_registry_entry_names_this_package_and_this_version() -> None:
     entry = read(ROOT / "server.json")
     assert re.search(r"mcp-name: (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))[1] == entry["name"]  # type: ignore[index]
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", entry["name"])
     assert len(entry["description"]) <= 100
-    [package] = entry["packages"]
+    [package] = packages_of(entry)
     assert {entry["version"], package["version"]} == {__version__}
     assert (package["registryType"], package["identifier"]) == ("pypi", "contextstash")
 
 
 def test_what_the_registry_entry_starts_is_a_command(tmp_path: Path) -> None:
-    [package] = read(ROOT / "server.json")["packages"]
+    [package] = packages_of(read(ROOT / "server.json"))
     arguments = [argument["value"] for argument in package["packageArguments"]]
     done = CommandLine(tmp_path).run(*arguments, "--help")
     assert done.returncode == 0

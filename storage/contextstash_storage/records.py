@@ -14,7 +14,8 @@ Native = dict[str, Any]
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-Kind = Literal["message", "tool_result", "tool_result_archived", "tool_summary", "summary"]
+Kind = Literal["message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary"]
+"""`host` is what a client put into the user's role itself: a skill, a note, an output that it gives back as words."""
 
 BlockType = Literal["text", "thinking", "tool_call", "tool_result", "image", "document", "opaque"]
 

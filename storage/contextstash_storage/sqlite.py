@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -78,8 +79,20 @@ def _make_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600, exist_ok=True)
+        _close_to_others(path)
     except OSError as error:
         raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
+
+
+def _close_to_others(path: Path) -> None:
+    """Take from others what an older program, a copy or a wide umask gave them; SQLite gives the log and its index the
+    mode of the database. Where the file is another user's, it stays as it is."""
+    if os.name == "nt":
+        return
+    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with suppress(OSError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 LARGEST_INTEGER = 2**63 - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 
 import pytest
@@ -163,6 +164,44 @@ def test_tool_text_cannot_forge_a_marker_inside_a_placeholder(marker: str, rest:
     shown = placeholder(parts["tool"], parts["argument"], 1, 1, "out_a", digest)
     folded = shown.casefold().replace(" ", "")
     assert folded.count(MARKER) == 1
+
+
+BRACKETS = [
+    chr(code)
+    for code in range(0x110000)
+    if unicodedata.category(chr(code)) in ("Ps", "Pe", "Pi", "Pf")
+    and re.search(
+        r"(SQUARE|LENTICULAR|TORTOISE SHELL|QUILL|ANGLE|SUBSTITUTION) BRACKET", unicodedata.name(chr(code), "")
+    )
+]
+CONTROLS = "\n\r\t\x00\x1b\u202e\u2028\u200b\u2066\U000e0041"
+hostile = st.lists(st.sampled_from([*BRACKETS, *"[](): .", *CONTROLS, "contextstash", "out_a"]), max_size=40).map(
+    "".join
+)
+texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
+
+
+@laws
+@given(texts, texts, texts)
+def test_a_placeholder_is_one_bracketed_unit_whatever_it_tells_of(tool: str, argument: str, text: str) -> None:
+    digest = digest_output(tool, argument, text, False)
+    shown = [
+        placeholder(tool, argument, 1, 1, "out_a", digest),
+        filled_placeholder("[{subject} {tool} {argument} {digest}, kept as {handle}]", output(tool, argument), digest),
+        digest_message(output(tool, argument), text, 300).split("\n")[0],
+    ]
+    for line in shown:
+        assert line[0] == "["
+        assert line[-1] == "]"
+        assert not set(line[1:-1]) & {*BRACKETS, "[", "]"}
+        assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in line)
+        assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", line)
+
+
+def test_what_is_bracketed_in_an_argument_stays_readable() -> None:
+    shown = placeholder("Bash", "pytest test_a.py::test_b[1]", 9, 9, "out_a", "error[E0382]: moved")
+    assert "pytest test_a.py::test_b(1) (9 tokens" in shown
+    assert "error(E0382): moved." in shown
 
 
 def test_a_digest_of_json_lines_counts_them() -> None:

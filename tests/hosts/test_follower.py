@@ -110,3 +110,16 @@ def test_the_host_that_started_the_server_is_followed(host: str, home: Path) -> 
 
 def test_the_command_line_offers_every_host() -> None:
     assert sorted(FOLLOWED) == sorted((AUTO, *HOSTS))
+
+
+def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "5b1f6c1e-0000-4000-8000-000000000001.jsonl").write_text("{}\n")
+    projects = tmp_path / "config" / "projects"
+    projects.mkdir(parents=True)
+    (projects / "-srv-app").symlink_to(elsewhere)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(projects.parent))
+    assert find_transcripts("claude-code", project=Path("/srv/app"))() == []

@@ -83,6 +83,8 @@ def test_summaries_of_branches_commands_and_extensions_words_are_read(tmp_path: 
     ]
     messages = read(write_lines(tmp_path / "1.jsonl", [*TALK, *kept]))
     assert keys(messages)[4:] == ["b1", "b2", "b3"]
+    assert [message.by_host for message in messages[4:]] == [True, True, True]
+    assert not any(message.by_host for message in messages[:4])
     texts = [message.body["content"][0]["text"] for message in messages[4:]]
     assert "It was tried." in texts[0]
     assert texts[1] == "Ran `make`\n```\nno rule\n```\nIt exited with code 2."

@@ -15,6 +15,7 @@ def test_a_trajectory_without_a_history_is_read_step_by_step(tmp_path: Path) -> 
     ]
     messages = read(write_json(tmp_path / "fix.traj", {"trajectory": steps, "info": {}}))
     assert roles(messages) == ["system", "user", "assistant", "user", "assistant"]
+    assert [message.by_host for message in messages] == [False, False, False, True, False]
     assert [message.body["content"] for message in messages[2:]] == ["Look.\n```\nls\n```", "a.py", "Done."]
 
 

@@ -31,7 +31,8 @@ class CommandLine:
         ours = ("CONTEXTSTASH_", "ANTHROPIC_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "PYTHONUTF8": "1"}
-        clean.pop("CLAUDE_PROJECT_DIR", None)
+        for name in ("CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
+            clean.pop(name, None)
         return subprocess.run(
             [sys.executable, "-m", "contextstash", *map(str, arguments)],
             cwd=self.folder,

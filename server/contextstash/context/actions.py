@@ -16,8 +16,13 @@ from contextstash.context.turns import Turn
 COMMAND_KEYS = ("command", "cmd", "script")
 _HARMLESS_FAILURE = re.compile(r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b")
 _REFUSAL = re.compile(
-    r"user (?:doesn't want|does not want|rejected|denied|declined)|rejected by (?:the )?user", re.IGNORECASE
+    r"\A\s*(?:Error:\s*)?(?:(?:the )?user (?:doesn['’]t want|does not want|rejected|denied|declined)"
+    r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",
+    re.IGNORECASE,
 )
+"""How a host begins what it says instead of an output; the same words further on are the output's own."""
+
+_MCP_TOOL = re.compile(r"mcp[_:.]", re.IGNORECASE)
 _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 
 
@@ -49,8 +54,10 @@ class Action:
 
     @property
     def refused(self) -> bool:
-        """Whether the user did not let it happen."""
-        return self.is_error and self.output is not None and bool(_REFUSAL.search(self.output.text[:500]))
+        """Whether the user did not let it happen: the host says so, not a program that ran or another server."""
+        if not self.is_error or self.output is None or self.output.exit_code is not None:
+            return False
+        return not _MCP_TOOL.match(self.tool) and bool(_REFUSAL.match(self.output.text[:500]))
 
     @property
     def failed(self) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from contextstash.context.imitations import defused
 from contextstash.context.limits import OutputLimits, limit
-from contextstash.context.oneline import MARKER, clip, encodable, one_line, unforged
+from contextstash.context.oneline import MARKER, clip, encodable, one_line, unbracketed
 from contextstash.context.output_kinds import HEAD_ROOM, RECOGNIZERS, Seen, describe_ends
 from contextstash.context.shell_text import unwrap
 from contextstash_storage.records import Output
@@ -52,24 +53,32 @@ def _head(text: str) -> str:
 
 def placeholder(tool: str, argument: str, tokens: int, lines: int, handle: str, digest: str) -> str:
     """What the model sees instead of an archived output: what it was, and how to read it again."""
-    call = f"{one_line(tool, 40)} {_short_argument(argument)}".strip()
     size = f"{tokens:,} tokens, {lines:,} line{'' if lines == 1 else 's'}"
     return (
-        f"{MARKER}: archived output of {call} ({size}): {_sentence(digest)}"
+        f"{MARKER}: archived output of {_call(tool, argument)} ({size}): {_sentence(digest)}"
         f" Unchanged in get_archived_output, handle {handle}; don't repeat the call.]"
     )
 
 
+def _call(tool: str, argument: str) -> str:
+    """A call in a few words, none of which can end the placeholder that they stand in."""
+    return f"{_short_tool(tool)} {_short_argument(argument)}".strip()
+
+
+def _short_tool(tool: str) -> str:
+    return unbracketed(one_line(tool, 40))
+
+
 def _short_argument(argument: str) -> str:
     """The argument's beginning; of a long path its end, which tells more."""
-    line = one_line(argument, 4 * ARGUMENT_ROOM)
+    line = unbracketed(one_line(argument, 4 * ARGUMENT_ROOM))
     if len(line) > ARGUMENT_ROOM and "/" in line and " " not in line:
         return f"…{line[1 - ARGUMENT_ROOM :]}"
     return clip(line, ARGUMENT_ROOM)
 
 
 def _sentence(digest: str) -> str:
-    line = one_line(digest, 160)
+    line = unbracketed(one_line(digest, 160))
     return line if line.endswith((".", "!", "?", "…")) else f"{line}."
 
 
@@ -78,12 +87,12 @@ def filled_placeholder(template: str, output: Output, digest: str) -> str:
     argument = _short_argument(output.argument)
     return template.format(
         handle=output.handle,
-        tool=one_line(output.tool, 40),
+        tool=_short_tool(output.tool),
         argument=argument,
         subject=_subject(output),
         tokens=f"{output.tokens:,}",
         lines=f"{output.lines:,}",
-        digest=one_line(digest, 160),
+        digest=unbracketed(one_line(digest, 160)),
     )
 
 
@@ -92,7 +101,7 @@ def _subject(output: Output) -> str:
     argument = _short_argument(output.argument)
     if argument and _READS_FILE.search(output.tool) and " " not in argument:
         return f"File: {argument}"
-    return f"{one_line(output.tool, 40)} {argument}".strip()
+    return _call(output.tool, output.argument)
 
 
 _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNORECASE)
@@ -100,22 +109,22 @@ _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNOREC
 
 def output_line(output: Output) -> str:
     """An output in a list of what can be read back."""
-    call = f"{one_line(output.tool, 40)} {_short_argument(output.argument)}".strip()
+    call = _call(output.tool, output.argument)
     failed = ", failed" if output.is_error else ""
     return f"- {output.handle}: {call} ({output.tokens:,} tokens{failed})"
 
 
 def digest_message(output: Output, text: str, max_chars: int) -> str:
     """A digest message for one archived output made without a model: its head and tail, what it was and its handle."""
-    shown = limit(encodable(text), OutputLimits(chars=max_chars, cut="head_tail"), len).text
+    shown = limit(defused(encodable(text)), OutputLimits(chars=max_chars, cut="head_tail"), len).text
     return digest_wording(output, shown)
 
 
 def digest_wording(output: Output, said: str) -> str:
     """The digest message that says this of an archived output."""
-    call = f"{one_line(output.tool, 40)} {_short_argument(output.argument)}".strip()
+    call = _call(output.tool, output.argument)
     size = f"{output.tokens:,} tokens, {output.lines:,} line{'' if output.lines == 1 else 's'}"
-    return f"{MARKER}: digest of {call}, archived as {output.handle} ({size})]\n{unforged(said)}"
+    return f"{MARKER}: digest of {call}, archived as {output.handle} ({size})]\n{defused(said)}"
 
 
 COMPACTION_DIGEST = "[Compaction tool digest]"
@@ -125,7 +134,7 @@ def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> 
     """One digest message for several outputs archived by a compaction; each gets an equal share of `max_chars`."""
     share = max(80, max_chars // max(1, len(outputs)))
     lines = [
-        f"- {one_line(output.tool, 40)} {_short_argument(output.argument)} ({output.handle}): {one_line(said, share)}"
+        f"- {_call(output.tool, output.argument)} ({output.handle}): {one_line(said, share)}"
         for output, said in outputs
     ]
     return "\n".join((COMPACTION_DIGEST, *lines))

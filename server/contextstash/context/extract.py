@@ -18,9 +18,10 @@ from contextstash.context.budgeting import Item, cut_middle, fill
 from contextstash.context.digest import digest_output
 from contextstash.context.error_log import troubles
 from contextstash.context.findings import findings
-from contextstash.context.oneline import clip, one_line, unforged
+from contextstash.context.imitations import defused
+from contextstash.context.oneline import clip, one_line
 from contextstash.context.open_items import said_to_be_open, todo_lines
-from contextstash.context.requests import Request, answers_to_tools, laid_down, reply_line, requests_of
+from contextstash.context.requests import Request, answers_to_tools, laid_down, reply_lines, requests_of
 from contextstash.context.summary_form import Section, merged, read_summary
 from contextstash.context.touched_files import base_of, changes_by_message, file_lines
 from contextstash.context.turns import Turn
@@ -111,7 +112,7 @@ def _read(turns: Sequence[Turn], previous: str | None, instructions: str | None)
 def _task(material: _Material, room: int, count: Count) -> list[Item]:
     """The first request as it was put, then what the user asked for later."""
     wanted = [request for request in material.requests if not request.is_reply]
-    texts = [unforged(request.text) for request in wanted]
+    texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
     items: list[Item] = []
     for place, text in enumerate(merged(old, texts)):
@@ -125,7 +126,7 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
 
 
 def _earlier(material: _Material) -> list[Item]:
-    texts = [*material.old(Section.EARLIER), *map(unforged, material.carried)]
+    texts = [*material.old(Section.EARLIER), *map(defused, material.carried)]
     return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
 
 
@@ -133,14 +134,14 @@ def _decisions(material: _Material, shown: str) -> list[Item]:
     new: list[tuple[int, str, float]] = []
     for request in material.requests:
         if request.is_reply:
-            new.append((request.seq, reply_line(request), 1.0))
+            new += [(request.seq, line, 1.0) for line in reply_lines(request)]
         else:
             rules = laid_down(request)
-            new += [(request.seq, rule, 2.0 * strong) for rule, strong in rules if rule not in shown]
+            new += [(request.seq, defused(rule), 2.0 * strong) for rule, strong in rules if defused(rule) not in shown]
     new += [(seq, line, 2.0) for seq, line in answers_to_tools(material.actions)]
     new.sort(key=lambda entry: entry[0])
     weights = {line: weight + place / (len(new) + 1) for place, (_, line, weight) in enumerate(new)}
-    lines = merged(material.old(Section.DECISIONS), [unforged(line) for _, line, _ in new])
+    lines = merged(material.old(Section.DECISIONS), [line for _, line, _ in new])
     return [Item(line, weight=weights.get(line, 1.0) + material.wished(line), cut=len(line) > 400) for line in lines]
 
 
@@ -161,7 +162,7 @@ def _errors(material: _Material) -> list[Item]:
 def _findings(material: _Material) -> list[Item]:
     found = findings(material.turns, skip=material.last_said_seq)
     weights = {finding.text: finding.worth for finding in found}
-    lines = merged(material.old(Section.FINDINGS), [unforged(finding.text) for finding in found])
+    lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
     return [Item(line, weight=weights.get(line, 1.5) + material.wished(line)) for line in lines]
 
 
@@ -175,7 +176,7 @@ def _open_items(material: _Material) -> list[Item]:
         said = [line for line in old if not line.startswith("[")]
     working = _under_way(material)
     lines = [*([working] if working else []), *todos, *said]
-    return [Item(unforged(line), weight=float(-place)) for place, line in enumerate(lines)]
+    return [Item(defused(line), weight=float(-place)) for place, line in enumerate(lines)]
 
 
 def _under_way(material: _Material) -> str:
@@ -191,7 +192,7 @@ def _state(material: _Material) -> list[Item]:
         return [Item(line) for line in material.old(Section.STATE)]
     items = []
     if material.last_said:
-        said = unforged(material.last_said.strip())
+        said = defused(material.last_said.strip())
         items.append(Item(f"The assistant's last words: {said}", weight=3.0, cut=True))
     for place, action in enumerate(material.actions[-LAST_ACTIONS:]):
         items.append(Item(_action_line(action), weight=1.0 + place / LAST_ACTIONS))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from contextstash.context.facts import find_facts
 from contextstash.context.oneline import one_line
-from contextstash.context.sentences import sentences
+from contextstash.context.sentences import own_sentences
 from contextstash.context.turns import Turn
 
 LONGEST = 420
@@ -42,14 +42,14 @@ class Finding:
 
 
 def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
-    """The assistant's sentences that tell something, in order. The last words before the user speaks again
-    weigh more than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
+    """The assistant's sentences that tell something, in order, without what it quotes. The last words before the user
+    speaks again weigh more than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
     found: list[Finding] = []
     seen: set[str] = set()
     for turn, text, closing in _assistant_texts(turns):
         if turn.seq == skip:
             continue
-        for number, sentence in enumerate(sentences(text)):
+        for number, sentence in enumerate(own_sentences(text)):
             worth = _worth(sentence, closing)
             shown = one_line(sentence, LONGEST)
             if worth > 0 and shown.casefold() not in seen:

@@ -8,7 +8,7 @@ from typing import Any
 
 from contextstash.context.actions import Action
 from contextstash.context.oneline import clip, one_line
-from contextstash.context.sentences import sentences
+from contextstash.context.sentences import own_sentences
 
 _STATES = {
     "completed": "done",
@@ -95,7 +95,7 @@ def said_to_be_open(text: str, most: int = 4) -> list[str]:
     """Sentences of the assistant's last words that ask something or name what is left."""
     found = [
         one_line(sentence, 260)
-        for sentence in sentences(text)
+        for sentence in own_sentences(text)
         if len(sentence) > 12 and (_AHEAD.search(sentence) or sentence.endswith(("?", "？")))
     ]
     return found[-most:]

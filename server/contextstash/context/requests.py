@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.actions import Action
+from contextstash.context.imitations import defused
 from contextstash.context.oneline import clip, one_line
-from contextstash.context.sentences import sentences
+from contextstash.context.sentences import own_sentences, sentences
 from contextstash.context.shell_text import without_reminders
 from contextstash.context.turns import Turn
 
@@ -17,20 +18,32 @@ _NOISE_TAGS = (
     "|collaboration_mode|turn_aborted"
     "|local-command-[a-z]+|command-[a-z]+|bash-[a-z]+|ide_[a-z_]+|system_warning|session-start-hook"
     "|skills_instructions|apps_instructions|plugins_instructions|subagent_notification|task-notification"
-    "|model_switch|user-prompt-submit-hook"
+    "|environment_details|model_switch|user-prompt-submit-hook"
 )
 _NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
 _HOST_TEXT = re.compile(
     r"\A\s*(?:\[Request interrupted[^\]]*\]|Caveat: The messages below were generated|#"
     r" AGENTS\.md instructions"
-    r"|Stop hook feedback|<subagent_notification|\[contextstash)",
+    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:|OBSERVATION:)",
     re.IGNORECASE,
 )
+"""How a message begins that a host wrote: notes of its own, skills, outputs that it gives back as the user's words."""
+
+_RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
+"""Cline and Roo Code give outputs back as the user's words; the user's answers too, as those of tools that ask."""
+
+_ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
+"""Gemini CLI puts the files that a prompt names behind it."""
+
+_ADDED = re.compile(r"<EXTRA_INFO>.*</EXTRA_INFO>", re.DOTALL)
+"""What OpenHands adds to a prompt: skills and knowledge from files."""
+
 _CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"
     r"|Another language model started to solve this problem|\[?Previous conversation summary)",
     re.IGNORECASE,
 )
+_COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 REPLY_WORDS = 5
@@ -53,9 +66,11 @@ class Request:
 def own_words(text: str) -> str:
     """A user message's text without what the host put into it; empty where nothing else is in it."""
     text = without_reminders(text)
-    arguments = _COMMAND_ARGUMENTS.search(text[:20_000])
+    text = _ADDED.sub("", _ATTACHED.split(text, maxsplit=1)[0])
+    arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
     while noise := _NOISE.match(text):
-        end = text.find(f"</{noise.group(1)}>")
+        # Up to the last end: an output in it may hold the tag that would end it.
+        end = text.rfind(f"</{noise.group(1)}>")
         if end < 0:
             text = ""
         text = text[end + len(noise.group(1)) + 3 :]
@@ -79,7 +94,10 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
         if turn.role == "assistant":
             said = next((text for text in reversed(texts) if text.strip()), said)
             continue
-        if turn.role != "user":
+        if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
+            continue
+        if turn.kind == "summary":
+            carried += [text for text in texts if text.strip()]
             continue
         for text in map(own_words, texts):
             if is_carried_over(text):
@@ -88,6 +106,11 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
                 requests.append(Request(turn.seq, text, said))
                 said = ""
     return requests, carried
+
+
+def _is_result(text: str) -> bool:
+    """Whether a message gives back a tool's output as text, beside which nothing can be told to be the user's."""
+    return bool(_RESULT.match(text))
 
 
 _LAID_DOWN = re.compile(
@@ -129,15 +152,22 @@ def laid_down(request: Request) -> list[tuple[str, bool]]:
     return found
 
 
-def reply_line(request: Request) -> str:
-    """A short reply together with the question that it answers."""
-    said = sentences(request.asked) or [request.asked]
-    asked = [sentence for sentence in said if sentence.endswith(("?", "？"))]
-    reply = f"the user answered “{one_line(request.text, 80)}”"
-    return f"Asked “{one_line(asked[-1], 220)}” {reply}" if asked else f"To “{one_line(said[-1], 220)}” {reply}"
+def reply_lines(request: Request) -> list[str]:
+    """A short reply, with the question of the assistant's own that it answers. What answers no question counts where it
+    is more than a word, and without what was said before: that is not the user's."""
+    reply = one_line(request.text, 80)
+    asked = [sentence for sentence in own_sentences(request.asked) if sentence.endswith(("?", "？"))]
+    if asked:
+        return [f"Asked “{one_line(asked[-1], 220)}” the user answered “{reply}”"]
+    return [f"The user said “{reply}”"] if len(request.text.split()) > 1 or not request.text.isascii() else []
 
 
-_ANSWERED = re.compile(r"User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL)
+_ANSWERED = re.compile(
+    r"\A\s*User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL
+)
+_ASKING_TOOLS = re.compile(
+    r"ask_?user(?:_?questions?)?|ask_?followup_?question|request_?user_?input|ask_?questions?|questions?", re.IGNORECASE
+)
 _SAID = re.compile(
     r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.{1,800})",
     re.DOTALL | re.IGNORECASE,
@@ -157,10 +187,10 @@ def answers_to_tools(actions: Sequence[Action]) -> list[tuple[int, str]]:
             said = _SAID.search(text)
             what = one_line(action.argument, 100)
             why = f": “{one_line(said.group(1), 300)}”" if said else ""
-            found.append((action.seq, f"The user refused {action.tool} {what}{why}"))
-        elif answered := _ANSWERED.search(text[:4_000]):
+            found.append((action.seq, f"The user refused {one_line(action.tool, 40)} {what}{why}"))
+        elif _ASKING_TOOLS.fullmatch(action.tool) and (answered := _ANSWERED.search(text[:4_000])):
             found.append((action.seq, f"The user answered: {one_line(answered.group(1), 500)}"))
         elif action.tool.lower() in _PLAN_TOOLS and not action.is_error:
             plan = action.arguments.get("plan")
-            found.append((action.seq, f"The user approved the plan: {clip(str(plan), 1_200)}" if plan else ""))
+            found.append((action.seq, f"The user approved the plan: {clip(defused(str(plan)), 1_200)}" if plan else ""))
     return [(seq, line) for seq, line in found if line]

@@ -12,6 +12,8 @@ from contextstash.formats.usage import read_usage
 from contextstash.hosts.documents import part
 from contextstash.hosts.lineage import Lineage
 from contextstash.hosts.newest import is_within, newest_first
+from contextstash.hosts.regular_files import open_regular
+from contextstash.hosts.reminders import reminder
 from contextstash.hosts.transcript import Batch, Line, State, moment, split_lines, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 
@@ -112,6 +114,7 @@ class _Reading:
             covers_after_key=kept.get("covers_after_key"),
             rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
+            by_host=record.get("isMeta") is True,
         )
         self._cleared.clear()
         self._place(message, record)
@@ -138,7 +141,13 @@ class _Reading:
         if blocks:
             body = {"role": "user", "content": blocks}
             key = text_of(record.get("uuid"))
-            self._place(TranscriptMessage(body=body, key=key, created_at=moment(record.get("timestamp"))), record)
+            message = TranscriptMessage(
+                body=body,
+                key=key,
+                created_at=moment(record.get("timestamp")),
+                by_host=part(record, "attachment").get("type") != "queued_command",
+            )
+            self._place(message, record)
         return bool(blocks)
 
     def _session_id(self, record: dict[str, Any]) -> str:
@@ -235,7 +244,7 @@ def _attached(attachment: object) -> list[dict[str, Any]]:
         return [{"type": "text", "text": prompt}] if text_of(prompt) else []
     if attachment.get("type") == "edited_text_file" and text_of(attachment.get("snippet")):
         note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
-        return [{"type": "text", "text": f"<system-reminder>\n{note}\n</system-reminder>"}]
+        return [{"type": "text", "text": reminder(note)}]
     return []
 
 
@@ -279,7 +288,7 @@ def _is_of(transcript: Path, path: str, folder: Path) -> bool:
     """Whether a transcript in a folder with a hash in its name is this project's."""
     if len(folder.name) <= LONGEST_NAME:
         return True
-    with transcript.open("rb") as file:
+    with open_regular(transcript) as file:
         lines, _ = split_lines(file.read(HEAD), at_end=True)
     known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
     return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)

@@ -16,6 +16,7 @@ from typing import Any
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.documents import Json, objects, part
 from contextstash.hosts.newest import newest_first
+from contextstash.hosts.regular_files import open_regular
 from contextstash.hosts.transcript import Batch, Line, State, moment, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
@@ -31,6 +32,9 @@ CONTEXT = (
 
 TURNS = 200
 """How many turns back a rollback is followed."""
+
+MAX_HEAD_BYTES = 4_000_000
+"""Of a rollout's first line, which holds the instructions that the session began with."""
 
 LOOKED_AT = 300
 """How many of the latest rollouts are looked at for one of a project."""
@@ -211,8 +215,8 @@ def is_rollout_of(file: Path, project: Path) -> bool:
 
 def _head(file: Path) -> dict[str, Any]:
     try:
-        with file.open("rb") as lines:
-            record = json.loads(lines.readline())
+        with open_regular(file) as lines:
+            record = json.loads(lines.readline(MAX_HEAD_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     payload = record.get("payload") if isinstance(record, dict) else None

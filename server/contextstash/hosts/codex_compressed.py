@@ -12,6 +12,7 @@ from types import ModuleType
 
 from contextstash.hosts.codex import CodexReader
 from contextstash.hosts.documents import stamp_of
+from contextstash.hosts.regular_files import read_regular
 from contextstash.hosts.transcript import Batch, Line, Stamp, State, split_lines
 from contextstash_storage.errors import BadInputError
 
@@ -37,7 +38,7 @@ class CompressedCodexReader:
         """Raises BadInputError where this Python cannot decompress it."""
         zstd = _zstandard()
         try:
-            data = zstd.decompress(path.read_bytes())
+            data = zstd.decompress(read_regular(path))
         except zstd.ZstdError as error:
             raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
         return split_lines(data, at_end=True)[0]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contextstash.hosts.regular_files import read_regular
 from contextstash.hosts.transcript import Line, Stamp, State, mark_of, split_lines
 from contextstash.service.transcripts import TranscriptMessage
 
@@ -31,7 +32,7 @@ def parse_document(data: bytes) -> object:
 
 def load_document(path: Path) -> object:
     """The JSON value in this file; None where it holds none, as a file being written may. Raises OSError."""
-    document = parse_document(path.read_bytes())
+    document = parse_document(read_regular(path))
     if document is None:
         _log.warning("A file of a transcript holds no JSON just now and is passed over: %s", path.name)
     return document
@@ -39,7 +40,7 @@ def load_document(path: Path) -> object:
 
 def load_lines(path: Path) -> list[Line]:
     """The records of a file of JSON lines. Raises OSError."""
-    return split_lines(path.read_bytes(), at_end=True)[0]
+    return split_lines(read_regular(path), at_end=True)[0]
 
 
 def line_of(record: Json) -> Line:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from contextstash.hosts import claude_code, codex, gemini, opencode_storage, pi
 from contextstash.hosts.ingest import ingest
 from contextstash.hosts.kinds import recognize
+from contextstash.hosts.regular_files import is_below
 from contextstash.hosts.starter import commands_above, starting_host
 from contextstash.hosts.transcript import DocumentReader
 from contextstash_storage.errors import BadInputError
@@ -65,16 +66,26 @@ def find_transcripts(follow: str, follow_path: Path | None = None, project: Path
         _log.warning("No host that can be followed started this server; name it with --follow.")
         return list
     files = FILES[host]
+    told: set[Path] = set()
 
     def find() -> list[Path]:
         if follow_path is not None and follow_path.is_dir():
-            return files.current(follow_path, None)
+            return _own(files.current(follow_path, None), follow_path, told)
         if follow_path is not None:
             return _beside(host, follow_path)
         folder = files.folder(Path.home())
-        return files.current(folder, project or _own_project(host)) if folder is not None else []
+        return _own(files.current(folder, project or _own_project(host)), folder, told) if folder is not None else []
 
     return find
+
+
+def _own(found: list[Path], folder: Path, told: set[Path]) -> list[Path]:
+    """Those that lie below the host's folder once links are resolved; the log names each other one once."""
+    for path in found:
+        if not is_below(path, folder) and path not in told:
+            told.add(path)
+            _log.warning("A transcript is not followed: %s leads out of %s.", path.name, folder)
+    return [path for path in found if path not in told]
 
 
 def _beside(host: str, transcript: Path) -> list[Path]:

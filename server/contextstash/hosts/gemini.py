@@ -31,6 +31,7 @@ from contextstash.hosts.documents import (
 )
 from contextstash.hosts.gemini_contents import content_of, response_text
 from contextstash.hosts.newest import newest_first
+from contextstash.hosts.regular_files import open_regular
 from contextstash.hosts.transcript import Batch, Line, Stamp, State, moment, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
@@ -236,6 +237,6 @@ def current_recordings(folder: Path, project: Path | None) -> list[Path]:
 
 def _session_in(file: Path) -> str | None:
     """The id of the session in a recording: it stands at its head."""
-    with file.open("rb") as recording:
+    with open_regular(file) as recording:
         told = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
     return told[1].decode() if told else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from contextstash.hosts.kinds import Reader, recognize
+from contextstash.hosts.regular_files import open_regular
 from contextstash.hosts.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Cursor
@@ -96,7 +97,7 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
 
 def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
     size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         if not _continues(file.read(_HEAD), size, cursor):
             cursor = Cursor(source=cursor.source)
         lines, length, end = _new_lines(file, cursor, size)

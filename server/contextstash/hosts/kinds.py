@@ -17,6 +17,7 @@ from contextstash.hosts.openhands import OpenHandsReader
 from contextstash.hosts.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.pi import PiReader
 from contextstash.hosts.plain import PlainDocumentReader, PlainReader
+from contextstash.hosts.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.swe_agent import SweAgentReader
 from contextstash.hosts.transcript import DocumentReader, Line, TranscriptReader, split_lines
 from contextstash.hosts.vscode import VSCodeReader
@@ -65,14 +66,14 @@ def _reader_of(path: Path) -> Reader | None:
         return _claiming(path, None)
     if path.name.endswith(SUFFIX):
         return _claiming(path, None)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(HEAD)
         if _begins_with_record(head):
             lines = _first_lines(head)
             if len(head) < HEAD and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
                 return found
             return _knowing(lines) or _claiming(path, [line.record for line in lines])
-        head += file.read()
+        head += file.read(MAX_WHOLE_BYTES)
     document = parse_document(head)
     if document is None:
         return _knowing(_first_lines(head))

@@ -15,6 +15,7 @@ from typing import Any
 
 from contextstash.hosts.documents import Json, count_of, objects, part, unseen
 from contextstash.hosts.opencode_storage import claims, load, stamp
+from contextstash.hosts.reminders import reminder
 from contextstash.hosts.transcript import Batch, Line, Stamp, State, moment_of_ms, text_of
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
@@ -112,7 +113,8 @@ def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
 def _said(item: Json) -> Native | None:
     kind = item.get("type")
     if kind == "text" and text_of(item.get("text")) and not item.get("ignored"):
-        return {"type": "text", "text": item["text"]}
+        # What OpenCode says itself in the user's message, such as the text of a file that the user named.
+        return {"type": "text", "text": reminder(item["text"]) if item.get("synthetic") is True else item["text"]}
     if kind == "subtask":
         return {"type": "text", "text": f"[{item.get('agent')} was sent to: {item.get('prompt')}]"}
     if kind == "file" and item.get("mime") not in ("text/plain", "application/x-directory"):

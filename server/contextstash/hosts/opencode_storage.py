@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextstash.hosts.documents import Json, line_of, load_document, objects, part, stamp_of
-from contextstash.hosts.newest import newest_first
+from contextstash.hosts.newest import is_within, newest_first
 from contextstash.hosts.opencode_database import (
     DATABASES,
     current_in_database,
@@ -61,12 +61,20 @@ def load(path: Path) -> list[Line]:
 
 def _from_files(path: Path) -> Iterator[Json]:
     messages = _messages_folder(path)
-    for file in sorted(messages.glob("*.json")) if messages else []:
+    if messages is None:
+        return
+    storage = messages.parent.parent
+    for file in _files(messages, storage):
         parts_folder = _parts_folder(file)
-        items = [load_document(item) for item in sorted(parts_folder.glob("*.json"))] if parts_folder else []
+        items = [load_document(item) for item in _files(parts_folder, storage)] if parts_folder else []
         info = load_document(file)
         if isinstance(info, dict) and text_of(info.get("id")):
             yield {"info": info, "parts": objects(items)}
+
+
+def _files(folder: Path, storage: Path) -> list[Path]:
+    """The files of a folder, in order; not what is linked there from outside of the storage."""
+    return [file for file in sorted(folder.glob("*.json")) if is_within(file, storage)]
 
 
 def _messages_folder(path: Path) -> Path | None:
@@ -86,7 +94,7 @@ def _parts_folder(message: Path) -> Path | None:
 def sessions_in_files(storage: Path) -> list[Path]:
     """Every session in this storage folder; none where it is none."""
     files = sorted((storage / "session").glob("*/*.json"))
-    return [file for file in files if _messages_folder(file) is not None]
+    return [file for file in files if is_within(file, storage) and _messages_folder(file) is not None]
 
 
 def data_folder(home: Path) -> Path:

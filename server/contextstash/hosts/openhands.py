@@ -101,7 +101,10 @@ class _Conversation:
             self._replies[reply] = key
         usage = read_usage(part(response, "usage")) if body["role"] == "assistant" else None
         model = text_of(response.get("model"))
-        self.messages.append(TranscriptMessage(body=body, key=key, group=reply, usage=usage, model=model))
+        by_host = body["role"] == "user" and "observation" in event
+        self.messages.append(
+            TranscriptMessage(body=body, key=key, group=reply, usage=usage, model=model, by_host=by_host)
+        )
 
     def _condense(self, event: Json, key: str) -> None:
         """The summary stands for the events that were forgotten; those before and after them stay."""

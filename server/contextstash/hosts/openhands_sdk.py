@@ -122,7 +122,8 @@ def _one(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> 
     if body is None:
         return None
     reply = text_of(event.get("llm_response_id"))
-    return TranscriptMessage(body=body, key=key, group=reply, usage=usages.get(reply or ""))
+    by_host = body["role"] == "user" and event.get("source") == "environment"
+    return TranscriptMessage(body=body, key=key, group=reply, usage=usages.get(reply or ""), by_host=by_host)
 
 
 def _said(event: Json) -> Native | None:

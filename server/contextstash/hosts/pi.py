@@ -109,6 +109,7 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
         model=text_of(said.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
         covers_before=entry.get("type") == "compaction",
+        by_host=body["role"] == "user" and said.get("role") not in ("user", "toolResult"),
         covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
     )
 

@@ -36,11 +36,13 @@ class SweAgentReader:
         if not isinstance(document, dict):
             return []
         history = objects(document.get("history"))
-        return [line_of(record) for record in history or _history_of(objects(document.get("trajectory")))]
+        if history:
+            return [line_of(record) for record in history]
+        return list(_history_of(objects(document.get("trajectory"))))
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         messages = [
-            TranscriptMessage(body=body, key=f"{place}-{line.mark}")
+            TranscriptMessage(body=body, key=f"{place}-{line.mark}", by_host=_is_observation(line.record))
             for place, line in enumerate(lines)
             if (body := _body(line.record)) is not None
         ]
@@ -51,13 +53,19 @@ class SweAgentReader:
         return [Batch(session, fresh)] if fresh else []
 
 
-def _history_of(steps: list[Json]) -> Iterator[Json]:
+def _history_of(steps: list[Json]) -> Iterator[Line]:
     """The first prompt, then what each step said and saw."""
     if steps:
-        yield from objects(steps[0].get("query") or steps[0].get("messages"))
+        yield from map(line_of, objects(steps[0].get("query") or steps[0].get("messages")))
     for step in steps:
-        yield {"role": "assistant", "content": step.get("response") or step.get("thought")}
-        yield {"role": "user", "content": step.get("observation")}
+        yield line_of({"role": "assistant", "content": step.get("response") or step.get("thought")})
+        seen = {"role": "user", "content": step.get("observation")}
+        yield Line({**seen, "message_type": "observation"}, line_of(seen).mark)
+
+
+def _is_observation(record: Json) -> bool:
+    """Whether this is an output that stands in the user's role."""
+    return record.get("role") == "user" and record.get("message_type") == "observation"
 
 
 def _body(record: Json) -> Native | None:

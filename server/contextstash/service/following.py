@@ -127,7 +127,7 @@ def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
         "usage": message.usage,
         "model": message.model,
         "created_at": message.created_at or datetime.now(UTC),
-        "kind": "summary" if message.covers_before else None,
+        "kind": "summary" if message.covers_before else "host" if message.by_host else None,
         "agent_visible": False if hidden else None,
     }
     return {name: value for name, value in given.items() if value is not None}

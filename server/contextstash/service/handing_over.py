@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contextstash.context.digest import output_line
 from contextstash.context.limits import OutputLimits, limit
-from contextstash.context.oneline import MARKER
+from contextstash.context.oneline import MARKER, unforged
 from contextstash.service.access import Access, Desk
 from contextstash.service.compacting import compact
 from contextstash.service.writing import Writers
@@ -42,7 +42,7 @@ async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | No
 def _own_summary(edits: Sequence[Edit]) -> str | None:
     """The summaries that contextstash laid over the session last, whether or not the client has compacted since."""
     own = [edit for edit in edits if edit.kind == "summary" and edit.text != edit.summary]
-    return own[-1].summary if own else None
+    return unforged(own[-1].summary or "") if own else None
 
 
 async def _extract(access: Access, session_id: str) -> str | None:

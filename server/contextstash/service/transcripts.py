@@ -35,6 +35,7 @@ class TranscriptMessage:
     `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
     where it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
+    `by_host`: the client put this into the user's role; no person said it.
     """
 
     body: Native
@@ -46,5 +47,6 @@ class TranscriptMessage:
     covers_before: bool = False
     rewind_to_key: str | None = None
     cleared_call_ids: tuple[str, ...] = ()
+    by_host: bool = False
     covers_before_key: str | None = None
     covers_after_key: str | None = None

@@ -85,6 +85,7 @@ async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tupl
             Turn(
                 seq=message.seq,
                 role=message.role,
+                kind=message.kind,
                 blocks=message.blocks,
                 texts=desk.format.read(message.body or {}).texts or ("",),
                 handles={

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from contextstash.context.handoff import SUMMARY_MUST_HOLD
+from contextstash.context.imitations import defused
 from contextstash.context.limits import OutputLimits, limit
-from contextstash.context.oneline import encodable
+from contextstash.context.oneline import encodable, one_line, unbracketed
 from contextstash.context.turns import Turn
 from contextstash.summarizers.base import SummaryRequest
 from contextstash_storage.records import Block
@@ -77,13 +79,13 @@ def user_text(session: str, previous: str | None, *, replaces: bool) -> str:
     before = ""
     if previous:
         note = PREVIOUS_REPLACED if replaces else PREVIOUS_STANDS
-        before = f"{note}\n\n<previous_summary>\n{encodable(previous)}\n</previous_summary>\n\n"
+        before = f"{note}\n\n<previous_summary>\n{_TAGS.sub('‹', encodable(previous))}\n</previous_summary>\n\n"
     return f"{before}<session>\n{encodable(session)}\n</session>\n\nWrite the summary now."
 
 
 def merging_text(summaries: Sequence[str]) -> str:
     """Summaries to be made one, as the writer gets them."""
-    parts = [f"<summary>\n{encodable(summary)}\n</summary>" for summary in summaries]
+    parts = [f"<summary>\n{_TAGS.sub('‹', encodable(summary))}\n</summary>" for summary in summaries]
     return "\n\n".join((MERGING, "<session>", *parts, "</session>", "Write the summary now."))
 
 
@@ -94,7 +96,8 @@ def transcript_text(turns: Sequence[Turn], output_chars: int | None) -> str:
 
 def turn_text(turn: Turn, output_chars: int | None) -> str:
     """One message as text to be read."""
-    return "\n".join((f"### {turn.role} (message {turn.seq})", *_blocks(turn, output_chars)))
+    speaker = "host" if turn.role == "user" and turn.kind == "host" else turn.role
+    return "\n".join((f"### {speaker} (message {turn.seq})", *_blocks(turn, output_chars)))
 
 
 def _blocks(turn: Turn, output_chars: int | None) -> Iterator[str]:
@@ -102,30 +105,47 @@ def _blocks(turn: Turn, output_chars: int | None) -> Iterator[str]:
         if block.type in MEDIA:
             yield MEDIA[block.type]
         elif block.type == "tool_call":
-            yield f"[calls {block.tool or 'a tool'}] {_cut(text, output_chars)}"
+            yield f"[calls {_tool(block)}] {_cut(text, output_chars)}"
         elif block.type == "tool_result":
             yield _result(block, text, turn.handles.get(index), output_chars)
         elif block.type == "thinking":
             if text:
                 yield f"[thinks] {_cut(text, output_chars)}"
         elif text:
-            yield text
+            yield _material(text)
 
 
 def _result(block: Block, text: str, handle: str | None, output_chars: int | None) -> str:
     failed = " failed" if block.is_error else ""
     kept = f", {handle}" if handle else ""
-    return f"[result of {block.tool or 'a tool'}{kept}{failed}]\n{_cut(text, output_chars)}"
+    return f"[result of {_tool(block)}{kept}{failed}]\n{_cut(text, output_chars)}"
+
+
+def _tool(block: Block) -> str:
+    return unbracketed(one_line(block.tool or "a tool", 80))
+
+
+_MARKS = re.compile(
+    r"^(?P<lead>[ \t]*)(?P<mark>\[(?:calls |result of |thinks\])|#{1,6}[ \t]*(?:host|tool)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TAGS = re.compile(r"<(?=/?[ \t]*(?:session|previous_summary|summary|output)[ \t]*>)", re.IGNORECASE)
+
+
+def _material(text: str) -> str:
+    """Text of a session in which nothing can be read as what separates its messages, or ends it."""
+    return _TAGS.sub("‹", _MARKS.sub(lambda found: f"{found['lead']}“{found['mark']}”", defused(text)))
 
 
 def _cut(text: str, most: int | None) -> str:
+    text = _material(text)
     return text if most is None else limit(text, OutputLimits(chars=most, cut="head_tail"), len).text
 
 
 def digest_text(tool: str, argument: str, text: str) -> str:
     """One tool output to be digested, as the writer gets it."""
     call = json.dumps({"tool": tool, "argument": argument}, ensure_ascii=False)
-    return f"{encodable(call)}\n<output>\n{encodable(text)}\n</output>\n\nWrite the digest now."
+    return f"{encodable(call)}\n<output>\n{_material(encodable(text))}\n</output>\n\nWrite the digest now."
 
 
 DIGEST = """\

@@ -22,7 +22,7 @@ class Hooked:
 
     def __init__(self, contextstash: CommandLine) -> None:
         self.command_line = contextstash
-        self.transcript = contextstash.folder / "projects" / "-home-dev-app" / f"{SESSION}.jsonl"
+        self.transcript = contextstash.folder / ".claude" / "projects" / "-home-dev-app" / f"{SESSION}.jsonl"
         self.transcript.parent.mkdir(parents=True)
         self._number = 0
 
@@ -88,7 +88,8 @@ def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked:
 
 
 def test_of_an_output_that_claude_code_has_put_into_a_file_the_whole_is_archived(hooked: Hooked) -> None:
-    file = hooked.command_line.folder / "b7me750tt.txt"
+    file = hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt"
+    file.parent.mkdir(parents=True)
     file.write_text(LARGE)
     response = {"stdout": LARGE[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
     updated = hooked.after("Bash", response, command="make all")

@@ -30,7 +30,7 @@ def original(contextstash: CommandLine, shown: str) -> str:
 
 def rollout(folder: Path, name: str, session: str, place: Path, *texts: str) -> Path:
     """A rollout of Codex in which the user said these texts."""
-    path = folder / "sessions" / "2026" / "11" / "20" / f"rollout-{name}-{session}.jsonl"
+    path = folder / ".codex" / "sessions" / "2026" / "11" / "20" / f"rollout-{name}-{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = {"id": session, "cwd": str(place), "timestamp": "2026-11-20T10:00:00Z", "cli_version": "0.169.0"}
     lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": meta}]

@@ -22,9 +22,6 @@ OWN_SERVER = "contextstash"
 
 HANDED_OFF = ("compact", "clear", "resume")
 
-LOG_NAME = "hooks.log"
-MOST_LOG_BYTES = 1_000_000
-
 
 def run(host: HookHost, read: Any = None) -> int:
     """Answer one event; the exit code is always 0."""
@@ -35,7 +32,9 @@ def run(host: HookHost, read: Any = None) -> int:
             sys.stdout.write(json.dumps(answer))
             sys.stdout.flush()
     except BaseException as error:  # whatever it is, the user's work goes on
-        _log(host, f"{type(error).__name__}: {error}")
+        from contextstash.hosts.hooks.log import note
+
+        note(host.name, f"{type(error).__name__}: {error}")
     return 0
 
 
@@ -105,7 +104,7 @@ async def _limited(
     shown = []
     cut = False
     async with hook_stash(host.name) as (stash, limits):
-        for text in await whole_texts(response, texts):
+        for text in await whole_texts(host.name, response, texts):
             limited = await stash.limit_output(
                 text,
                 tool=tool,
@@ -123,18 +122,18 @@ async def _read_on(host: HookHost, event: Mapping[str, Any]) -> None:
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
     async with hook_stash(host.name) as (stash, _):
-        session_id = await read_transcripts(stash, event)
+        session_id = await read_transcripts(host.name, stash, event)
         if event.get("hook_event_name") == host.before_compaction and session_id is not None:
             await stash.compact_session(session_id, strategy="extractive")
             if host.after_compaction is not None:
-                _mark(event).touch()
+                _mark(event).touch(mode=0o600)
 
 
 async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:
     from contextstash.hosts.hooks.stash import hand_off, hook_stash
 
     async with hook_stash(host.name) as (stash, _):
-        text = await hand_off(stash, event)
+        text = await hand_off(host.name, stash, event)
     if event.get("hook_event_name") == host.after_compaction:
         _mark(event).unlink(missing_ok=True)
     if text is None:
@@ -159,20 +158,3 @@ def _mark(event: Mapping[str, Any]) -> Any:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _log(host: HookHost, line: str) -> None:
-    """A line in the log beside the database; without one where even that can't be written."""
-    from contextlib import suppress
-
-    with suppress(Exception):
-        from datetime import UTC, datetime
-
-        from contextstash.locations import default_database
-
-        path = default_database().parent / LOG_NAME
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > MOST_LOG_BYTES:
-            path.replace(path.with_suffix(".log.1"))
-        with path.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host.name}: {' '.join(line.split())[:300]}\n")

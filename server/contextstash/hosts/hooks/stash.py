@@ -14,11 +14,15 @@ from contextstash.context.limits import OutputLimits
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
 from contextstash.hosts.codex import is_rollout_of
+from contextstash.hosts.hooks.log import note
 from contextstash.hosts.ingest import ingest
 from contextstash.hosts.kinds import recognize
+from contextstash.hosts.own_files import own_file
+from contextstash.hosts.regular_files import read_regular
 from contextstash.keys import api_key_from
 from contextstash.locations import default_database
 from contextstash.service.stash import Stash
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite
 
 BUSY_SECONDS = 2.0
@@ -62,32 +66,34 @@ def limits_in_characters(settings: ContextSettings) -> dict[str, Any]:
     return given
 
 
-async def whole_texts(response: Any, texts: Sequence[str]) -> list[str]:
+async def whole_texts(host: str, response: Any, texts: Sequence[str]) -> list[str]:
     """The texts of a response, the first as it stands in the file that Claude Code has put it into, where that is so:
     the response then holds its beginning alone."""
     named = response.get("persistedOutputPath") if isinstance(response, dict) else None
     if not isinstance(named, str) or not texts:
         return list(texts)
-    whole = await asyncio.to_thread(_persisted, Path(named))
+    whole = await asyncio.to_thread(_persisted, host, named)
     starts = whole is not None and whole.startswith(texts[0][:STARTS_ALIKE])
     return [whole, *texts[1:]] if whole is not None and starts else list(texts)
 
 
-def _persisted(path: Path) -> str | None:
+def _persisted(host: str, named: str) -> str | None:
+    """The file's text; None, and a line in the log, if it is not one that the host itself has put there."""
     try:
-        if path.stat().st_size > MOST_PERSISTED_BYTES:
-            return None
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError:
+        path = own_file(named, host)
+        return None if path is None else read_regular(path, MOST_PERSISTED_BYTES).decode("utf-8", "surrogateescape")
+    except (OSError, BadInputError) as error:
+        note(host, f"An output's file: {error}")
         return None
 
 
-async def read_transcripts(stash: Stash, event: Mapping[str, Any]) -> str | None:
-    """Record what is new in the event's transcript and in those of its sub-agents; the id of its session."""
+async def read_transcripts(host: str, stash: Stash, event: Mapping[str, Any]) -> str | None:
+    """Record what is new in the event's transcript and in those of its sub-agents; the id of its session.
+    Raises BadInputError if the file is not one of the host's own."""
     named = event.get("transcript_path")
     if not isinstance(named, str) or not named:
         return None
-    path = await asyncio.to_thread(_file, named)
+    path = await asyncio.to_thread(own_file, named, host)
     if path is None:
         return None
     report = await ingest(stash, path, reader=recognize(path))
@@ -96,14 +102,9 @@ async def read_transcripts(stash: Stash, event: Mapping[str, Any]) -> str | None
     return report.session_id
 
 
-def _file(named: str) -> Path | None:
-    path = Path(named).expanduser()
-    return path if path.is_file() else None
-
-
-async def hand_off(stash: Stash, event: Mapping[str, Any]) -> str | None:
+async def hand_off(host: str, stash: Stash, event: Mapping[str, Any]) -> str | None:
     """What the new window is told: of the session that goes on in it, or of the one that was cleared."""
-    session_id = await read_transcripts(stash, event)
+    session_id = await read_transcripts(host, stash, event)
     if event.get("source") == "clear":
         session_id = await _cleared(stash, event)
     return None if session_id is None else await stash.hand_off(session_id)

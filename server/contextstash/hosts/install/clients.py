@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contextstash.hosts.install.documents import Kind
+from contextstash.hosts.install.publication import uv_command
 
 Scope = Literal["user", "project"]
 
@@ -175,10 +176,13 @@ CLIENTS: dict[str, Client] = {
 
 
 def own_command(executable: str = sys.executable) -> list[str]:
-    """How this very contextstash is started: by `uvx` where uv keeps it in its cache, which may be emptied; by the
-    script beside its interpreter, by absolute path, since clients start with another PATH; else as a module."""
-    if "uv" in Path(executable).parts and any(part.startswith("archive-v") for part in Path(executable).parts):
-        return ["uvx", "contextstash"]
+    """How this very contextstash is started: by `uvx` if uv keeps it in its cache, which may be emptied; by the
+    script beside its interpreter, by absolute path, since clients start with another PATH; else as a module. Never by
+    its name on the package index as long as that is not ours."""
+    parts = Path(executable).parts
+    in_the_cache = "uv" in parts and any(part.startswith("archive-v") for part in parts)
+    if in_the_cache and (command := uv_command()) is not None:
+        return command
     for name in ("contextstash", "contextstash.exe"):
         script = Path(executable).with_name(name)
         if script.is_file():

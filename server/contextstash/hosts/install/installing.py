@@ -158,7 +158,7 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
     if entry is not None:
         records[str(path)] = entry
     if records:
-        _write(_record_file(), json.dumps(records, indent=2).encode())
+        _write(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
     else:
         _record_file().unlink(missing_ok=True)
 
@@ -173,7 +173,7 @@ def apply_install(change: Change) -> None:
     if known is not None and change.before is not None and known["after"] == _digest(change.before):
         existed = known["existed"]
     elif change.before is not None:
-        _write(_backup(change.path), change.before)
+        _write(_backup(change.path), change.before, mode=0o600)
     _write(change.path, change.after)
     _record(change.path, {"after": _digest(change.after), "existed": existed})
 
@@ -191,11 +191,12 @@ def apply_uninstall(change: Change) -> None:
         folder.rmdir()
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all; through a link to what it points at, its permissions kept."""
+def _write(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Whole or not at all; through a link to what it points at, its permissions kept, unless `mode` gives others."""
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    if mode is None:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

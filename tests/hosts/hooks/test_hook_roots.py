@@ -1,0 +1,176 @@
+"""A hook reads nothing but regular files below its client's own folders, and its log is its owner's alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine, write_transcript
+
+SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
+LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000))
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="modes, links and devices are those of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def wide_umask() -> Iterator[None]:
+    """What is made without a mode of its own is readable for everybody."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def projects(contextstash: CommandLine) -> Path:
+    folder = contextstash.folder / ".claude" / "projects" / "-srv-app"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def fire(contextstash: CommandLine, transcript: str | Path, event: str = "SessionEnd", **fields: Any) -> str:
+    """What the hook prints; it must end, and end well."""
+    named = {"session_id": SESSION, "transcript_path": str(transcript), "hook_event_name": event, **fields}
+    done = contextstash.run("hook", "claude-code", typed=json.dumps(named))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def log_of(contextstash: CommandLine) -> str:
+    return (contextstash.folder / "hooks.log").read_text()
+
+
+def outside(contextstash: CommandLine, kind: str) -> Path:
+    """A path that no client would name."""
+    folder = projects(contextstash)
+    secret = contextstash.folder / "outside.jsonl"
+    write_transcript(secret)
+    match kind:
+        case "device":
+            return Path("/dev/zero")
+        case "outside":
+            return secret
+        case "dots":
+            return folder / ".." / ".." / ".." / "outside.jsonl"
+        case "passwd":
+            return Path("/etc/passwd")
+    path = folder / f"{SESSION}.jsonl"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    elif kind == "link out":
+        path.symlink_to(secret)
+    elif kind == "link to itself":
+        path.symlink_to(path)
+    elif kind == "folder":
+        path.mkdir()
+    return path
+
+
+KINDS = ["device", "outside", "dots", "passwd", "fifo", "link to a device", "link out", "link to itself", "folder"]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_transcript_that_is_not_the_clients_own_is_not_read_and_the_log_says_so(
+    contextstash: CommandLine, kind: str
+) -> None:
+    path = outside(contextstash, kind)
+    assert fire(contextstash, path) == ""
+    assert fire(contextstash, path, "SessionStart", source="compact") == ""
+    assert "Not read: " in log_of(contextstash)
+    assert contextstash.json("sessions")["sessions"] == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_outputs_file_that_is_not_the_clients_own_is_not_read(contextstash: CommandLine, kind: str) -> None:
+    path = outside(contextstash, kind)
+    if kind in ("outside", "dots", "link out"):
+        (contextstash.folder / "outside.jsonl").write_text(f"{LARGE}\nthe secret")
+    response = {"stdout": LARGE, "stderr": "", "persistedOutputPath": str(path)}
+    fields = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": response}
+    assert "compiling part 0" in fire(contextstash, "", "PostToolUse", **fields)
+    assert "Not read: " in log_of(contextstash)
+    assert contextstash.json("search", "the secret")["hits"] == []
+
+
+def test_a_transcript_in_the_clients_folder_is_read(contextstash: CommandLine) -> None:
+    path = projects(contextstash) / f"{SESSION}.jsonl"
+    write_transcript(path)
+    assert fire(contextstash, path) == ""
+    assert [found["session_id"] for found in contextstash.json("sessions")["sessions"]] == [SESSION]
+    assert not (contextstash.folder / "hooks.log").exists()
+
+
+def test_the_folder_that_the_client_is_configured_for_counts(contextstash: CommandLine) -> None:
+    write_transcript(contextstash.folder / "outside.jsonl")
+    path = projects(contextstash) / f"{SESSION}.jsonl"
+    write_transcript(path)
+    named = {"session_id": SESSION, "transcript_path": str(path), "hook_event_name": "SessionEnd"}
+    elsewhere = {"CLAUDE_CONFIG_DIR": str(contextstash.folder / "other")}
+    contextstash.run("hook", "claude-code", typed=json.dumps(named), environment=elsewhere)
+    assert "Not read: " in log_of(contextstash)
+    assert contextstash.json("sessions")["sessions"] == []
+
+
+@pytest.mark.parametrize(("client", "event"), [("codex", "SessionEnd"), ("gemini", "SessionEnd")])
+def test_the_other_clients_read_their_own_folders_too(contextstash: CommandLine, client: str, event: str) -> None:
+    path = outside(contextstash, "outside")
+    named = {"session_id": SESSION, "transcript_path": str(path), "hook_event_name": event}
+    done = contextstash.run("hook", client, typed=json.dumps(named))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "Not read: " in log_of(contextstash)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_log_and_the_database_are_their_owners_alone(contextstash: CommandLine) -> None:
+    fire(contextstash, "/dev/zero")
+    made = [path for path in contextstash.folder.iterdir() if path.is_file()]
+    assert {path.name for path in made} >= {"hooks.log", "sessions.db"}
+    assert {path.name: oct(mode(path)) for path in made if mode(path) & 0o077} == {}
+
+
+def test_a_log_that_others_could_read_is_closed_to_them_and_stays_so_when_it_is_put_aside(
+    contextstash: CommandLine,
+) -> None:
+    log = contextstash.folder / "hooks.log"
+    log.write_text("x" * 1_000_001)
+    log.chmod(0o666)
+    fire(contextstash, "/dev/zero")
+    assert (mode(log), mode(contextstash.folder / "hooks.log.1")) == (0o600, 0o600)
+    assert log.stat().st_size < 1_000
+
+
+def test_the_log_is_not_written_through_a_link(contextstash: CommandLine) -> None:
+    other = contextstash.folder / "other.txt"
+    other.write_text("")
+    (contextstash.folder / "hooks.log").symlink_to(other)
+    fire(contextstash, "/dev/zero")
+    assert other.read_text() == ""
+
+
+def test_a_database_that_others_could_read_is_closed_to_them(contextstash: CommandLine) -> None:
+    contextstash.json("sessions")
+    contextstash.database.chmod(0o644)
+    contextstash.json("sessions")
+    assert mode(contextstash.database) == 0o600
+
+
+def test_an_export_is_its_owners_alone(contextstash: CommandLine) -> None:
+    path = projects(contextstash) / f"{SESSION}.jsonl"
+    write_transcript(path)
+    fire(contextstash, path)
+    file = contextstash.folder / "session.html"
+    file.write_text("")
+    contextstash.run("export", SESSION, "-o", file)
+    assert file.stat().st_size > 1_000
+    assert mode(file) == 0o600
