@@ -24,6 +24,9 @@ BUSY_SECONDS = 10.0
 
 CACHED_STATEMENTS = 256
 
+LOG_WAIT_MILLISECONDS = 100
+"""How long truncating the log may wait for readers in one attempt: SQLite keeps the write lock meanwhile."""
+
 _RETRY_SECONDS = 0.02
 _PRIMARY_CODE = 0xFF
 
@@ -113,6 +116,7 @@ async def connect(path: Path, *, read_only: bool = False, busy_seconds: float = 
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
             db.execute("PRAGMA temp_store = MEMORY")
+            db.execute("PRAGMA secure_delete = ON")
             if read_only:
                 db.execute("PRAGMA query_only = ON")
         except BaseException:
@@ -141,6 +145,19 @@ def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
             if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(_RETRY_SECONDS)
+
+
+def truncate_log(db: sqlite3.Connection) -> bool:
+    """Move the write-ahead log into the file and cut it to nothing; False if readers of an older state are in the way.
+    Most is moved before the write lock is taken."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    [usual] = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute(f"PRAGMA busy_timeout = {LOG_WAIT_MILLISECONDS}")
+    try:
+        [busy, _, _] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {usual}")
+    return not busy
 
 
 async def _close_in_order(connections: Sequence[Connection]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash_storage.connection import store_error
+from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.migrations import migrations
 
 
@@ -28,7 +29,7 @@ def look_at(path: Path) -> Health:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()
             [version] = db.execute("PRAGMA user_version").fetchone()
-            [sessions] = db.execute("SELECT count(*) FROM sessions").fetchone()
+            [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
     except sqlite3.Error as error:
         raise store_error(error) from error
     return Health(int(sessions), int(version), migrations()[-1][0], str(check))

@@ -38,16 +38,21 @@ def index_text(db: sqlite3.Connection, message: int, text: str) -> None:
     db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, _indexed(text)))
 
 
-def forget_texts(db: sqlite3.Connection, session: int) -> None:
-    """Take all of a session's texts out of the index, which wants to be told what they were."""
-    rows = db.execute(
-        "SELECT message, search_text FROM messages WHERE session = ? AND search_text IS NOT NULL", (session,)
+def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
+    """Take a message's text, as it is stored, out of the index, which must be told what it was. Its words stay in the
+    index's pages, as deleted, until these are merged."""
+    db.execute(
+        "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
+        (message, _indexed(_text(db, message, stored))),
     )
-    for message, stored in rows:
-        db.execute(
-            "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
-            (message, _indexed(_text(db, message, stored))),
-        )
+
+
+def merge_index(db: sqlite3.Connection, pages: int) -> bool:
+    """Merge about so many pages of the index; False if there was nothing to merge. A negative number marks all that
+    is there for merging first: once it is merged, no deleted word is left."""
+    before = db.total_changes
+    db.execute("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?)", (pages,))
+    return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change
 
 
 def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:

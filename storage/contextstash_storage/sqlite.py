@@ -6,15 +6,15 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash_storage import copying, leases, logs, searching
+from contextstash_storage import copying, editing, hidden_sessions, leases, logs, searching
 from contextstash_storage.appending import append, prepare
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect, in_transaction
-from contextstash_storage.editing import insert_edits, read_edits
+from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -68,11 +68,15 @@ async def _open(path: Path, busy_seconds: float) -> SqliteStore:
     writer = await connect(path, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
+        hidden = await writer.read(hidden_sessions.any_hidden)
         reader = await connect(path, read_only=True, busy_seconds=busy_seconds)
     except BaseException:
         await close(writer)
         raise
-    return SqliteStore(writer, reader)
+    store = SqliteStore(writer, reader)
+    if hidden:
+        store.finish_deletions()
+    return store
 
 
 def _make_file(path: Path) -> None:
@@ -106,23 +110,47 @@ class SqliteStore:
         self._writer = writer
         self._reader = reader
         self._lock = asyncio.Lock()
+        self._deletion = Deletion(writer, self._lock)
 
     async def close(self) -> None:
         """Close both connections, after what was begun; closing again does nothing. The writer goes last: whoever goes
-        last moves the log into the file, which one that only reads cannot."""
+        last moves the log into the file, which one that only reads cannot. A deletion at work stops after its piece;
+        whoever opens the database next goes on with it."""
+        await self._deletion.close()
         await close(self._reader, self._writer)
+
+    def finish_deletions(self) -> None:
+        """Go on, in the background, with what a process that was killed left half deleted or half imported."""
+        self._deletion.finish_later()
 
     async def create_session(self, session: Session) -> Session:
         def work(db: sqlite3.Connection) -> Session:
             copying.insert_session(db, session)
             return session_row(db, session.owner, session.session_id)[1]
 
-        async with self._lock:
-            return await self._writer.write(work)
+        return await self._write(work)
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
-        async with self._lock:
-            return await self._writer.write(lambda db: copying.copy_in(db, session, items))
+        staged = await self._write(lambda db: copying.begin(db, session))
+        if staged is None:
+            return None
+        try:
+            await self._fill(staged, iter(items))
+            stored = await self._write(lambda db: copying.publish(db, staged))
+        except BaseException:
+            await self._write(lambda db: copying.abandon(db, staged))
+            self._deletion.finish_later()
+            raise
+        if stored is None:
+            self._deletion.finish_later()
+        return stored
+
+    async def _fill(self, staged: copying.Staged, items: Iterator[Copied]) -> None:
+        while rows := await asyncio.to_thread(copying.read_rows, items):
+            while rows:
+                written = await self._write(lambda db, rows=rows: copying.write_piece(db, staged, rows))  # type: ignore[misc]
+                staged.advance(rows.popleft() for _ in range(written))
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def get_session(self, owner: str, session_id: str) -> Session:
         return await self._reader.read(lambda db: session_row(db, owner, session_id)[1])
@@ -180,27 +208,17 @@ class SqliteStore:
             db.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (now().isoformat(), row))
             return session_row(db, owner, session_id)[1]
 
-        async with self._lock:
-            return await self._writer.write(work)
+        return await self._write(work)
 
-    async def delete_session(self, owner: str, session_id: str) -> None:
+    async def delete_session(self, owner: str, session_id: str, *, along: Sequence[str] = ()) -> bool:
         def work(db: sqlite3.Connection) -> None:
-            row, _ = session_row(db, owner, session_id)
-            searching.forget_texts(db, row)
-            db.execute(
-                "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?",
-                (owner, session_id),
-            )
-            held = db.execute(
-                "SELECT DISTINCT blob FROM message_blobs JOIN messages USING (message) WHERE session = ?", (row,)
-            ).fetchall()
-            db.execute("DELETE FROM sessions WHERE session = ?", (row,))
-            db.executemany(
-                "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
-            )
+            hidden_sessions.hide(db, owner, session_id)
+            for other in along:
+                with suppress(SessionNotFoundError):
+                    hidden_sessions.hide(db, owner, other)
 
-        async with self._lock:
-            await self._writer.write(work)
+        await self._write(work)
+        return await self._deletion.finish()
 
     async def append_messages(
         self,
@@ -263,7 +281,11 @@ class SqliteStore:
         return await self._reader.read(work)
 
     async def read_edits(self, owner: str, session_id: str) -> list[Edit]:
-        return await self._reader.read(lambda db: read_edits(db, session_row(db, owner, session_id)[0]))
+        def work(db: sqlite3.Connection) -> list[Edit]:
+            row, session = session_row(db, owner, session_id)
+            return editing.read_edits(db, row, session.counters.edits)
+
+        return await self._reader.read(work)
 
     async def append_edits(
         self,
@@ -275,15 +297,32 @@ class SqliteStore:
         event: Event | None = None,
         own: bool = True,
     ) -> Session:
-        def work(db: sqlite3.Connection) -> Session:
+        numbered = await asyncio.to_thread(editing.number_edits, edits, expected)
+        done = 0
+
+        def checked(db: sqlite3.Connection) -> tuple[int, Session]:
             row, session = session_row(db, owner, session_id)
             if session.counters.edits != expected:
-                raise EditConflictError("The session's view was edited meanwhile; read it again and plan anew.")
-            counters = insert_edits(db, row, session.counters, edits, own=own)
+                raise EditConflictError(editing.CONFLICT)
+            return row, session
+
+        def stage(db: sqlite3.Connection) -> int:
+            row, session = checked(db)
+            return editing.stage_piece(db, row, session.counters, numbered, done)
+
+        def publish(db: sqlite3.Connection) -> Session:
+            row, session = checked(db)
+            if done:
+                editing.check_staged(db, row, numbered[-1])
+                counters = editing.count_edits(db, row, session.counters, numbered, own=own)
+            else:
+                counters = editing.insert_numbered(db, row, session.counters, numbered, own=own)
             return _changed(db, row, session, counters, event)
 
-        async with self._lock:
-            return await self._writer.write(work)
+        while len(numbered) > editing.EDITS_AT_ONCE and done < len(numbered):
+            done = await self._write(stage)
+            await asyncio.sleep(PAUSE_SECONDS)
+        return await self._write(publish)
 
     async def change_counters(
         self, owner: str, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
@@ -292,8 +331,7 @@ class SqliteStore:
             row, session = session_row(db, owner, session_id)
             return _changed(db, row, session, change(session.counters), event)
 
-        async with self._lock:
-            return await self._writer.write(work)
+        return await self._write(work)
 
     async def read_outputs(
         self, owner: str, session_id: str, *, first: int = 0, last: int | None = None
@@ -349,8 +387,7 @@ class SqliteStore:
                     (to_json(counters), row),
                 )
 
-        async with self._lock:
-            await self._writer.write(work)
+        await self._write(work)
 
     async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         return await self._of_session(owner, session_id, lambda db, row: logs.read_events(db, row, after, limit))
@@ -382,6 +419,11 @@ class SqliteStore:
     async def put_cached_summary(self, owner: str, session_id: str, key: str, summary: CachedSummary) -> None:
         await self._change_session(owner, session_id, lambda db, row: logs.keep_summary(db, row, key, summary))
 
+    async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """What `work` returns that writes, as one transaction."""
+        async with self._lock:
+            return await self._writer.write(work)
+
     async def _of_session(
         self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
     ) -> Result:
@@ -392,8 +434,7 @@ class SqliteStore:
         self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
     ) -> Result:
         """What `work` answers that writes, given a session's row."""
-        async with self._lock:
-            return await self._writer.write(lambda db: work(db, session_row(db, owner, session_id)[0]))
+        return await self._write(lambda db: work(db, session_row(db, owner, session_id)[0]))
 
 
 def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Counters, event: Event | None) -> Session:

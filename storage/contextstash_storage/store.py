@@ -33,7 +33,7 @@ and the messages newly stored. Pure."""
 
 
 class SessionStore(Protocol):
-    """Every method is one transaction: it happens whole or not at all, also when cancelled or killed.
+    """Every method is one transaction to who reads: it happens whole or not at all, also when cancelled or killed.
 
     Methods that take a `session_id` raise SessionNotFoundError where `owner` has no such session.
     """
@@ -46,7 +46,8 @@ class SessionStore(Protocol):
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all as
-        they are; None, and nothing done, where its owner has one of that id. `items` is read within the transaction."""
+        they are; None, and nothing done, if its owner has one of that id. It is stored in pieces, the last of which
+        makes it visible. `items` is read in another thread while no transaction is open."""
         ...
 
     async def get_session(self, owner: str, session_id: str) -> Session: ...
@@ -70,8 +71,11 @@ class SessionStore(Protocol):
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
         ...
 
-    async def delete_session(self, owner: str, session_id: str) -> None:
-        """Delete a session with all that belongs to it, blobs nobody else uses included."""
+    async def delete_session(self, owner: str, session_id: str, *, along: Sequence[str] = ()) -> bool:
+        """Delete a session with all that belongs to it, blobs nobody else uses included, and those of the sessions
+        `along` that are there. One transaction makes them invisible; then their rows, their words in the search index
+        and what the log holds of them are removed in pieces. False if some of that is still to be done: another
+        process reads an older state, or the database is locked or the disk full. It is then tried again."""
         ...
 
     async def append_messages(

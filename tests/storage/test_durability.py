@@ -17,12 +17,16 @@ from pathlib import Path
 import pytest
 import recording_process
 from blockbuster import blockbuster_ctx
+from killed_workers import Ledger, kill_once
 from stashing import stash_at
 from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 from contextstash_storage.connection import close, connect
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+
+KILLS = 3
+"""bench/kills.py does 300."""
 
 SCRIPT = Path(recording_process.__file__)
 
@@ -55,6 +59,13 @@ async def test_every_acknowledged_message_outlives_kill_9(path: Path, after: int
     await record(store, says("and on"))
     await store.close()
     check_integrity(path)
+
+
+def test_whatever_a_process_does_when_it_is_killed_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
+    ledger = Ledger()
+    for number in range(KILLS):
+        kill_once(tmp_path, ledger, number)
+    assert sum(ledger.kills.values()) == KILLS
 
 
 async def test_processes_share_one_new_file_and_one_session(path: Path) -> None:

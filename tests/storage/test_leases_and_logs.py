@@ -48,6 +48,27 @@ async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store:
     assert await store.acquire_lease(OWNER, SESSION, "import", "dead", 60.0)
 
 
+@pytest.mark.parametrize("hours", [1, 24 * 365])
+async def test_a_lease_that_is_dated_in_the_future_is_not_in_force(store: SqliteStore, hours: int) -> None:
+    assert await acquire(store, "of another time")
+    moved = "UPDATE leases SET taken_at = taken_at + ?"
+    await store._writer.write(lambda db: db.execute(moved, (3600 * hours,)).fetchall())
+    assert await acquire(store, "of today")
+    assert not await acquire(store, "of another time")
+
+
+async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_400)
+    assert await acquire(store, "dated tomorrow")
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert not await acquire(store, "early")
+    await store._writer.write(lambda db: db.execute("UPDATE leases SET taken_at = taken_at - seconds").fetchall())
+    assert await acquire(store, "in time")
+
+
 async def test_the_lease_of_a_process_that_was_killed_ends_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "k.db"
     code = (
@@ -65,7 +86,7 @@ async def test_the_lease_of_a_process_that_was_killed_ends_by_itself(tmp_path: P
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path), "60"], check=False)
         assert not await acquire(store, "next")
         with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE leases SET expires_at = ?", (time.time() - 1,))
+            db.execute("UPDATE leases SET taken_at = taken_at - seconds")
             db.commit()
         assert await acquire(store, "next")
     finally:

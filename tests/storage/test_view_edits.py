@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from stored_sessions import OWNER, SESSION, conversation, record
 
+from contextstash_storage import editing
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, Event, Part
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
 
 
 def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> Edit:
@@ -58,6 +64,69 @@ async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SqliteStore
     edit = Edit(kind="archive", seq=0, block=0, text="[\ud800 \x00 …]", handle="out_a")
     await store.append_edits(OWNER, SESSION, [edit], expected=0)
     assert [stored.text for stored in await store.read_edits(OWNER, SESSION)] == ["[\ud800 \x00 …]"]
+
+
+def archives(count: int, text: str = "[archived]") -> list[Edit]:
+    return [
+        Edit(kind="archive", seq=place, block=0, text=f"{text} {place}", delta={Part.USER: -2}, view_results=-1)
+        for place in range(count)
+    ]
+
+
+@pytest.fixture
+def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editing, "EDITS_AT_ONCE", 10)
+
+
+@pytest.mark.usefixtures("_few_at_once")
+async def test_many_edits_are_stored_in_pieces_and_seen_at_once(store: SqliteStore, path: Path) -> None:
+    await record(store, *conversation(4))
+    other = await open_sqlite(path)
+    storing = asyncio.create_task(store.append_edits(OWNER, SESSION, archives(95), expected=0))
+    seen = set()
+    while not storing.done():
+        seen.add(len(await other.read_edits(OWNER, SESSION)))
+    session = await storing
+    assert seen <= {0, 95}
+    assert (session.counters.edits, session.counters.view_results, session.counters.unsent) == (95, -95, 190)
+    assert [edit.text for edit in await other.read_edits(OWNER, SESSION)] == [edit.text for edit in archives(95)]
+    await other.close()
+
+
+@pytest.mark.usefixtures("_few_at_once")
+async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: SqliteStore, path: Path) -> None:
+    await record(store, *conversation(4))
+    other = await open_sqlite(path)
+    answers = await asyncio.gather(
+        store.append_edits(OWNER, SESSION, archives(95, "ours"), expected=0),
+        other.append_edits(OWNER, SESSION, archives(95, "theirs"), expected=0),
+        return_exceptions=True,
+    )
+    assert [isinstance(answer, EditConflictError) for answer in answers].count(True) == 1
+    edits = await store.read_edits(OWNER, SESSION)
+    assert [edit.edit_id for edit in edits] == list(range(1, 96))
+    assert len({edit.text.split()[0] for edit in edits}) == 1
+    await other.close()
+
+
+@pytest.mark.usefixtures("_few_at_once")
+@pytest.mark.parametrize("pieces", [1, 4])
+async def test_many_edits_that_are_not_stored_to_their_end_were_never_there(
+    store: SqliteStore, path: Path, pieces: int
+) -> None:
+    await record(store, *conversation(4))
+    storing = asyncio.create_task(store.append_edits(OWNER, SESSION, archives(95), expected=0))
+    with closing(sqlite3.connect(path)) as db:
+        while db.execute("SELECT count(*) FROM edits").fetchone()[0] < 10 * pieces:
+            await asyncio.wait([storing], timeout=0.001)
+    storing.cancel()
+    await asyncio.gather(storing, return_exceptions=True)
+    assert await store.read_edits(OWNER, SESSION) == []
+    session = await store.append_edits(OWNER, SESSION, [summary(0, 1)], expected=0)
+    assert session.counters.edits == 1
+    assert [edit.kind for edit in await store.read_edits(OWNER, SESSION)] == ["summary"]
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM edits").fetchone() == (1,)
 
 
 async def test_events_are_read_a_page_at_a_time_and_set_the_level(store: SqliteStore) -> None:

@@ -145,6 +145,8 @@ def delete(opening: Opening, as_json: bool, session: str, yes: bool) -> None:
         print_json(answer)
     else:
         click.echo(f"Deleted {answer.session_id}: {answer.messages:,} messages.")
+        if answer.note:
+            click.echo(answer.note, err=True)
 
 
 def change_line(before: int, after: int) -> str:

@@ -70,4 +70,5 @@ def configure(result: results.ConfigureResult) -> str:
 
 
 def delete(result: results.DeleteResult) -> str:
-    return f"Session {result.session_id} is deleted, {result.messages} messages with it."
+    note = f" {result.note}" if result.note else ""
+    return f"Session {result.session_id} is deleted, {result.messages} messages with it.{note}"

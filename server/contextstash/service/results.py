@@ -374,6 +374,7 @@ class DeleteResult(Result):
     session_id: str
     deleted: bool
     messages: int
+    note: str | None = None
 
 
 class MessageLine(Result):

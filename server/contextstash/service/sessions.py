@@ -19,10 +19,16 @@ from contextstash.service.results import (
     SessionLine,
     SessionList,
 )
-from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Session
 
 MOST_LISTED = 200
+
+NOT_OVERWRITTEN = (
+    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
+    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
+    " the database next; close other programs that use the file."
+)
 
 COUNTING = ("estimator", "image_tokens", "message_overhead")
 """Settings by which a message is counted when it is recorded."""
@@ -84,10 +90,16 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
 async def delete(access: Access, session_id: str) -> DeleteResult:
     """Delete a session for good, with the outputs kept for it. Raises SessionNotFoundError."""
     session = await access.session(session_id)
-    await access.store.delete_session(access.owner, session_id)
-    with suppress(NotFoundError, BadInputError):
-        await access.store.delete_session(access.owner, outputs_session_id(session_id))
-    return DeleteResult(session_id=session_id, deleted=True, messages=session.counters.messages)
+    along: list[str] = []
+    with suppress(BadInputError):
+        along.append(outputs_session_id(session_id))
+    overwritten = await access.store.delete_session(access.owner, session_id, along=along)
+    return DeleteResult(
+        session_id=session_id,
+        deleted=True,
+        messages=session.counters.messages,
+        note=None if overwritten else NOT_OVERWRITTEN,
+    )
 
 
 async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:

@@ -1,0 +1,216 @@
+"""What remains of a deleted session is taken out of the files, a piece at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from contextstash_storage.connection import Connection, truncate_log
+from contextstash_storage.errors import StoreError
+from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandoned
+from contextstash_storage.searching import forget_text, merge_index
+
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
+
+PAUSE_SECONDS = 0.025
+"""How long the write lock is left to others between two pieces. SQLite has no queue: who waits asks again every 1 to
+25 ms in its first eighth of a second, and so meets the pause."""
+
+LOG_SECONDS = 5.0
+"""How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
+
+AGAIN_SECONDS = 5.0
+"""How long after a deletion that could not be finished it is tried again."""
+
+ROWS_AT_ONCE = 200
+
+MERGED_PAGES = 64
+"""Pages of the search index, of 4 KB, that are merged between two looks at the clock."""
+
+SMALL_FILE_BYTES = 8 * 2**20
+"""A file up to this size is written anew after a deletion, which takes less than a piece may."""
+
+_PARTS = (
+    ("outputs", "seq"),
+    ("edits", "edit_id"),
+    ("events", "event_id"),
+    ("calls", "call_id"),
+    ("cached_summaries", "key"),
+    ("leases", "purpose"),
+)
+
+Result = TypeVar("Result")
+
+
+class Deletion:
+    """Takes what is marked as deleted out of the files of one store. What could not be done, because another process
+    still reads the old state, is tried again in the background, and by whoever opens the database next."""
+
+    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
+        self._writer = writer
+        self._lock = lock
+        self._alone = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    async def finish(self) -> bool:
+        """Take out all that is marked. False if some of it may still be in the files. Cancelling the caller does not
+        stop it."""
+        finished = await asyncio.shield(self._task(self._finished()))
+        if not finished:
+            self.finish_later(AGAIN_SECONDS)
+        return finished
+
+    def finish_later(self, seconds: float = 0.0) -> None:
+        """Take out all that is marked in the background, and try until that is done; begin in `seconds`."""
+        if not self._closing.is_set():
+            self._task(self._until_finished(seconds))
+
+    async def close(self) -> None:
+        """Stop after the piece that is being worked on."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _task(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _until_finished(self, seconds: float) -> bool:
+        await self._pause(seconds)
+        while not self._closing.is_set() and not await self._finished():
+            await self._pause(AGAIN_SECONDS)
+        return not self._closing.is_set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+
+    async def _finished(self) -> bool:
+        async with self._alone:
+            try:
+                return await self._all_taken_out()
+            except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
+                return False
+
+    async def _all_taken_out(self) -> bool:
+        await self._write(give_up_abandoned)
+        if not await self._pieces(_removed_piece):
+            return False
+        marks = await self._writer.read(_marks)
+        if not marks:
+            return True
+        if any(indexed for _, indexed in marks):
+            await self._write(lambda db: merge_index(db, -MERGED_PAGES))
+            if not await self._pieces(_merged_piece):
+                return False
+        async with self._lock:
+            await self._writer.run(_rewrite_small_file)
+        if not await self._log_truncated():
+            return False
+        # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
+        await self._write(lambda db: _remove_marks(db, marks))
+        return True
+
+    async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def _pieces(self, piece: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Do piece after piece until one says that there is no more; False if the store is closed before that."""
+        while not self._closing.is_set():
+            if not await self._write(piece):
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+    async def _log_truncated(self) -> bool:
+        give_up = time.monotonic() + LOG_SECONDS
+        while not self._closing.is_set():
+            async with self._lock:
+                if await self._writer.run(truncate_log):
+                    return True
+            if time.monotonic() > give_up:
+                return False
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+
+def _removed_piece(db: sqlite3.Connection) -> bool:
+    """Remove some of the rows of what is marked; False if there are none."""
+    until = time.monotonic() + PIECE_SECONDS
+    for (row,) in db.execute("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)).fetchall():
+        while _remove_message(db, row) or _remove_rows(db, row):
+            if time.monotonic() > until:
+                return True
+    return False
+
+
+def _remove_message(db: sqlite3.Connection, row: int) -> bool:
+    """Remove the first message of a session, with what only it refers to; False if it has none."""
+    found = db.execute(
+        "SELECT message, search_text FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)
+    ).fetchone()
+    if found is None:
+        return False
+    message, search_text = found
+    if search_text is not None:
+        forget_text(db, message, search_text)
+    held = db.execute("SELECT DISTINCT blob FROM message_blobs WHERE message = ?", (message,)).fetchall()
+    db.execute("DELETE FROM messages WHERE message = ?", (message,))
+    db.executemany(
+        "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
+    )
+    return True
+
+
+def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
+    """Remove some of a session's other rows; False if it has none."""
+    for table, key in _PARTS:
+        removed = db.execute(
+            f"DELETE FROM {table} WHERE session = ?1 AND {key} IN"
+            f" (SELECT {key} FROM {table} WHERE session = ?1 LIMIT {ROWS_AT_ONCE})",
+            (row,),
+        )
+        if removed.rowcount:
+            return True
+    return False
+
+
+def _merged_piece(db: sqlite3.Connection) -> bool:
+    """Merge some pages of the index; False if they are all merged."""
+    until = time.monotonic() + PIECE_SECONDS
+    while merge_index(db, MERGED_PAGES):
+        if time.monotonic() > until:
+            return True
+    return False
+
+
+def _rewrite_small_file(db: sqlite3.Connection) -> None:
+    """Write a small file anew. SQLite zeroes what it deletes, but leaves copies of cells that it moved from page to
+    page before; they are rare, and only writing the file anew removes them."""
+    [pages], [free], [size] = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size <= SMALL_FILE_BYTES:
+        db.execute("VACUUM")
+
+
+def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:
+    """The names of deleted sessions whose rows are removed, and whether any text of theirs was in the index."""
+    return db.execute(
+        "SELECT session_id, settings ->> '$.indexed' FROM sessions WHERE owner = ?", (DELETED_OWNER,)
+    ).fetchall()
+
+
+def _remove_marks(db: sqlite3.Connection, marks: Sequence[tuple[str, bool]]) -> None:
+    db.executemany(
+        "DELETE FROM sessions WHERE owner = ? AND session_id = ?", [(DELETED_OWNER, name) for name, _ in marks]
+    )

@@ -1,0 +1,221 @@
+"""A process that records, prunes, compacts, imports and deletes at random until it is killed, and what must hold then.
+
+The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
+the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any
+
+from stashing import as_bytes, history, stash_at, valid_view
+
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import NotFoundError
+from contextstash_storage.records import Native
+
+FORMAT = "openai-chat"
+WORK = "work"
+OPERATIONS = ("record", "prune", "compact", "import", "delete")
+MOST_SECONDS = 0.6
+"""A worker is killed after a random time of up to this."""
+
+STARTED_SECONDS = 60.0
+SETTLED_SECONDS = 60.0
+"""How long a process may take to start, and what was left half done to be removed: very generous."""
+
+MOST_COPIES = 3
+
+
+def rounds(number: int, place: int) -> list[Native]:
+    """A batch: a question, a tool call and its long output, all different from every other batch."""
+    name = f"worker {number} batch {place}"
+    call = {"name": "bash", "arguments": json.dumps({"command": f"cat {name}"})}
+    call_id = f"call_{number}_{place}"
+    return [
+        {"role": "user", "content": f"question of {name}"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": call_id, "type": "function", "function": call}]},
+        {"role": "tool", "tool_call_id": call_id, "content": f"output of {name}\n" + f"line of {name}\n" * 150},
+    ]
+
+
+class Journal:
+    """Lines that outlive the kill of who wrote them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, what: str, operation: str, **told: Any) -> None:
+        os.write(self._file, json.dumps({"what": what, "operation": operation, **told}).encode() + b"\n")
+
+
+def work(path: str, journal_path: str, number: int) -> None:
+    """Work until killed."""
+    asyncio.run(_work(Path(path), Journal(Path(journal_path)), number))
+
+
+async def _work(path: Path, journal: Journal, number: int) -> None:
+    rng = random.Random(number)
+    async with stash_at(path, window=200_000) as stash:
+        journal.write("done", "open")
+        place = 0
+        while True:
+            place += 1
+            await _do(stash, journal, rng.choice((*OPERATIONS, "record")), f"{number}-{place}", (number, place))
+
+
+async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers: tuple[int, int]) -> None:
+    copies = [line.session_id for line in (await stash.list_sessions()).sessions if line.session_id != WORK]
+    if operation == "record":
+        batch = rounds(*numbers)
+        journal.write("begun", operation, messages=batch)
+        await stash.record_messages(batch, session_id=WORK, format=FORMAT)
+        journal.write("done", operation)
+    elif operation == "prune" and await _is_there(stash):
+        journal.write("begun", operation)
+        pruned = await stash.prune_tool_outputs(WORK, keep_last=1, protect_tokens=0, minimum_tokens=0)
+        journal.write("done", operation, handles=[output.handle for output in pruned.archived])
+    elif operation == "compact" and await _is_there(stash):
+        journal.write("begun", operation)
+        compacted = await stash.compact_session(WORK, summary=f"Summary {name}: all is well.", strategy="host")
+        journal.write("done", operation, summary=compacted.summary_id)
+    elif operation == "import" and len(copies) < MOST_COPIES and await _is_there(stash):
+        lines = [json.dumps(record) async for record in stash.export_session(WORK)]
+        journal.write("begun", operation, copy=f"copy-{name}", messages=await history(stash, WORK))
+        await stash.import_session(lines, session_id=f"copy-{name}")
+        journal.write("done", operation)
+    elif operation == "delete" and copies:
+        journal.write("begun", operation, copy=copies[-1])
+        await stash.delete_session(copies[-1])
+        journal.write("done", operation)
+
+
+async def _is_there(stash: Stash) -> bool:
+    try:
+        await stash.read_session(WORK)
+    except NotFoundError:
+        return False
+    return True
+
+
+class Ledger:
+    """What must be in the database by the journals of all workers so far."""
+
+    def __init__(self) -> None:
+        self.kills: dict[str, int] = {}
+        self._recorded: list[Native] = []
+        self._copies: dict[str, list[Native]] = {}
+        self._summaries: list[str] = []
+        self._handles: set[str] = set()
+        self._begun: Mapping[str, Any] | None = None
+
+    def read(self, journal: Path) -> None:
+        """Take in what a worker wrote; what it had begun when it was killed stays open."""
+        self._begun = None
+        *lines, _ = journal.read_bytes().split(b"\n")  # what follows the last line end was cut off by the kill
+        for line in lines:
+            entry = json.loads(line)
+            if entry["what"] == "begun":
+                self._begun = entry
+            elif self._begun is not None:
+                self._settle({**self._begun, **entry})
+                self._begun = None
+        operation = self._begun["operation"] if self._begun else "between"
+        self.kills[operation] = self.kills.get(operation, 0) + 1
+
+    def _settle(self, done: Mapping[str, Any]) -> None:
+        if done["operation"] == "record":
+            self._recorded += done["messages"]
+        elif done["operation"] == "prune":
+            self._handles |= set(done["handles"])
+        elif done["operation"] == "compact" and done["summary"]:
+            self._summaries.append(done["summary"])
+        elif done["operation"] == "import":
+            self._copies[done["copy"]] = done["messages"]
+        elif done["operation"] == "delete":
+            del self._copies[done["copy"]]
+
+    async def check(self, path: Path) -> None:
+        """Open the database again and hold it against the ledger; settle what was begun."""
+        async with stash_at(path, window=200_000) as stash:
+            if self._begun is not None:
+                await self._settle_begun(stash, self._begun)
+            names = {line.session_id for line in (await stash.list_sessions()).sessions}
+            assert names - {WORK} == self._copies.keys()
+            for name, messages in self._copies.items():
+                assert as_bytes(await history(stash, name)) == as_bytes(messages)
+                await valid_view(stash, FORMAT, name)
+            if self._recorded:
+                assert as_bytes(await history(stash, WORK)) == as_bytes(self._recorded)
+                await valid_view(stash, FORMAT, WORK)
+            for handle in self._handles:
+                await stash.get_archived_output(handle, session_id=WORK, max_tokens=50)
+            for summary in self._summaries:
+                await stash.get_summary(WORK, level=summary)
+            await settled(path)
+        check_files(path)
+
+    async def _settle_begun(self, stash: Stash, begun: Mapping[str, Any]) -> None:
+        """Whether what was begun has been done: whole, or not at all."""
+        names = {line.session_id for line in (await stash.list_sessions()).sessions}
+        if begun["operation"] == "record" and WORK in names:
+            stored = await history(stash, WORK)
+            if len(stored) != len(self._recorded):
+                self._settle(begun)
+        elif begun["operation"] in ("import", "delete"):
+            here = begun["copy"] in names
+            if here == (begun["operation"] == "import"):
+                self._settle(begun)
+
+
+async def settled(path: Path) -> None:
+    """Wait until nothing of a deletion or import that was cut short is left."""
+    give_up = time.monotonic() + SETTLED_SECONDS
+    with closing(sqlite3.connect(path)) as db:
+        while db.execute("SELECT count(*) FROM sessions WHERE owner <> 'local'").fetchone() != (0,):
+            assert time.monotonic() < give_up
+            await asyncio.sleep(0.01)
+
+
+def check_files(path: Path) -> None:
+    """The database is sound, and so is its search index; nothing lies about that belongs to no session."""
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+        db.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')")
+        lost = "SELECT count(*) FROM blobs WHERE blob NOT IN (SELECT blob FROM message_blobs)"
+        assert db.execute(lost).fetchone() == (0,)
+        indexed = "SELECT count(*) FROM search_index_docsize WHERE id NOT IN (SELECT message FROM messages)"
+        assert db.execute(indexed).fetchone() == (0,)
+
+
+def kill_once(folder: Path, ledger: Ledger, number: int, context: BaseContext | None = None) -> None:
+    """Start a worker, kill it at a random moment, and check what it leaves."""
+    path, journal = folder / "stash.db", folder / f"{number}.jsonl"
+    started = context or multiprocessing.get_context("spawn")
+    process = started.Process(target=work, args=(str(path), str(journal), number), daemon=True)  # type: ignore[attr-defined]
+    process.start()
+    give_up = time.monotonic() + STARTED_SECONDS
+    while not (journal.exists() and journal.stat().st_size):
+        assert process.is_alive()
+        assert time.monotonic() < give_up
+        time.sleep(0.002)
+    time.sleep(random.Random(-number).uniform(0, MOST_SECONDS))
+    assert process.is_alive()
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    ledger.read(journal)
+    asyncio.run(ledger.check(path))
