@@ -13,6 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from contextstash.gateway.config import HttpServer, StdioServer
+from contextstash.gateway.upstream_lines import use_for_processes
 
 Ended = Callable[[], None]
 
@@ -30,6 +31,7 @@ async def connected(server: StdioServer | HttpServer, ended: Ended) -> AsyncIter
 
 
 def _process(server: StdioServer) -> Any:
+    use_for_processes()
     return stdio_client(
         StdioServerParameters(
             command=server.command,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.transcript import Line, Stamp, State, mark_of, split_lines
+from contextstash.json_text import kept_value
 from contextstash.service.transcripts import TranscriptMessage
 
 TAIL = 400
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 def parse_document(data: bytes) -> object:
     """The JSON value of these bytes; None where they are none."""
     try:
-        return json.loads(data)
+        return kept_value(data)
     except (ValueError, RecursionError):
         return None
 
