@@ -40,3 +40,17 @@ async def test_an_answer_that_cannot_be_read_is_an_error_and_other_calls_go_on(
     logged = capfd.readouterr().err
     assert "Traceback" not in logged
     assert "correct horse" not in logged
+
+
+async def test_an_answer_over_http_that_cannot_be_read_is_an_error_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with hostile_upstream.served() as address:
+        async with gateway(tmp_path, {"bad": {"url": address}}, mode="legacy") as client:
+            for tool in ("broken", "deep", "half"):
+                with pytest.raises(MCPError, match="Failed to parse"):
+                    await client.call_tool(tool)
+            assert "nan" in await tool_names(client)
+    logged = capfd.readouterr().err
+    assert "Traceback" not in logged
+    assert "correct horse" not in logged

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 TEXT = b'{"content":[{"type":"text","text":"correct horse \\ud83d battery"}]}'
 
@@ -25,29 +29,61 @@ ANSWERS: dict[str, bytes] = {
 """The result of each tool, as bytes."""
 
 
+def answer(line: bytes) -> bytes | None:
+    """What is answered to a message; None to a notification."""
+    message = json.loads(line)
+    number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    if number is None:
+        return None
+    if method == "tools/call":
+        result = ANSWERS[params["name"]]
+    elif method == "tools/list":
+        result = json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ANSWERS]}).encode()
+    elif method == "initialize":
+        about = {"name": "hostile", "version": "1"}
+        told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+        result = json.dumps(told).encode()
+    else:
+        error = b'{"code":-32601,"message":"Method not found"}'
+        return b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (number, error)
+    return b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (number, result)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The same over HTTP."""
+
+    def do_POST(self) -> None:
+        told = answer(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(202 if told is None else 200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(told or b"")))
+        self.end_headers()
+        self.wfile.write(told or b"")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """The address of the server over HTTP."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def main() -> None:
     """Answer requests until standard input ends."""
-    for line in sys.stdin:
-        message = json.loads(line)
-        number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
-        if number is None:
-            continue
-        if method == "tools/call":
-            result = ANSWERS[params["name"]]
-        elif method == "tools/list":
-            tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ANSWERS]
-            result = json.dumps({"tools": tools}).encode()
-        elif method == "initialize":
-            about = {"name": "hostile", "version": "1"}
-            told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
-            result = json.dumps(told).encode()
-        else:
-            error = b'{"code":-32601,"message":"Method not found"}'
-            sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"error":%b}\n' % (number, error))
+    for line in sys.stdin.buffer:
+        told = answer(line)
+        if told is not None:
+            sys.stdout.buffer.write(told + b"\n")
             sys.stdout.buffer.flush()
-            continue
-        sys.stdout.buffer.write(b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, result))
-        sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from contextstash_storage.errors import BadMessageError
 
 MOST_BLOCKS = 10_000
 """Blocks of one message, those of its tool results included. Reading and measuring them holds the interpreter: 100,000
-stalled other calls by 0.8 s (measured), this many by less than 0.1 s. The longest message of real sessions seen has 17."""
+stalled other calls by 0.8 s (measured), this many by less than 0.1 s. The longest in real sessions seen has 17."""
 
 _LISTS = ("content", "output", "parts", "tool_calls")
 
