@@ -1,4 +1,4 @@
-"""Halves of surrogate pairs (`"\\ud83d"`), brought through the SDK, whose reader and models take none.
+"""Halves of surrogate pairs (an escape such as D83D alone), brought through the SDK, whose reader and models take none.
 
 A program that cuts a text in the middle of an emoji sends such a half. JSON can say it, so what was recorded comes back
 with it; but UTF-8 cannot hold it. On its way through the SDK each half stands as a mark that no text holds by chance.
