@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ LARGE_STRING = 1_024
 
 MOST_LEVELS = 200
 """How deep a body may be nested; Python's JSON reader and writer give up at some 900 levels."""
+
+MOST_BITS = 14_281
+"""Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
 
 COMPRESSED_FROM = 1_024
 """Bytes from which compression is tried."""
@@ -102,7 +106,16 @@ def _without_large(value: Any, path: Path, blobs: list[Blob]) -> Any:
         return {key: _without_large(child, (*path, key), blobs) for key, child in value.items()}
     if isinstance(value, list):
         return [_without_large(child, (*path, place), blobs) for place, child in enumerate(value)]
+    _check_number(value)
     return value
+
+
+def _check_number(value: Any) -> None:
+    """Raises BadMessageError for a number that JSON could not bring back equal."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadMessageError(f"A message holds {value}, which is no number in JSON; write it as a string or null.")
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise BadMessageError("A message holds a whole number of over 4,299 digits; write it as a string.")
 
 
 def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]]) -> Native:

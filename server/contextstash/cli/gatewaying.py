@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash.configuration import says_of_outputs
+from contextstash.plain_logs import log_plainly
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def gateway(
     from contextstash.gateway.serve import build_gateway, run_gateway
     from contextstash.mcp.serve import ServeOptions
 
-    logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)
+    log_plainly()
     read = read_config(config.expanduser(), os.environ)
     _tell(read)
     settings = settings_from(preset, given)

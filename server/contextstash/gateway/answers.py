@@ -19,6 +19,8 @@ from mcp.types import (
 
 from contextstash.gateway.lines import END_BYTES, Overlong, answered_id, is_answer
 from contextstash.gateway.worker import RefusedError, Workers
+from contextstash.json_text import BadJsonError
+from contextstash.mcp.envelopes import found_id, read_answer
 
 logger = logging.getLogger(__name__)
 
@@ -100,9 +102,9 @@ class Answers:
 
     def _parsed(self, line: bytes) -> SessionMessage | Exception:
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValueError:
-            return self._refused(answered_id(line[:END_BYTES], line[-END_BYTES:]), "it is not valid JSON-RPC")
+            message = read_answer(line)
+        except BadJsonError as error:
+            return self._refused(found_id(line), str(error).rstrip("."))
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._asked.pop(message.id, None)
         return SessionMessage(message)

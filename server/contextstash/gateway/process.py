@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from contextstash.gateway.answers import Answers, UnanswerableError
 from contextstash.gateway.config import StdioServer
 from contextstash.gateway.lines import EndlessLineError, lines_of
+from contextstash.mcp.envelopes import written
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +65,7 @@ async def process_streams(server: StdioServer, answers: Answers) -> AsyncIterato
         try:
             async for item in sent:
                 answers.expect(item.message)
-                line = item.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n"
-                await process.stdin.send(line.encode("utf-8", "replace"))
+                await process.stdin.send(written(item.message) + b"\n")
         except GONE:
             await received.aclose()  # what was asked gets no answer: better that its callers know
         finally:

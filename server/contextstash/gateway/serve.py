@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import anyio
 from mcp.server import NotificationOptions
-from mcp.server.stdio import stdio_server
 
 from contextstash.gateway.answers import Answers
 from contextstash.gateway.config import GatewayConfig, ServerEntry, StdioServer
@@ -25,6 +24,7 @@ from contextstash.gateway.worker import Setup, Workers
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
+from contextstash.mcp.stdio_streams import stdio_streams
 from contextstash.signals import end_signals
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ async def _serve(gateway: Gateway) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(_exit_on_signal, serving, stopped, gateway.shortening.tally)
         with serving:
-            async with stdio_server() as (read, write):
+            async with stdio_streams() as (read, write):
                 await server.run(read, write, server.create_initialization_options(changes))
         _report(gateway.shortening.tally)
         group.cancel_scope.cancel()

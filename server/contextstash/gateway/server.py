@@ -53,6 +53,7 @@ from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.shortening import Call, Shortening
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
+from contextstash.mcp.halves import holds_halves
 from mcp import MCPError
 
 Request = ServerRequestContext[Any, Any]
@@ -63,6 +64,12 @@ logger = logging.getLogger(__name__)
 INSTRUCTIONS = """\
 The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
 get_archived_output reads the rest, by pattern or by lines. Do not run the tool again for it."""
+
+
+HALVES_IN_ARGUMENTS = (
+    "The arguments hold half of a surrogate pair (an escape such as \\ud83d alone), at which many servers fall silent."
+    " The server was not called. Send whole characters."
+)
 
 
 class Gateway:
@@ -151,6 +158,8 @@ class Gateway:
         directory = await self.fleet.directory()
         origin = self.fleet.tool_origin(directory, params.name)
         upstream = self.fleet.upstreams[origin.server]
+        if origin.server != self.own and holds_halves(params.arguments):
+            return _failed(HALVES_IN_ARGUMENTS)
         try:
             call = _call(origin, params, directory, upstream)
             return await forwarding.call_tool(upstream, origin.name, params, ctx, partial(self._taken, call))

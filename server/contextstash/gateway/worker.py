@@ -12,10 +12,11 @@ from typing import Any
 
 import anyio
 import anyio.to_process
-from pydantic_core import from_json
 
 from contextstash.gateway.shortening import Call, Shortening, Tally
 from contextstash.gateway.structured import as_text
+from contextstash.json_text import BadJsonError, strict_value
+from contextstash.mcp.envelopes import with_plain_names
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 
@@ -144,9 +145,9 @@ def count_of_values(value: Any) -> int:
 
 def _json(line: bytes) -> Any:
     try:
-        return from_json(line)
-    except ValueError as error:
-        raise RefusedError("it is not valid JSON-RPC") from error
+        return with_plain_names(strict_value(line))
+    except BadJsonError as error:
+        raise RefusedError(str(error).rstrip(".")) from error
 
 
 def _limit_memory() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from contextstash.hosts.regular_files import read_regular
 from contextstash.hosts.transcript import Line, Stamp, State, mark_of, split_lines
+from contextstash.json_text import kept_value
 from contextstash.service.transcripts import TranscriptMessage
 
 TAIL = 400
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 def parse_document(data: bytes) -> object:
     """The JSON value of these bytes; None where they are none."""
     try:
-        return json.loads(data)
+        return kept_value(data)
     except (ValueError, RecursionError):
         return None
 

@@ -6,7 +6,6 @@ anomalyco/opencode, packages/opencode/src/session/session.sql.ts.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from contextstash.hosts.documents import Json
 from contextstash.hosts.transcript import Stamp
+from contextstash.json_text import kept_value
 
 DATABASES = "opencode*.db"
 """`opencode.db`, or `opencode-<channel>.db` of a version that is not a released one (src/storage/db.ts)."""
@@ -62,7 +62,7 @@ def load_from_database(path: Path) -> Iterator[Json]:
 
 def _object(data: object) -> Json:
     try:
-        found = json.loads(data) if isinstance(data, str | bytes) else None
+        found = kept_value(data) if isinstance(data, str | bytes) else None
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {}

@@ -4,7 +4,6 @@ that its host rewrites, or spreads over files, is read whole each time it change
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from contextstash.json_text import KEEPING, kept_value
 from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
 
 def _whole(raw: bytes) -> Line | None:
     try:
-        record = json.loads(raw)
+        record = kept_value(raw)
     except (ValueError, RecursionError):
         return None
     return Line(record, mark_of(raw)) if isinstance(record, dict) else None
@@ -105,11 +105,10 @@ def _whole(raw: bytes) -> Line | None:
 
 def _records(raw: bytes) -> Iterator[Line]:
     text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0").strip()
-    decoder = json.JSONDecoder()
     place = 0
     while place < len(text):
         try:
-            record, end = decoder.raw_decode(text, place)
+            record, end = KEEPING.raw_decode(text, place)
         except (ValueError, RecursionError):
             again = _resume(text, place)
             logger.warning("a damaged record of %d characters is passed over", len(text) - place)

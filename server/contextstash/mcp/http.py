@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from contextstash.loopback import serve
+from contextstash.mcp.envelopes import LARGEST_MESSAGE
+from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash_storage.errors import BadInputError
 
-LARGEST_BODY = 64 * 1024 * 1024
-"""Bytes of one HTTP request: a batch of messages with images in it can be tens of megabytes."""
+LARGEST_BODY = 6 * LARGEST_MESSAGE
+"""Bytes that the SDK is given at most: a mark for half of a surrogate pair takes six times what its escape takes."""
 
 PAGES = "/ui"
 """Where the browser pages are."""
@@ -39,12 +41,15 @@ def run_http(
 
     async def app() -> Any:
         endpoint = build_server(stash, tools).streamable_http_app(
-            streamable_http_path=path, stateless_http=True, max_request_body_size=LARGEST_BODY, host=host
+            streamable_http_path=path,
+            stateless_http=True,
+            max_request_body_size=LARGEST_BODY,
+            host=host,
         )
         if made is not None:
             endpoint.mount(PAGES, made[0])
         endpoint.router.lifespan_context = _with_stash(stash, endpoint.router.lifespan_context)
-        return endpoint
+        return StrictBodies(endpoint, path)
 
     def announce(address: str) -> str:
         watch = f"; to watch it: {address}{PAGES}/{made[1]}" if made else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from contextstash_storage.errors import BadInputError
@@ -11,6 +12,9 @@ MOST_LINES = 200
 
 PAGE_CHARACTERS = 256_000
 """Longest page of messages; the next one begins where it had to stop."""
+
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def positive(name: str, value: str, most: int = 2**53) -> int:
@@ -43,4 +47,6 @@ def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def _dump(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """JSON in which halves of surrogate pairs are escapes, so that the text can be sent and is read back equal."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() else _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -14,7 +14,7 @@ from mcp.types import INVALID_PARAMS
 from contextstash.mcp.failures import report_crash
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.paging import MOST_LINES, bounded_page, positive
-from contextstash.mcp.sendable import clipped, sendable, sendable_text
+from contextstash.mcp.sendable import clipped, dumped, named_numbers, sendable, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 from mcp import MCPError
 
@@ -108,12 +108,12 @@ class ResourceViews:
         page = await stash.read_messages(
             session_id, first=positive("first", first), limit=positive("limit", limit, most=MOST_LINES)
         )
-        return bounded_page(sendable(page.model_dump(mode="json")))
+        return bounded_page(named_numbers(dumped(page)))
 
     @_answering
     async def context(self, session_id: str) -> str:
         stash = await self._stash.get()
-        return _json((await stash.get_context(session_id)).model_dump(mode="json"))
+        return _json(dumped(await stash.get_context(session_id)))
 
     @_answering
     async def summary(self, session_id: str) -> str:

@@ -1,13 +1,19 @@
-"""Text that the wire can carry: JSON over MCP is UTF-8, so it has no place for half a surrogate pair."""
+"""What the wire can carry: JSON over MCP is UTF-8, so it has no place for half a surrogate pair, and it has no NaN."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import pydantic_core
+from pydantic import BaseModel
 
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+_NOT_JSON = re.compile(rb"NaN|Infinity")
+
+REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
+"""Said where an answer differs from what was recorded."""
 
 
 def sendable_text(text: str) -> str:
@@ -15,13 +21,53 @@ def sendable_text(text: str) -> str:
     return _LONE_SURROGATES.sub("\ufffd", text)
 
 
-def sendable(value: Any) -> Any:
-    """A JSON value that can be sent; the same object where nothing had to be replaced."""
+def dumped(result: BaseModel) -> Any:
+    """The result as a JSON value. Halves of surrogate pairs stay, also in names, which pydantic does not write."""
     try:
-        pydantic_core.to_json(value)
+        return result.model_dump(mode="json")
+    except ValueError:
+        return _jsonable(result.model_dump())
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float) else pydantic_core.to_jsonable_python(value)
+
+
+def sendable(value: Any) -> Any:
+    """A JSON value that can be sent; the same object if nothing had to be replaced. NaN and infinities, which stores
+    of earlier versions may hold, become their names."""
+    try:
+        written = pydantic_core.to_json(value)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
         return _replaced(value)
-    return value
+    return _replaced(value) if _NOT_JSON.search(written) and _holds_non_finite(value) else value
+
+
+def named_numbers(value: Any) -> Any:
+    """The JSON value with names in the place of NaN and infinities; halves of surrogate pairs stay."""
+    if isinstance(value, dict):
+        return {key: named_numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [named_numbers(each) for each in value]
+    return _named(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _named(number: float) -> str:
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _holds_non_finite(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            return True
+        waiting += each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+    return False
 
 
 def _replaced(value: Any) -> Any:
@@ -31,6 +77,8 @@ def _replaced(value: Any) -> Any:
         return {sendable_text(str(key)): _replaced(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_replaced(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return _named(value)
     return value
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from contextstash.plain_logs import log_plainly
 
 if TYPE_CHECKING:
     from contextstash.hosts.follower import Follower
@@ -107,6 +108,6 @@ def _prepare(options: ServeOptions) -> None:
     from contextstash.context.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
-    logging.basicConfig(level=logging.WARNING, format="contextstash: %(levelname)s: %(message)s", stream=sys.stderr)
+    log_plainly()
     if options.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)

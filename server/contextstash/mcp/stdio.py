@@ -7,9 +7,11 @@ import os
 import sys
 
 import anyio
+from mcp.server import MCPServer, Server
 
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.server import ToolSet, build_server
+from contextstash.mcp.stdio_streams import stdio_streams
 from contextstash.signals import end_signals
 
 logger = logging.getLogger(__name__)
@@ -22,16 +24,23 @@ def run_stdio(open_stash: OpenStash, tools: ToolSet) -> None:
 
 async def _serve(open_stash: OpenStash, tools: ToolSet) -> None:
     stopped = anyio.Event()
-    server = build_server(open_stash, tools, on_stopped=stopped.set)
+    protocol = protocol_server(build_server(open_stash, tools, on_stopped=stopped.set))
     serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
         group.start_soon(_exit_on_signal, serving, stopped)
         with serving:
             try:
-                await server.run_stdio_async()
+                async with stdio_streams() as (read, write):
+                    await protocol.run(read, write, protocol.create_initialization_options())
             except* BrokenPipeError:
                 logger.warning("the client went away without closing stdin")
         group.cancel_scope.cancel()
+
+
+def protocol_server(server: MCPServer[None]) -> Server[None]:
+    """The SDK's server below its tools, which takes any streams. The SDK offers no public way to it."""
+    below: Server[None] = server._lowlevel_server
+    return below
 
 
 async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from contextstash.mcp import schemas
 from contextstash.mcp.failures import report_crash, unknown_name, wrong_arguments
-from contextstash.mcp.sendable import sendable, sendable_text
+from contextstash.mcp.halves import HALVES, unmarked
+from contextstash.mcp.sendable import REPLACED, dumped, sendable, sendable_text
 from contextstash.service.results import Result
 from contextstash_storage.errors import ContextstashError
 
@@ -33,9 +34,12 @@ class AnswerMetadata(FuncMetadata):
         """The answer on the wire."""
         if not isinstance(result, Result):
             return super().convert_result(result)
+        whole = dumped(result)
+        sent = sendable(whole)
+        line = sendable_text(self.line(result)) + (REPLACED if sent is not whole else "")
         return CallToolResult(
-            content=[TextContent(type="text", text=sendable_text(self.line(result)))],
-            structured_content=sendable(result.model_dump(mode="json")),
+            content=[TextContent(type="text", text=line)],
+            structured_content=sent,
             _meta=sendable(self.aside(result)) if self.aside else None,
         )
 
@@ -89,6 +93,8 @@ class StashTool(Tool):
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
         """Run the tool. Every failure but a protocol error is a ToolError with a text of ours."""
+        if HALVES in arguments:
+            arguments = unmarked({name: value for name, value in arguments.items() if name != HALVES})
         self._refuse_unknown(arguments)
         try:
             return await super().run(arguments, context, convert_result)

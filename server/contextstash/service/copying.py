@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from contextstash import __version__
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.json_text import kept_value
 from contextstash.service.access import READ_AT_ONCE, Access
 from contextstash.service.keeping import outputs_session_id
 from contextstash.service.recording import check_session_id, remember_calls, search_text_of
@@ -160,7 +160,7 @@ class _Lines:
             self._number = number
             if line.strip():
                 try:
-                    record = json.loads(line)
+                    record = kept_value(line)
                 except (ValueError, RecursionError) as error:
                     raise self._wrong() from error
                 if not isinstance(record, dict):

@@ -16,6 +16,7 @@ from contextstash.context.settings import ContextSettings
 from contextstash.context.tokens import Counter, measure
 from contextstash.formats import detect_format, get_format
 from contextstash.formats.base import Format
+from contextstash.formats.block_limit import check_blocks
 from contextstash.formats.usage import read_usage
 from contextstash.service.access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
@@ -76,6 +77,7 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
 
     `facts` are fields of Session; those that are None or already known stay as they are, but a new model counts.
     """
+    check_blocks(natives)
     given = {name: value for name, value in facts.items() if value is not None}
     if session_id is not None:
         check_session_id(session_id)
@@ -141,6 +143,7 @@ async def append(
 ) -> Appended:
     """Read, count and store messages in one transaction. `extras[i]` are further fields of NewMessage for
     `natives[i]`. Raises BadMessageError, naming the message, before anything is stored."""
+    check_blocks(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     fmt = get_format(session.format or "openai-chat")

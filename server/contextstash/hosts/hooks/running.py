@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextstash.hosts.hooks.host import HookHost
+from contextstash.json_text import kept_value
 
 SMALLEST_LIMIT = 4_000
 """Characters up to which no preset limits an output."""
@@ -26,7 +27,7 @@ HANDED_OFF = ("compact", "clear", "resume")
 def run(host: HookHost, read: Any = None) -> int:
     """Answer one event; the exit code is always 0."""
     try:
-        event = json.loads((read or sys.stdin.buffer.read)())
+        event = kept_value((read or sys.stdin.buffer.read)())
         answer = answer_to(host, event, os.environ) if isinstance(event, dict) else None
         if answer is not None:
             sys.stdout.write(json.dumps(answer))

@@ -1,0 +1,56 @@
+"""Answers of a server behind the gateway that few programs can read: each call gets a result or an error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import hostile_upstream
+import pytest
+from gateways import gateway, text_of, tool_names
+from hostile_upstream import ANSWERS
+from serving import MODES, Mode
+
+from mcp import MCPError
+
+SERVERS: dict[str, Any] = {"bad": {"command": sys.executable, "args": [str(Path(hostile_upstream.__file__))]}}
+REFUSED = sorted(set(ANSWERS) - {"half", "name"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_half_of_a_surrogate_pair_in_an_answer_comes_through_replaced(tmp_path: Path, mode: Mode) -> None:
+    async with gateway(tmp_path, SERVERS, mode=mode) as client:
+        half = await client.call_tool("half")
+        name = await client.call_tool("name")
+        assert "half" in await tool_names(client)
+    assert text_of(half) == "correct horse \ufffd battery"
+    assert name.structured_content == {"\ufffd": "\ufffd"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_answer_that_cannot_be_read_is_an_error_and_other_calls_go_on(
+    tmp_path: Path, mode: Mode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with gateway(tmp_path, SERVERS, mode=mode) as client:
+        for tool in REFUSED:
+            with pytest.raises(MCPError, match="cannot be"):
+                await client.call_tool(tool)
+            assert text_of(await client.call_tool("half"))
+    logged = capfd.readouterr().err
+    assert "Traceback" not in logged
+    assert "correct horse" not in logged
+
+
+async def test_an_answer_over_http_that_cannot_be_read_is_an_error_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with hostile_upstream.served() as address:
+        async with gateway(tmp_path, {"bad": {"url": address}}, mode="legacy") as client:
+            for tool in ("broken", "deep", "half"):
+                with pytest.raises(MCPError, match="Failed to parse"):
+                    await client.call_tool(tool)
+            assert "nan" in await tool_names(client)
+    logged = capfd.readouterr().err
+    assert "Traceback" not in logged
+    assert "correct horse" not in logged
