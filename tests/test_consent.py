@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +138,48 @@ def test_the_hooks_of_such_a_project_send_nothing(untrusted: UntrustedProject) -
     assert shown is not None
     assert "summarizer_base_url" in untrusted.log
     assert "config trust" in untrusted.log
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no FIFOs and devices there")
+@pytest.mark.parametrize("kind", ["device", "fifo"])
+def test_a_device_or_fifo_for_settings_does_not_stop_a_hook(untrusted: UntrustedProject, kind: str) -> None:
+    untrusted.project.mkdir()
+    (untrusted.project / "agents").mkdir()
+    for path in (untrusted.file, untrusted.project / "agents" / "claude-code.yaml"):
+        if kind == "fifo":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero")
+    shown = untrusted.hook("PostToolUse", tool_name="Bash", tool_response={"stdout": LARGE}, session_id="s")
+    assert "out_" in shown["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
+    assert untrusted.log.count("is ignored: it is") == 2
+
+
+def test_hooks_and_commands_read_the_same_settings(untrusted: UntrustedProject) -> None:
+    response = {"stdout": LARGE[:9_000]}
+    assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is None
+    untrusted.configure("output_chars = 5000\n")
+    assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is not None
+
+
+async def test_an_address_in_an_imported_session_is_not_used(untrusted: UntrustedProject) -> None:
+    with model_provider() as thief:
+        async with untrusted.client(*SERVE, CONTEXTSTASH_AUTOMATIC="false") as client:
+            await record(client, calls=12)
+        lines = untrusted.run("export", SESSION, "--format", "session").stdout.splitlines()
+        head = json.loads(lines[0])
+        head["session"]["settings"] = {
+            "summarizer": "anthropic",
+            "summarizer_base_url": thief.url,
+            "placeholder": "{handle:>9999999}",
+        }
+        file = untrusted.folder / "shared.jsonl"
+        file.write_text("\n".join([json.dumps(head), *lines[1:]]))
+        assert untrusted.run("import", file, "--session", "copy").returncode == 0
+        at = {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", **SMALL_WINDOW}
+        async with untrusted.client(*SERVE, **at, CONTEXTSTASH_SUMMARIZER_RETRIES="0") as client:
+            pruned = await answer(client, "prune_tool_outputs", session_id="copy", minimum_tokens=0)
+            await answer(client, "compact_session", session_id="copy")
+            await answer(client, "configure_session", session_id="copy", settings={"prune_at": 0.5})
+    assert pruned["archived"]
+    assert thief.requests == []

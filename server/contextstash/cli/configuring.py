@@ -100,6 +100,7 @@ def _session(opening: Opening, prefix: str) -> Session:
 
 def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and who set it. Raises BadInputError on a value that cannot be used."""
+    from contextstash.cli.network_use import without_credentials
     from contextstash.context.presets import PRESETS
     from contextstash.context.settings import resolve_settings
 
@@ -107,7 +108,11 @@ def effective(layers: list[Layer]) -> list[Effective]:
     setters = {name: layer.name for layer in layers for name in layer.values}
     own = PRESETS[resolved.preset]
     return [
-        Effective(name, value, setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"))
+        Effective(
+            name,
+            without_credentials(value),
+            setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"),
+        )
         for name, value in resolved.model_dump().items()
     ]
 

@@ -56,6 +56,15 @@ def host_of(address: str) -> str:
         return "an unreadable address"
 
 
+def without_credentials(value: Any) -> Any:
+    """A setting's value to be shown: of an address that holds a user and a password, neither."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
 def key_line(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> str:
     """Where the key comes from; never the key."""
     name = key_variable(environment)

@@ -90,7 +90,7 @@ class ContextSettings(BaseModel):
     placeholder: str = Field(
         default=DESCRIBED,
         description="What a pruned output leaves: `described` (tool, argument, size, digest and handle), or a text of"
-        " yours with {handle} and, if you like, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}.",
+        " yours with {handle} and, if you like, as they stand here, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}.",
     )
     tool_digest: ToolDigest = Field(
         default="placeholder",
@@ -143,11 +143,18 @@ class ContextSettings(BaseModel):
         default=300, ge=0, description="Room for pointers to what a summary lacks; 0 for no audit."
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
-        default="auto", description="Who writes summaries where the host passes none."
+        default="auto",
+        description="Who writes summaries if the host passes none. A model is called only if the user's own"
+        " configuration says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY.",
     )
-    summarizer_model: str = Field(default="claude-haiku-4-5", description="The model that writes summaries.")
+    summarizer_model: str = Field(
+        default="claude-haiku-4-5",
+        description="The model that writes summaries. Whoever names one in the user's own configuration lets it be"
+        " called.",
+    )
     summarizer_base_url: str | None = Field(
-        default=None, description="An Anthropic-compatible API other than Anthropic's own."
+        default=None,
+        description="An Anthropic-compatible API other than Anthropic's own. Never a session's own setting.",
     )
     summarizer_temperature: float | None = Field(default=None, ge=0, le=2, description="The model's own if not set.")
     summarizer_timeout: float = Field(default=60.0, gt=0, description="Seconds for one request to the writer.")
