@@ -113,11 +113,16 @@ def link_out(project: Project, path: Path) -> None:
     path.symlink_to(elsewhere)
 
 
+def link_to_fifo(project: Project, path: Path) -> None:
+    os.mkfifo(project.folder / "pipe")
+    path.symlink_to(project.folder / "pipe")
+
+
 IRREGULAR: dict[str, Any] = {
     "device": lambda project, path: path.symlink_to("/dev/zero"),
     "terminal": lambda project, path: path.symlink_to("/dev/tty"),
     "fifo": lambda project, path: os.mkfifo(path),
-    "link to a fifo": lambda project, path: (os.mkfifo(project.folder / "pipe"), path.symlink_to("pipe")),
+    "link to a fifo": link_to_fifo,
     "link out": link_out,
     "link to itself": lambda project, path: path.symlink_to(path.name),
     "link to nothing": lambda project, path: path.symlink_to("nothing"),

@@ -90,7 +90,8 @@ class ContextSettings(BaseModel):
     placeholder: str = Field(
         default=DESCRIBED,
         description="What a pruned output leaves: `described` (tool, argument, size, digest and handle), or a text of"
-        " yours with {handle} and, if you like, as they stand here, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}.",
+        " yours with {handle} and, if you like, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without a"
+        " format.",
     )
     tool_digest: ToolDigest = Field(
         default="placeholder",
