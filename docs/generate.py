@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from contextstash.context.presets import PRESETS
+from contextstash.context.project_limits import BOUNDS
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
@@ -42,7 +43,8 @@ def settings_page() -> str:
         others.pop("default", None)
         if name == "preset":
             others = {}
-        parts.append(f"## `{name}`\n\n{field.description}\n\n{_values(field, default[name], others)}")
+        values = f"{_values(field, default[name], others)}\n- in a project's file: {_bounds(name)}"
+        parts.append(f"## `{name}`\n\n{field.description}\n\n{values}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -53,6 +55,15 @@ def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:
         lines.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
     lines += [f"- `{preset}`: {_shown(value)}" for preset, value in others.items()]
     return "\n".join(lines)
+
+
+def _bounds(name: str) -> str:
+    """What a project's file may set without being trusted."""
+    if name not in BOUNDS:
+        return "only if it is trusted"
+    least, most = BOUNDS[name]
+    parts = [f"at least {_shown(least)}" if least is not None else "", f"at most {_shown(most)}" if most else ""]
+    return ", ".join(filter(None, parts)) or "any"
 
 
 def _shown(value: Any) -> str:

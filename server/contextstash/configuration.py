@@ -1,49 +1,79 @@
-"""The settings a user gives outside the program, layer by layer: files, agents' files, environment, command line."""
+"""The settings a user gives outside the program, layer by layer: files, agents' files, environment, command line.
+
+A project's files come from whoever wrote the repository: of them counts what `context.project_limits` admits, unless
+the user has accepted the very file.
+"""
 
 from __future__ import annotations
 
-import difflib
-import tomllib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contextstash.keys import OWN_KEY, is_key
+from contextstash.locations import SETTINGS_FILE, agent_files, user_config_folder
+from contextstash.project_files import ProjectFile, RefusedFileError, read_project_file
+from contextstash.settings_files import AGENTS_TABLE, Tables, check_names, parse_agent, parse_toml, text_of
+from contextstash.trust import TrustedFiles
 from contextstash_storage.errors import BadInputError
-
-FILE_NAME = "contextstash.toml"
-AGENTS_FOLDER = "agents"
-AGENTS_TABLE = "agents"
 
 PREFIX = "CONTEXTSTASH_"
 
-OTHER_VARIABLES = ("CONTEXTSTASH_DB", "CONTEXTSTASH_ANTHROPIC_API_KEY")
+OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
 """Variables with our prefix that are no settings."""
+
+MAX_NAMED = 8
+"""How many settings a remark names; a file may hold thousands."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One line on a project's file of which something does not count; `broken` if it could not be used anyhow."""
+
+    text: str
+    broken: bool = False
+
+
+Tell = Callable[[Remark], None]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place; `name` says which, for people."""
+    """Settings from one place; `name` says which, for people. `of_user` says whether the user wrote them."""
 
     name: str
     values: Mapping[str, Any]
+    of_user: bool = True
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of settings: what its file says, for all agents and for single ones, and how an agent's own is read."""
+
+    path: Path
+    layer: Layer
+    tables: Tables
+    read_agent: Callable[[Path], Layer]
 
 
 @dataclass(frozen=True)
 class Configuration:
     """All layers but the session's own. Files are read once: an agent's at its first question."""
 
-    files: tuple[Layer, ...] = ()
-    agents_in_files: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
-    agents_folders: tuple[Path, ...] = ()
+    folders: tuple[Folder, ...] = ()
     strongest: tuple[Layer, ...] = ()
+    has_own_key: bool = False
     _by_agent: dict[str | None, tuple[Layer, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
         """The layers that count for an agent, weakest first; those that say nothing are left out. Raises BadInputError
-        where the agent's file is wrong."""
+        if the agent's file is wrong."""
         if agent not in self._by_agent:
-            found = (*self.files, *self._of_agent(agent), *self.strongest)
+            found = (*(folder.layer for folder in self.folders), *self._of_agent(agent), *self.strongest)
             self._by_agent[agent] = tuple(layer for layer in found if layer.values)
         return self._by_agent[agent]
 
@@ -51,16 +81,31 @@ class Configuration:
         """The layers for an agent as one: the server's layer of settings."""
         return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
 
+    def consent(self, agent: str | None = None) -> str | None:
+        """What in the user's own configuration says that a model may be called, None if nothing does. A project's file
+        cannot say so, even if it is trusted."""
+        if self.has_own_key:
+            return OWN_KEY
+        from contextstash.context.settings import consenting
+
+        users = [layer for layer in self.layers(agent) if layer.of_user]
+        name = consenting({name: value for layer in users for name, value in layer.values.items()})
+        return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
+
+    def may_call_model(self, agent: str | None = None) -> bool:
+        """Whether the user has agreed that a model is called for an agent's sessions."""
+        return self.consent(agent) is not None
+
     def _of_agent(self, agent: str | None) -> list[Layer]:
-        if agent is None or not agent or agent.startswith(".") or any(mark in agent for mark in "/\\\0:"):
+        if agent is None or not agent:
             return []
         tables = [
-            Layer(f"{place} [{AGENTS_TABLE}.{agent}]", agents[agent])
-            for place, agents in self.agents_in_files
-            if agent in agents
+            Layer(f"{folder.layer.name} [{AGENTS_TABLE}.{agent}]", folder.tables[agent], folder.layer.of_user)
+            for folder in self.folders
+            if agent in folder.tables
         ]
-        files = [folder / f"{agent}{ending}" for folder in self.agents_folders for ending in (".yaml", ".yml")]
-        return tables + [Layer(str(path), _read_agent(path)) for path in files]
+        files = [folder.read_agent(path) for folder in self.folders for path in agent_files(folder.path, agent)]
+        return tables + files
 
 
 def configuration(
@@ -70,29 +115,26 @@ def configuration(
     preset: str | None = None,
     given: Iterable[str] = (),
     user_folder: Path | None = None,
+    tell: Tell | None = None,
 ) -> Configuration:
     """What the user's file, the project's file, their agents' files, the environment, `preset` and `given` (each
-    `key=value`) say, weakest first.
+    `key=value`) say, weakest first. `tell` is called with each remark on a project's file; without it they are logged.
 
     Raises BadInputError on a misspelt setting, naming the nearest right one and where it stands, on a value
-    that cannot be used, and on a file that is not TOML.
+    that cannot be used, and on a file that is not TOML; not if that is an untrusted file of a project, which is told.
     """
-    folders = (user_folder or user_config_folder(), project)
-    files, agents = [], []
-    for folder in folders:
-        path = folder / FILE_NAME
-        values, tables = _read_file(path)
-        files.append(Layer(str(path), values))
-        agents.append((str(path), tables))
+    own = user_folder or user_config_folder()
+    folders = [_user_folder(own)]
+    if project.resolve() != own.resolve():
+        folders.append(_project_folder(project, TrustedFiles(own), tell or _log))
     found = Configuration(
-        files=tuple(files),
-        agents_in_files=tuple(agents),
-        agents_folders=tuple(folder / AGENTS_FOLDER for folder in folders),
+        folders=tuple(folders),
         strongest=(
             Layer("environment", _read_environment(environment)),
             Layer("--preset", {"preset": preset} if preset else {}),
             Layer("--set", _read_pairs(given)),
         ),
+        has_own_key=is_key(environment.get(OWN_KEY)),
     )
     if merged := found.settings_layer():
         from contextstash.context.settings import resolve_settings
@@ -101,55 +143,110 @@ def configuration(
     return found
 
 
-def user_config_folder() -> Path:
-    """Where the user's own files are."""
-    from platformdirs import user_config_path
-
-    return user_config_path("contextstash", appauthor=False)
+def _log(remark: Remark) -> None:
+    logger.warning("%s", remark.text)
 
 
-def _text_of(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}.") from error
+def _user_folder(folder: Path) -> Folder:
+    path = folder / SETTINGS_FILE
+    text = text_of(path)
+    settings, tables = ({}, {}) if text is None else parsed_file(text, str(path))
+    return Folder(folder, Layer(str(path), settings), tables, _read_users_agent)
 
 
-def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
-    """The settings of a TOML file, and those for single agents in it."""
-    text = _text_of(path)
-    if text is None:
-        return {}, {}
-    try:
-        settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInputError(f"{path} is not valid TOML: {error}.") from error
-    agents = settings.pop(AGENTS_TABLE, {})
-    _check_names(settings, str(path), str)
-    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
-        raise BadInputError(f"In {path}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
-    for name, table in agents.items():
-        _check_names(table, f"{path} [{AGENTS_TABLE}.{name}]", str)
-    return settings, agents
+def parsed_file(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+    """A whole TOML file with its names checked. Raises BadInputError."""
+    settings, tables = parse_toml(text, place)
+    check_names(settings, place)
+    for name, table in tables.items():
+        check_names(table, f"{place} [{AGENTS_TABLE}.{name}]")
+    return settings, tables
 
 
-def _read_agent(path: Path) -> Mapping[str, Any]:
-    """The settings of an agent's YAML file: under `context`, where that is there, else all of it."""
-    text = _text_of(path)
-    if text is None:
-        return {}
-    from contextstash.yaml_files import read_yaml
-
-    data = read_yaml(text, str(path))
-    settings = data.get("context", data)
-    if settings is None:
-        return {}
-    if not isinstance(settings, dict):
-        raise BadInputError(f"In {path}, 'context' must hold settings, such as messages_at: 30")
-    _check_names(settings, str(path), str)
+def parsed_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
+    """A whole agent's file with its names checked. Raises BadInputError."""
+    settings = parse_agent(text, place, aliases=aliases)
+    check_names(settings, place)
     return settings
+
+
+def _read_users_agent(path: Path) -> Layer:
+    text = text_of(path)
+    return Layer(str(path), {} if text is None else parsed_agent(text, str(path)))
+
+
+def _project_folder(project: Path, trusted: TrustedFiles, tell: Tell) -> Folder:
+    """The project's file as far as it counts, and a way to its agents' files."""
+    path = project / SETTINGS_FILE
+    read = _read(path, project, tell)
+    settings: dict[str, Any] = {}
+    tables: Tables = {}
+    if read is not None:
+        file, text = read
+        if trusted.holds(file):
+            settings, tables = parsed_file(text, str(path))
+        else:
+            settings, tables = _admitted(path, lambda: parse_toml(text, str(path)), tell)
+
+    def read_agent(at: Path) -> Layer:
+        found = _read(at, project, tell)
+        if found is None:
+            return Layer(str(at), {}, of_user=False)
+        file, text = found
+        if trusted.holds(file):
+            return Layer(str(at), parsed_agent(text, str(at), aliases=False), of_user=False)
+        values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), tell)
+        return Layer(str(at), values, of_user=False)
+
+    return Folder(project, Layer(str(path), settings, of_user=False), tables, read_agent)
+
+
+def _read(path: Path, project: Path, tell: Tell) -> tuple[ProjectFile, str] | None:
+    try:
+        file = read_project_file(path, project)
+        return None if file is None else (file, file.text())
+    except RefusedFileError as error:
+        tell(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
+        return None
+
+
+def _admitted(
+    path: Path, parse: Callable[[], tuple[Mapping[str, Any], Tables]], tell: Tell
+) -> tuple[dict[str, Any], Tables]:
+    """What counts of an untrusted file; what does not is told in one line."""
+    from contextstash.context.project_limits import admit
+
+    try:
+        values, agents = parse()
+    except BadInputError as error:
+        tell(Remark(shown(str(error)) + " It is ignored.", broken=True))
+        return {}, {}
+    settings, refused, broken = admit(values)
+    tables: Tables = {}
+    for agent, table in agents.items():
+        tables[agent], its_refused, its_broken = admit(table)
+        refused |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_refused.items()}
+        broken |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_broken.items()}
+    if refused or broken:
+        tell(_remark(path, {**broken, **refused}, bool(broken)))
+    return settings, tables
+
+
+def _remark(path: Path, ignored: Mapping[str, str], broken: bool) -> Remark:
+    named = [f"{shown(name, 60)} ({why})" for name, why in list(ignored.items())[:MAX_NAMED]]
+    if len(ignored) > MAX_NAMED:
+        named.append(f"{len(ignored) - MAX_NAMED:,} more")
+    text = (
+        f"{shown(path)} is a project's file and not trusted; ignored of it: {', '.join(named)}."
+        f" To accept this exact file: contextstash config trust {shown(path)}"
+    )
+    return Remark(text, broken)
+
+
+def shown(text: object, most: int = 600) -> str:
+    """A text out of somebody else's file as one line without control characters, shortened."""
+    plain = "".join(character if character.isprintable() else " " for character in str(text)[: most + 1])
+    return plain if len(plain) <= most else plain[:most] + "…"
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -157,7 +254,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         name: value for name, value in environment.items() if name.startswith(PREFIX) and name not in OTHER_VARIABLES
     }
     settings = {name.removeprefix(PREFIX).lower(): _read_value(value) for name, value in ours.items()}
-    _check_names(settings, "the environment", _variable)
+    check_names(settings, "the environment", _variable, OTHER_VARIABLES)
     return settings
 
 
@@ -168,7 +265,7 @@ def _read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
         if not equals:
             raise BadInputError(f"--set takes key=value, not '{pair}'. Example: --set prune_at=0.6")
         settings[name.strip()] = _read_value(value.strip())
-    _check_names(settings, "--set", str)
+    check_names(settings, "--set")
     return settings
 
 
@@ -179,27 +276,6 @@ def _read_value(text: str) -> str | None:
 
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
-
-
-def _check_names(settings: Mapping[Any, Any], place: str, spelling: Callable[[str], str]) -> None:
-    if not settings:
-        return
-    from contextstash.context.settings import PARENT_NAMES, known_settings
-
-    known = known_settings()
-    for name in settings:
-        if name in known:
-            continue
-        spelled = [spelling(setting) for setting in known]
-        if spelling is _variable:
-            spelled += OTHER_VARIABLES
-        shown = spelling(str(name))
-        near = difflib.get_close_matches(shown, spelled, n=1, cutoff=0.5)
-        ours = PARENT_NAMES.get(str(name).lower())
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(spelled)}."
-        raise BadInputError(
-            f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
-        )
 
 
 def says_of_outputs(layer: Mapping[str, Any]) -> bool:

@@ -1,9 +1,14 @@
-"""Where contextstash keeps things on a user's machine."""
+"""Where contextstash keeps things on a user's machine, and where it looks for settings."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+
+SETTINGS_FILE = "contextstash.toml"
+AGENTS_FOLDER = "agents"
+AGENT_ENDINGS = (".yaml", ".yml")
 
 
 def default_database() -> Path:
@@ -14,3 +19,35 @@ def default_database() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("contextstash", appauthor=False) / "sessions.db"
+
+
+def user_config_folder() -> Path:
+    """Where the user's own files are."""
+    from platformdirs import user_config_path
+
+    return user_config_path("contextstash", appauthor=False)
+
+
+def project_folder(environment: Mapping[str, str]) -> Path:
+    """The project being worked on: the one an MCP client names, else the current folder."""
+    return Path(environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+
+
+def settings_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders whose files hold settings, weakest first: the user's, then the project's."""
+    return user_config_folder(), project_folder(environment)
+
+
+def agent_files(folder: Path, agent: str) -> list[Path]:
+    """Where a folder may hold settings for one agent. Empty if the name could lead to another folder."""
+    if not agent or agent.startswith(".") or any(mark in agent for mark in "/\\\0:"):
+        return []
+    return [folder / AGENTS_FOLDER / f"{agent}{ending}" for ending in AGENT_ENDINGS]
+
+
+def has_settings(environment: Mapping[str, str], agent: str) -> bool:
+    """Whether anything may be set for an agent, by a variable or a file; no file is opened."""
+    if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
+        return True
+    folders = settings_folders(environment)
+    return any(os.path.lexists(path) for at in folders for path in (at / SETTINGS_FILE, *agent_files(at, agent)))

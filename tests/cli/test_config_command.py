@@ -53,7 +53,7 @@ def test_presets_are_listed_with_their_own_values(contextstash: CommandLine) -> 
 
 
 def test_the_places_of_settings_are_named(contextstash: CommandLine) -> None:
-    (contextstash.folder / "contextstash.toml").write_text("window = 1000\n")
+    (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
     done = contextstash.run("config", "path")
     assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
     assert "1 settings" in done.stdout

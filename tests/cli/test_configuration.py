@@ -44,11 +44,11 @@ def test_a_project_s_file_wins_over_the_user_s(layers: dict[str, Path]) -> None:
 
 
 def test_the_environment_wins_over_files_and_an_option_over_the_environment(layers: dict[str, Path]) -> None:
-    (layers["project"] / "contextstash.toml").write_text("prune_at = 0.5\ncompact_at = 0.6\nwindow = 9000\n")
+    (layers["project"] / "contextstash.toml").write_text("prune_at = 0.5\ncompact_at = 0.6\nwindow = 90000\n")
     environment = {"CONTEXTSTASH_PRUNE_AT": "0.55", "CONTEXTSTASH_COMPACT_AT": "0.65"}
     read = settings(layers, environment, given=["compact_at=0.7"])
     resolved = resolve_settings(read)
-    assert (resolved.prune_at, resolved.compact_at, resolved.window) == (0.55, 0.7, 9_000)
+    assert (resolved.prune_at, resolved.compact_at, resolved.window) == (0.55, 0.7, 90_000)
 
 
 def test_text_is_read_as_the_setting_s_own_kind_of_value(layers: dict[str, Path]) -> None:
@@ -63,9 +63,10 @@ def test_a_preset_may_come_from_any_layer(layers: dict[str, Path]) -> None:
     assert resolve_settings(settings(layers, environment, preset="default")).prune_protect_turns == 0
 
 
-def test_a_file_that_is_not_toml_is_named(layers: dict[str, Path]) -> None:
-    file = layers["project"] / "contextstash.toml"
-    file.write_text("prune_at 0.5")
+@pytest.mark.parametrize("text", ["prune_at 0.5", "window = " + "1" * 5_000, "window = " + "[" * 5_000])
+def test_a_file_of_the_user_that_is_not_toml_is_named(layers: dict[str, Path], text: str) -> None:
+    file = layers["user_folder"] / "contextstash.toml"
+    file.write_text(text)
     with pytest.raises(BadInputError, match=r"contextstash\.toml is not valid TOML"):
         settings(layers)
 
@@ -102,14 +103,14 @@ def test_each_agent_has_its_own_thresholds_under_context_in_its_own_file(layers:
 
 
 def test_an_agents_layers_lie_over_the_files_and_under_the_environment(layers: dict[str, Path]) -> None:
-    for folder, window in (("user_folder", 1), ("project", 2)):
+    for folder, window in (("user_folder", 4), ("project", 5)):
         text = f"window = {window}0000\n[agents.quick]\nprune_keep_last = {window}\n"
         (layers[folder] / "contextstash.toml").write_text(text)
     agent_file(layers, "quick.yml", "compact_at: 0.6\nprune_at: 0.4", "user_folder")
     agent_file(layers, "quick.yaml", "compact_at: 0.7")
     found = configured(layers, {"CONTEXTSTASH_PRUNE_AT": "0.5"})
     read = resolve_settings(found.settings_layer("quick"))
-    assert (read.window, read.prune_keep_last, read.compact_at, read.prune_at) == (20_000, 2, 0.7, 0.5)
+    assert (read.window, read.prune_keep_last, read.compact_at, read.prune_at) == (50_000, 5, 0.7, 0.5)
     assert [layer.name.rsplit("/", 1)[-1] for layer in found.layers("quick")] == [
         "contextstash.toml",
         "contextstash.toml",
@@ -139,7 +140,7 @@ def test_none_takes_a_presets_value_back(layers: dict[str, Path]) -> None:
     ],
 )
 def test_a_wrong_agents_file_is_named_with_what_is_wrong(layers: dict[str, Path], text: str, says: str) -> None:
-    agent_file(layers, "quick.yaml", text)
+    agent_file(layers, "quick.yaml", text, "user_folder")
     with pytest.raises(BadInputError, match=says) as raised:
         configured(layers).settings_layer("quick")
     assert "quick.yaml" in str(raised.value)
@@ -160,7 +161,7 @@ def test_a_misspelt_setting_is_named_with_its_place_and_the_right_one(
 ) -> None:
     environment, given = {}, []
     if place == "file":
-        (layers["project"] / "contextstash.toml").write_text("prune_att = 0.5")
+        (layers["user_folder"] / "contextstash.toml").write_text("prune_att = 0.5")
     elif place == "environment":
         environment = {"CONTEXTSTASH_PRUNE_ATT": "0.5"}
     else:

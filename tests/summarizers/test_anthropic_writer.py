@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -18,6 +19,19 @@ from contextstash.summarizers.base import SummaryRequest, WriterFailedError, Wri
 TOO_LONG = "prompt is too long: 10001 tokens > 9000 maximum"
 
 KEY = "sk-ant-a-very-secret-key"
+
+WHOLE = {
+    "id": "msg_01",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-haiku-4-5",
+    "content": [{"type": "text", "text": SUMMARY}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 12_234, "output_tokens": 50},
+}
+
+UNBEGUN = b'event: content_block_stop\ndata: {"type": "content_block_stop", "index": 0}\n\n'
 
 SESSION = tuple(Script().user("Fix the parser; never touch the public API.").assistant("Fixed.").turns)
 
@@ -88,6 +102,24 @@ async def test_a_writer_that_cannot_write_says_why(failure: Answer, says: str) -
         await write(provider)
     assert raised.value.calls
     assert raised.value.calls[-1].error is not None or failure.status == 200
+
+
+async def test_a_reply_that_is_not_streamed_is_taken_too() -> None:
+    with model_provider(Answer(raw=json.dumps(WHOLE).encode())) as provider:
+        written = await write(provider)
+    assert written.text == SUMMARY
+    assert written.calls[0].usage is not None
+    assert written.calls[0].usage.prompt_tokens == 12_234
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
+async def test_a_reply_that_is_no_message_is_a_failure_and_the_next_writer_writes(kind: str, body: bytes) -> None:
+    with model_provider(Answer(raw=body, raw_type=kind)) as provider:
+        written = await write_summary(request(), choose("auto", settings=settings(provider)))
+    assert written.strategy == "extractive"
+    assert "could not be read" in (written.note or "")
+    assert [call.error is not None for call in written.calls] == [True]
 
 
 async def test_no_answer_in_time_is_a_failure() -> None:

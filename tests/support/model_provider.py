@@ -17,7 +17,8 @@ SUMMARY = "## Progress\n- The parser was fixed in src/parser.py; the public API 
 class Answer:
     """What the provider does with one request: streams `text`, or answers `status` with an error of type `error`.
 
-    `breaks_off` closes the connection in mid-stream; `waits_for` holds the answer back until it is set.
+    `breaks_off` closes the connection in mid-stream; `waits_for` holds the answer back until it is set; `raw` is sent
+    as it is, as `raw_type`.
     """
 
     text: str = SUMMARY
@@ -30,6 +31,8 @@ class Answer:
     waits_for: threading.Event | None = None
     input_tokens: int = 1_200
     output_tokens: int = 90
+    raw: bytes | None = None
+    raw_type: str = "application/json"
 
 
 @dataclass
@@ -81,7 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.waits_for:
             answer.waits_for.wait(60)
         try:
-            if answer.status == 200:
+            if answer.raw is not None:
+                self._send(answer.raw, {"content-type": answer.raw_type}, answer.status)
+            elif answer.status == 200:
                 self._stream(answer)
             else:
                 self._fail(answer)
@@ -91,8 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _fail(self, answer: Answer) -> None:
         content = {"type": "error", "error": {"type": answer.error, "message": answer.message}}
         body = json.dumps(content).encode()
-        self.send_response(answer.status)
-        for name, value in {"content-type": "application/json", **answer.headers}.items():
+        self._send(body, {"content-type": "application/json", **answer.headers}, answer.status)
+
+    def _send(self, body: bytes, headers: dict[str, str], status: int) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("content-length", str(len(body)))
         self.end_headers()

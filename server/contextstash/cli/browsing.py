@@ -26,7 +26,8 @@ def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tup
     from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.ui.serve import serve_ui
 
-    options = ServeOptions(db=db, settings=settings_from(preset, given).settings_layer)
+    settings = settings_from(preset, given)
+    options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
     serve_ui(opener(options), port, _open if browser else _leave)
 
 

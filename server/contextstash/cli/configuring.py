@@ -16,11 +16,12 @@ from contextstash.cli.options import (
     SET,
     Opening,
     find_session,
-    project_folder,
     settings_from,
 )
 from contextstash.cli.printing import print_table
-from contextstash.configuration import AGENTS_FOLDER, FILE_NAME, Configuration, Layer, user_config_folder
+from contextstash.cli.trusting import trust
+from contextstash.configuration import Configuration, Layer, Remark
+from contextstash.locations import AGENTS_FOLDER, SETTINGS_FILE, settings_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,16 +63,23 @@ def show(
     given: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Each effective value and which layer set it."""
-    configuration = settings_from(preset, given)
+    """Each effective value and which layer set it, and whether anything may leave this machine."""
+    from contextstash.cli.network_use import key_line, network_use
+    from contextstash.context.settings import session_layer
+
+    remarks: list[Remark] = []
+    configuration = settings_from(preset, given, remarks.append)
     found = _session(Opening(db, configuration), session) if session else None
     agent = agent or (found.agent if found else None)
-    layers = [*configuration.layers(agent), *([Layer("session", found.settings)] if found else [])]
+    own = session_layer(found.settings) if found else {}
+    layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
     values = effective(layers)
+    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
     marks = _marks(layers, model or (found.model if found else None))
     if as_json:
         rows = [asdict(value) for value in values]
-        click.echo(json.dumps({"settings": rows, "tokens": marks, "api_key": _key()}, indent=2, ensure_ascii=False))
+        told = {"api_key": key, "network": network.says, "ignored": [remark.text for remark in remarks]}
+        click.echo(json.dumps({"settings": rows, "tokens": marks, **told}, indent=2, ensure_ascii=False))
         return
     shown = [value for value in values if everything or value.layer != "default"]
     if shown:
@@ -79,7 +87,8 @@ def show(
     if not everything:
         click.echo(f"{len(values) - len(shown)} settings are as by default; --all shows them.")
     click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in marks.items()) + " tokens.")
-    click.echo(_key())
+    for line in (key, " ".join(filter(None, (network.says, network.more))), *(remark.text for remark in remarks)):
+        click.echo(line)
 
 
 def _session(opening: Opening, prefix: str) -> Session:
@@ -91,6 +100,7 @@ def _session(opening: Opening, prefix: str) -> Session:
 
 def effective(layers: list[Layer]) -> list[Effective]:
     """Every setting in order, with its value and who set it. Raises BadInputError on a value that cannot be used."""
+    from contextstash.cli.network_use import without_credentials
     from contextstash.context.presets import PRESETS
     from contextstash.context.settings import resolve_settings
 
@@ -98,7 +108,11 @@ def effective(layers: list[Layer]) -> list[Effective]:
     setters = {name: layer.name for layer in layers for name in layer.values}
     own = PRESETS[resolved.preset]
     return [
-        Effective(name, value, setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"))
+        Effective(
+            name,
+            without_credentials(value),
+            setters.get(name) or (f"preset {resolved.preset}" if name in own else "default"),
+        )
         for name, value in resolved.model_dump().items()
     ]
 
@@ -121,17 +135,13 @@ def _marks(layers: list[Layer], model: str | None) -> dict[str, int]:
     }
 
 
-def _key() -> str:
-    from contextstash.keys import KEY_VARIABLES
-
-    found = next((name for name in KEY_VARIABLES if os.environ.get(name)), None)
-    return f"Key of the model that writes summaries: {f'set by {found}' if found else 'not set'}."
-
-
 def _text(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+config.add_command(trust)
 
 
 @config.command("presets")
@@ -157,8 +167,8 @@ def path(preset: str | None, given: tuple[str, ...]) -> None:
     configuration: Configuration = settings_from(preset, given)
     said = {layer.name: len(layer.values) for layer in configuration.layers()}
     rows: list[tuple[object, ...]] = []
-    for folder in (user_config_folder(), project_folder()):
-        name = str(folder / FILE_NAME)
+    for folder in settings_folders(os.environ):
+        name = str(folder / SETTINGS_FILE)
         rows.append((name, f"{said[name]} settings" if name in said else "not there, or empty"))
         agents = folder / AGENTS_FOLDER
         found = sorted(each.name for each in agents.glob("*.y*ml")) if agents.is_dir() else []

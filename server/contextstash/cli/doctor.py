@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash.configuration import Configuration, shown
 from contextstash_storage.errors import ContextstashError
 
 ROUND_TRIP_SECONDS = 30.0
@@ -110,18 +112,35 @@ def _vocabulary() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
-    from contextstash.cli.options import project_folder
-    from contextstash.configuration import AGENTS_FOLDER, user_config_folder
+    from contextstash.configuration import Remark
     from contextstash.context.settings import resolve_settings
+    from contextstash.locations import AGENTS_FOLDER, settings_folders
 
-    found = settings_from(None, ())
+    remarks: list[Remark] = []
+    found = settings_from(None, (), remarks.append)
     resolve_settings(found.settings_layer())
-    folders = [folder / AGENTS_FOLDER for folder in (user_config_folder(), project_folder())]
-    agents = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
-    for agent in sorted(agents):
+    folders = [folder / AGENTS_FOLDER for folder in settings_folders(os.environ)]
+    files = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
+    agents = sorted(files | {agent for folder in found.folders for agent in folder.tables})
+    for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults alone'}; {len(agents)} agents' files")
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults alone'}; {len(files)} agents' files")
+    for remark in remarks:
+        yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
+    yield from _network(found, agents)
+
+
+def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
+    """Whether anything may leave this machine: for sessions of any agent, then for those of agents that differ."""
+    from contextstash.cli.network_use import network_use
+
+    use = network_use(found, os.environ)
+    yield Finding("network", "note" if use.may_leave else "ok", use.says, use.more)
+    for agent in agents:
+        its = network_use(found, os.environ, agent)
+        if its.says != use.says:
+            yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.says)
 
 
 def _clients() -> Iterator[Finding]:

@@ -67,7 +67,7 @@ def gateway(
     read = read_config(config.expanduser(), os.environ)
     _tell(read)
     settings = settings_from(preset, given)
-    options = ServeOptions(db=db, settings=settings.settings_layer)
+    options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
     limits = LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
     built = build_gateway(read, options, tools, session_id=session, limits=limits)
     if check:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from contextstash.configuration import Configuration, configuration
+from contextstash.configuration import Configuration, Remark, Tell, configuration
+from contextstash.locations import project_folder
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Opening:
             await open_sqlite(self.database or default_database()),
             settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
+            consent=self.settings.may_call_model,
         )
         try:
             yield stash
@@ -70,14 +72,20 @@ class Opening:
         return asyncio.run(with_stash())
 
 
-def project_folder() -> Path:
-    """The project being worked on: the one an MCP client names, else the current folder."""
-    return Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+def settings_from(preset: str | None, given: tuple[str, ...], tell: Tell | None = None) -> Configuration:
+    """The settings of files, environment and options together. What of a project's files does not count goes to
+    `tell`, else to standard error."""
+    return configuration(
+        project=project_folder(os.environ),
+        environment=os.environ,
+        preset=preset,
+        given=given,
+        tell=tell or _say,
+    )
 
 
-def settings_from(preset: str | None, given: tuple[str, ...]) -> Configuration:
-    """The settings of files, environment and options together."""
-    return configuration(project=project_folder(), environment=os.environ, preset=preset, given=given)
+def _say(remark: Remark) -> None:
+    click.echo(f"contextstash: {remark.text}", err=True)
 
 
 def database_options(command: Command) -> Command:

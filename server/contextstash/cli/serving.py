@@ -52,13 +52,15 @@ def serve(
 
     if path is not None and follow is None:
         raise BadInputError("A PATH says where transcripts are: use it with --follow.")
+    settings = settings_from(preset, given)
     options = ServeOptions(
         db=db,
         tools=tools,
         follow=follow,
         follow_path=path,
-        settings=settings_from(preset, given).settings_layer,
+        settings=settings.settings_layer,
         api_key=api_key_from(os.environ),
+        consent=settings.may_call_model,
         verbose=verbose,
     )
     if http is None:

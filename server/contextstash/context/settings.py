@@ -16,6 +16,12 @@ DESCRIBED = "described"
 
 PLACEHOLDER_FIELDS = frozenset({"handle", "tool", "argument", "subject", "tokens", "lines", "digest"})
 
+MAX_PLACEHOLDER_CHARACTERS = 1_000
+"""Ours have at most 300; one that is longer than most outputs saves nothing."""
+
+DESTINATION = "summarizer_base_url"
+"""Says where sessions are sent: never a session's own setting, which a model may change."""
+
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
 Cut = Literal["head", "head_tail", "middle", "telling"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
@@ -84,7 +90,8 @@ class ContextSettings(BaseModel):
     placeholder: str = Field(
         default=DESCRIBED,
         description="What a pruned output leaves: `described` (tool, argument, size, digest and handle), or a text of"
-        " yours with {handle} and, if you like, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}.",
+        " yours with {handle} and, if you like, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without a"
+        " format.",
     )
     tool_digest: ToolDigest = Field(
         default="placeholder",
@@ -137,11 +144,18 @@ class ContextSettings(BaseModel):
         default=300, ge=0, description="Room for pointers to what a summary lacks; 0 for no audit."
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
-        default="auto", description="Who writes summaries where the host passes none."
+        default="auto",
+        description="Who writes summaries if the host passes none. A model is called only if the user's own"
+        " configuration says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY.",
     )
-    summarizer_model: str = Field(default="claude-haiku-4-5", description="The model that writes summaries.")
+    summarizer_model: str = Field(
+        default="claude-haiku-4-5",
+        description="The model that writes summaries. Whoever names one in the user's own configuration lets it be"
+        " called.",
+    )
     summarizer_base_url: str | None = Field(
-        default=None, description="An Anthropic-compatible API other than Anthropic's own."
+        default=None,
+        description="An Anthropic-compatible API other than Anthropic's own. Never a session's own setting.",
     )
     summarizer_temperature: float | None = Field(default=None, ge=0, le=2, description="The model's own if not set.")
     summarizer_timeout: float = Field(default=60.0, gt=0, description="Seconds for one request to the writer.")
@@ -198,10 +212,18 @@ class ContextSettings(BaseModel):
     def _placeholder_can_be_filled(cls, text: str) -> str:
         if text == DESCRIBED:
             return text
-        fields = {name for _, name, _, _ in Formatter().parse(text) if name is not None}
-        if "handle" not in fields or fields - PLACEHOLDER_FIELDS:
+        if len(text) > MAX_PLACEHOLDER_CHARACTERS:
+            raise ValueError(f"has {len(text):,} characters, at most {MAX_PLACEHOLDER_CHARACTERS:,} are taken")
+        parts = [part for part in Formatter().parse(text) if part[1] is not None]
+        fields = {name for _, name, _, _ in parts}
+        # A width ({handle:>9999999}) makes a placeholder of any size; an attribute or index reaches into the program.
+        has_format = any(spec or conversion for _, _, spec, conversion in parts)
+        if "handle" not in fields or fields - PLACEHOLDER_FIELDS or has_format:
             known = ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDER_FIELDS))
-            raise ValueError(f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}")
+            raise ValueError(
+                f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}, as they stand here,"
+                " without a format, conversion, attribute or index"
+            )
         return text
 
 
@@ -230,6 +252,25 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BadInputError(f"These settings cannot be used: {problems}.") from error
+
+
+def consenting(values: Mapping[str, Any]) -> str | None:
+    """The name of the setting among the user's own that says that a model may be called, None if none does."""
+    if values.get("summarizer") == "anthropic":
+        return "summarizer"
+    return "summarizer_model" if values.get("summarizer_model") else None
+
+
+def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What counts of a session's own settings, which may have been stored by an earlier version or by somebody else:
+    nothing that says where sessions are sent, and no placeholder that is refused now."""
+    layer = {name: value for name, value in settings.items() if name != DESTINATION}
+    if "placeholder" in layer:
+        try:
+            ContextSettings(placeholder=layer["placeholder"])
+        except ValidationError:
+            del layer["placeholder"]
+    return layer
 
 
 PARENT_NAMES = {

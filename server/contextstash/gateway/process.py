@@ -43,49 +43,59 @@ async def process_streams(server: StdioServer, answers: Answers) -> AsyncIterato
         command, list(server.args), environment_of(server), sys.stderr, server.cwd
     )
     # no await from here to the task group: cancelled in between, the process would be left behind
-    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    flushed = anyio.Event()
-
-    async def read() -> None:
-        async with received:
-            with suppress(*GONE):
-                try:
-                    async for line in lines_of(process.stdout, answers.limit):
-                        message = await answers.message(line)
-                        if message is not None:
-                            await received.send(message)
-                except (EndlessLineError, UnanswerableError):
-                    logger.warning("server '%s' is disconnected, as its line is too long", answers.server)
-                    return
-            await stdio._drain_stdout(process)  # else it could hang at its exit, on a full pipe
-
-    async def write() -> None:
-        assert process.stdin
-        try:
-            async for item in sent:
-                answers.expect(item.message)
-                await process.stdin.send(written(item.message) + b"\n")
-        except GONE:
-            await received.aclose()  # what was asked gets no answer: better that its callers know
-        finally:
-            flushed.set()
-
-    async def end() -> None:
-        incoming.close()
-        outgoing.close()
-        with anyio.move_on_after(FLUSH_SECONDS):
-            await flushed.wait()
-        await stdio._stop_server_process(process)
-        for stream in (incoming, outgoing, received, sent):
-            await stream.aclose()
-
+    connection = _Connection(process, answers)
     async with anyio.create_task_group() as group:
-        group.start_soon(read)
-        group.start_soon(write)
+        group.start_soon(connection.read)
+        group.start_soon(connection.write)
         try:
-            yield incoming, outgoing
+            yield connection.incoming, connection.outgoing
         finally:
             with anyio.CancelScope(shield=True):
-                await end()
+                await connection.end()
             group.cancel_scope.cancel()
+
+
+class _Connection:
+    """A running server process between two pairs of streams: its side and its session's."""
+
+    def __init__(self, process: Any, answers: Answers) -> None:
+        self._process = process
+        self._answers = answers
+        self._received, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self.outgoing, self._sent = anyio.create_memory_object_stream[SessionMessage](0)
+        self._flushed = anyio.Event()
+
+    async def read(self) -> None:
+        """Pass on what the process writes, until it ends."""
+        async with self._received:
+            with suppress(*GONE):
+                try:
+                    async for line in lines_of(self._process.stdout, self._answers.limit):
+                        message = await self._answers.message(line)
+                        if message is not None:
+                            await self._received.send(message)
+                except (EndlessLineError, UnanswerableError):
+                    logger.warning("server '%s' is disconnected, as its line is too long", self._answers.server)
+                    return
+            await stdio._drain_stdout(self._process)  # else it could hang at its exit, on a full pipe
+
+    async def write(self) -> None:
+        """Pass on what the session sends, until one of the two ends."""
+        try:
+            async for item in self._sent:
+                self._answers.expect(item.message)
+                await self._process.stdin.send(written(item.message) + b"\n")
+        except GONE:
+            await self._received.aclose()  # what was asked gets no answer: better that its callers know
+        finally:
+            self._flushed.set()
+
+    async def end(self) -> None:
+        """End the process in order, after what was sent has reached it."""
+        self.incoming.close()
+        self.outgoing.close()
+        with anyio.move_on_after(FLUSH_SECONDS):
+            await self._flushed.wait()
+        await stdio._stop_server_process(self._process)
+        for stream in (self.incoming, self.outgoing, self._received, self._sent):
+            await stream.aclose()

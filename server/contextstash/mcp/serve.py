@@ -21,8 +21,9 @@ class ServeOptions:
 
     `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
     read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
-    count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that
-    of the model that writes summaries. `verbose` logs each state of a session, without anything said in it.
+    count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that of the
+    model that writes summaries, `consent` says for an agent whether the user lets one be called. `verbose` logs each
+    state of a session, without anything said in it.
     `host`, `port` and `path` are for HTTP alone.
     """
 
@@ -33,6 +34,7 @@ class ServeOptions:
     project: Path | None = None
     settings: Mapping[str, Any] | Callable[[str | None], Mapping[str, Any]] = field(default_factory=dict)
     api_key: str | None = field(default=None, repr=False)
+    consent: Callable[[str | None], bool] | None = None
     verbose: bool = False
     host: str = "127.0.0.1"
     port: int = 8787
@@ -73,6 +75,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
                 store,
                 settings=options.settings,
                 api_key=options.api_key,
+                consent=options.consent,
                 current_session=following.current_session,
             )
             following.record_into(stash)

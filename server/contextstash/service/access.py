@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.context.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.context.tokens import Counter, counter_for
 from contextstash.context.triggers import Room, room_of
 from contextstash.context.view import Entry, Overlay, edits_in_force, lay
@@ -31,6 +31,9 @@ SettingsFor = Callable[[str | None], Mapping[str, Any]]
 
 REMEMBERED_NAMES = 256
 """Of so many agents, and so many models, settings and counters are kept at hand; callers may name any number."""
+
+Consent = Callable[[str | None], bool]
+"""Whether the user has agreed that a model is called for an agent's sessions."""
 
 READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
@@ -73,14 +76,17 @@ class Access:
         owner: str = "local",
         settings: Mapping[str, Any] | SettingsFor | None = None,
         api_key: str | None = None,
+        consent: Consent | None = None,
         current_session: CurrentSession | None = None,
     ) -> None:
-        """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's."""
+        """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's. Without
+        `consent`, a key that is passed is consent, and so is what `settings` says."""
         self.store = store
         self.owner = owner
         self.api_key = api_key
         self.searches = PatternSearches()
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
+        self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
         self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(REMEMBERED_NAMES)
         self._counters: Recent[tuple[str, str | None], Counter] = Recent(REMEMBERED_NAMES)
@@ -116,11 +122,19 @@ class Access:
         agent = session.agent if session else None
         layer = self.layer(agent)
         if session is not None and session.settings:
-            return resolve_settings(layer, session.settings)
+            return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
             known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
         return known[1]
+
+    def may_call_model(self, agent: str | None) -> bool:
+        """Whether the user has agreed that a model is called for an agent's sessions."""
+        return self._consent(agent)
+
+    def reaches_model(self, agent: str | None, settings: ContextSettings) -> bool:
+        """Whether a model may be called for an agent's sessions, and can be."""
+        return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
     def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
         """The window and the numbers that follow from it: as set, else by model."""

@@ -13,8 +13,10 @@ from contextstash_storage.records import Call, Usage
 NOTHING_USED = Usage(prompt_tokens=0)
 
 
-def writer_settings(access: Access, settings: ContextSettings) -> WriterSettings:
-    """How a model that writes for this session is asked."""
+def writer_settings(access: Access, agent: str | None, settings: ContextSettings) -> WriterSettings | None:
+    """How a model that writes for an agent's session is asked; None unless the user lets one be called."""
+    if not access.may_call_model(agent):
+        return None
     return WriterSettings(
         model=settings.summarizer_model,
         api_key=access.api_key,

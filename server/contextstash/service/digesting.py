@@ -73,15 +73,14 @@ def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -
 
 async def _text(access: Access, desk: Desk, output: Output, text: str) -> str:
     settings = desk.settings
-    if settings.tool_digest == "llm" and (access.api_key or settings.summarizer_base_url):
+    writer = writer_settings(access, desk.session.agent, settings)
+    if settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
         from contextstash.summarizers.anthropic import digest_output_text
 
         clipped = limit(text, OutputLimits(chars=settings.digest_input_chars, cut="head_tail"), len).text
         calls: tuple[WriterCall, ...] = ()
         try:
-            said, call = await digest_output_text(
-                writer_settings(access, settings), output.tool, output.argument, clipped, settings.digest_chars
-            )
+            said, call = await digest_output_text(writer, output.tool, output.argument, clipped, settings.digest_chars)
         except WriterFailedError as error:
             logger.warning("a digest was made without a model: %s", error)
             calls = error.calls

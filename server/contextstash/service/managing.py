@@ -135,7 +135,7 @@ class AutomaticCare:
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
         """Whether a model is asked, by whichever of the writers or for a digest."""
-        if not (self._access.api_key or settings.summarizer_base_url):
+        if not self._access.reaches_model(session.agent, settings):
             return False
         return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
 

@@ -18,7 +18,7 @@ async def sampling_request(
     """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
     another writer comes first."""
     desk = await access.desk(session_id)
-    if strategy == "auto" and not _comes_first(access, desk.settings):
+    if strategy == "auto" and not _comes_first(access, desk.session.agent, desk.settings):
         return None
     plan = plan_compaction(desk.entries, keep_limits(desk))
     if not plan.covered:
@@ -28,8 +28,8 @@ async def sampling_request(
     return await asyncio.to_thread(sampling_prompt, request, desk.settings.summarizer_output_chars)
 
 
-def _comes_first(access: Access, settings: ContextSettings) -> bool:
+def _comes_first(access: Access, agent: str | None, settings: ContextSettings) -> bool:
     """Whether `auto` comes to the client's model before any other writer can."""
     if settings.summarizer == "auto":
-        return not (access.api_key or settings.summarizer_base_url)
+        return not access.reaches_model(agent, settings)
     return settings.summarizer == "sampling"

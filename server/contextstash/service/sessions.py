@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.context.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
 from contextstash.context.view import Entry, edits_in_force, lay
 from contextstash.service.access import Access
 from contextstash.service.estimating import estimate_session
@@ -19,6 +19,7 @@ from contextstash.service.results import (
     SessionLine,
     SessionList,
 )
+from contextstash.summarizers import CONSENT
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Session
 
@@ -65,9 +66,12 @@ async def _line(access: Access, session: Session) -> SessionLine:
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
     """Change a session's own layer; answers the settings then in force."""
     session = await access.session(session_id)
+    _check_destination(access, session, settings)
     unknown = settings.keys() - ContextSettings.model_fields.keys()
     layer = {
-        name: value for name, value in {**session.settings, **settings}.items() if value is not None or name in unknown
+        name: value
+        for name, value in {**session_layer(session.settings), **settings}.items()
+        if value is not None or name in unknown
     }
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
@@ -85,6 +89,22 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
         changed=[name for name in after if before[name] != after[name]],
         note=note,
     )
+
+
+def _check_destination(access: Access, session: Session, settings: Mapping[str, Any]) -> None:
+    """Raises BadInputError if a session's own settings, which its model may change, would send it to where the user has
+    not agreed to."""
+    if settings.get(DESTINATION) is not None:
+        raise BadInputError(
+            f"{DESTINATION} says where sessions are sent: no session can set it, only the user's own configuration"
+            " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
+        )
+    asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
+    if asked and not access.may_call_model(session.agent):
+        raise BadInputError(
+            "A session cannot have a model called without the user's consent, which only the user's own configuration"
+            f" gives: {CONSENT}. Without it, summarizer is auto, sampling or extractive."
+        )
 
 
 async def delete(access: Access, session_id: str) -> DeleteResult:

@@ -23,7 +23,7 @@ from contextstash.service import (
 )
 from contextstash.service import sampling as sampled_summaries
 from contextstash.service import summaries as kept_summaries
-from contextstash.service.access import Access, CurrentSession, SettingsFor
+from contextstash.service.access import Access, Consent, CurrentSession, SettingsFor
 from contextstash.service.beside import read_beside
 from contextstash.service.diagnosing import estimate_with_notes
 from contextstash.service.estimating import estimate_messages
@@ -73,11 +73,15 @@ class Stash:
         owner: str = "local",
         settings: Mapping[str, Any] | SettingsFor | None = None,
         api_key: str | None = None,
+        consent: Consent | None = None,
         current_session: CurrentSession | None = None,
     ) -> None:
         """`settings` is the server's layer, or what answers it for an agent's name; `api_key` is that of the model
-        that writes summaries; `current_session` is asked where a call names no session."""
-        self._access = Access(store, owner=owner, settings=settings, api_key=api_key, current_session=current_session)
+        that writes summaries; `consent` says for an agent's name whether the user lets a model be called (without it, a
+        key that is passed says so, or `settings`); `current_session` is asked where a call names no session."""
+        self._access = Access(
+            store, owner=owner, settings=settings, api_key=api_key, consent=consent, current_session=current_session
+        )
         self._recent = RecentCalls(self._access)
         self._care = AutomaticCare(self._access)
         self._recording = SessionLocks()

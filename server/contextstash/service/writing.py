@@ -40,14 +40,15 @@ class Writers:
         strategy = self.strategy
         if strategy == "auto" and self.summary is None:
             strategy = desk.settings.summarizer
-            if strategy == "anthropic" and not (access.api_key or desk.settings.summarizer_base_url):
+            if strategy == "anthropic" and not access.reaches_model(desk.session.agent, desk.settings):
                 strategy = "auto"
+        settings = writer_settings(access, desk.session.agent, desk.settings)
         try:
-            return choose(strategy, self.summary, settings=writer_settings(access, desk.settings), sampled=self.sampled)
+            return choose(strategy, self.summary, settings=settings, sampled=self.sampled)
         except BadInputError:
             if self.strategy != "auto":
                 raise
-            return choose("auto", self.summary, settings=writer_settings(access, desk.settings), sampled=self.sampled)
+            return choose("auto", self.summary, settings=settings, sampled=self.sampled)
 
 
 async def written(

@@ -19,9 +19,21 @@ from contextstash.summarizers.extractive import ExtractiveSummarizer
 from contextstash.summarizers.host import HostSummarizer
 from contextstash_storage.errors import BadInputError, SummarizerError
 
-__all__ = ["STRATEGIES", "Summarizer", "SummaryRequest", "WrittenSummary", "choose", "content_key", "write_summary"]
+__all__ = [
+    "CONSENT",
+    "STRATEGIES",
+    "Summarizer",
+    "SummaryRequest",
+    "WrittenSummary",
+    "choose",
+    "content_key",
+    "write_summary",
+]
 
 STRATEGIES = ("auto", "host", "anthropic", "sampling", "extractive")
+
+CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
+"""What says that a model may be called, for messages."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +47,10 @@ def choose(
 ) -> tuple[Summarizer, ...]:
     """The writers to try in turn; the last can always write.
 
-    `auto` takes the host's `summary` where there is one, else a model whose key or address is set, else what the
-    client's model answered (`sampled`), else the extractive summarizer. Raises BadInputError on an unknown strategy, on
-    `host` without a summary, on another strategy with one, and on a model that nobody can reach.
+    `auto` takes the host's `summary` if there is one, else a model whose key or address is set (`settings` is None
+    unless the user lets one be called), else what the client's model answered (`sampled`), else the extractive
+    summarizer. Raises BadInputError on an unknown strategy, on `host` without a summary, on another strategy with one,
+    and on a model that may not or cannot be called.
     """
     if strategy not in STRATEGIES:
         raise BadInputError(f"There is no strategy '{strategy[:40]}' here. Pass one of {', '.join(STRATEGIES)}.")
@@ -57,8 +70,9 @@ def _models(strategy: str, settings: WriterSettings | None, sampled: str | None)
     reachable = settings is not None and bool(settings.api_key or settings.base_url)
     if strategy == "anthropic" and not reachable:
         raise BadInputError(
-            "The strategy anthropic needs a key: set ANTHROPIC_API_KEY in the server's environment, or the setting"
-            " summarizer_base_url to an API of your own."
+            "The strategy anthropic calls a model, which needs consent and a key. Consent, in the user's own"
+            f" configuration: {CONSENT}. The key: that one or ANTHROPIC_API_KEY, or for an API of the user's own"
+            " summarizer_base_url. Else use the strategy auto."
         )
     found: list[Summarizer] = []
     if strategy in ("auto", "anthropic") and settings is not None and reachable:

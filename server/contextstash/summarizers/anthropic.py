@@ -33,6 +33,9 @@ LEAST_REPLY_TOKENS = 1_024
 MOST_HALVINGS = 4
 LEAST_PART_TOKENS = 2_000
 
+_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What the SDK's parser of streams raises on a reply that is no such stream; pydantic's errors are ValueErrors."""
+
 NO_KEY = "not-needed"
 """What is sent as the key to an API of the user's own that wants none."""
 
@@ -148,6 +151,9 @@ class _Asking:
                 raise _TooLongError(failure) from error
             failure = _failure(error)
             raise WriterFailedError(failure) from error
+        except _PARSER_ERRORS as error:
+            failure = "The reply of the model that writes summaries could not be read: it is no message of that API."
+            raise WriterFailedError(failure) from error
         finally:
             duration = round(1000 * (time.perf_counter() - started), 2)
             self.calls.append(WriterCall(self._settings.model, usage, duration, failure))
@@ -164,6 +170,8 @@ class _Asking:
             max_tokens=max_tokens,
             extra_body=sampling,
         ) as stream:
+            if "json" in stream.response.headers.get("content-type", ""):
+                return _whole_message(await stream.response.aread())
             return await stream.get_final_message()
 
     def _connect(self) -> AsyncAnthropic:
@@ -178,6 +186,13 @@ class _Asking:
             max_retries=settings.retries,
         )
         return self._client
+
+
+def _whole_message(body: bytes) -> Message:
+    """The reply of an API that does not stream, which is as good. Raises ValueError if it is no message."""
+    from anthropic.types import Message
+
+    return Message.model_validate_json(body)
 
 
 class _TooLongError(WriterFailedError):

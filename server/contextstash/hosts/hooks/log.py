@@ -12,6 +12,9 @@ LOG_NAME = "hooks.log"
 MAX_LOG_BYTES = 1_000_000
 """A larger log is put aside as `hooks.log.1`."""
 
+MAX_LOG_LINE = 1_000
+"""Characters: a remark on a project's files names what was ignored and the command that accepts it."""
+
 OWNER_ONLY = 0o600
 
 
@@ -31,7 +34,7 @@ def note(host: str, line: str) -> None:
             descriptor = _opened(path)
         shown = "".join(character if character.isprintable() else " " for character in line)
         with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {' '.join(shown.split())[:400]}\n")
+            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {host}: {' '.join(shown.split())[:MAX_LOG_LINE]}\n")
 
 
 def _opened(path: Any) -> int:

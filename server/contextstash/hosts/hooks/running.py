@@ -76,17 +76,10 @@ def _is_ours(host: HookHost, tool: str) -> bool:
 
 
 def _configured(host: HookHost, environment: Mapping[str, str]) -> bool:
-    """Whether the user has settings of any kind, which may limit outputs more than the default does."""
-    if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
-        return True
-    from pathlib import Path
+    """Whether there are settings of any kind, which may limit outputs more than the default does."""
+    from contextstash.locations import has_settings
 
-    project = Path(environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
-    home = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    others = (Path.home() / "Library" / "Application Support", Path(environment.get("LOCALAPPDATA") or home))
-    folders = (project, *(folder / "contextstash" for folder in (home, *others)))
-    files = ("contextstash.toml", f"agents/{host.name}.yaml", f"agents/{host.name}.yml")
-    return any((folder / file).exists() for folder in folders for file in files)
+    return has_settings(environment, host.name)
 
 
 def _run(work: Any) -> dict[str, Any] | None:
@@ -104,7 +97,7 @@ async def _limited(
 
     shown = []
     cut = False
-    async with hook_stash(host.name) as (stash, limits):
+    async with hook_stash(host.name, _teller(host)) as (stash, limits):
         for text in await whole_texts(host.name, response, texts):
             limited = await stash.limit_output(
                 text,
@@ -122,7 +115,7 @@ async def _read_on(host: HookHost, event: Mapping[str, Any]) -> None:
     """Read the transcript to its end; before a compaction, make a summary of our own."""
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
-    async with hook_stash(host.name) as (stash, _):
+    async with hook_stash(host.name, _teller(host)) as (stash, _):
         session_id = await read_transcripts(host.name, stash, event)
         if event.get("hook_event_name") == host.before_compaction and session_id is not None:
             await stash.compact_session(session_id, strategy="extractive")
@@ -133,7 +126,7 @@ async def _read_on(host: HookHost, event: Mapping[str, Any]) -> None:
 async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:
     from contextstash.hosts.hooks.stash import hand_off, hook_stash
 
-    async with hook_stash(host.name) as (stash, _):
+    async with hook_stash(host.name, _teller(host)) as (stash, _):
         text = await hand_off(host.name, stash, event)
     if event.get("hook_event_name") == host.after_compaction:
         _mark(event).unlink(missing_ok=True)
@@ -159,3 +152,10 @@ def _mark(event: Mapping[str, Any]) -> Any:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+def _teller(host: HookHost) -> Any:
+    """What writes the remarks on a project's files into the log."""
+    from contextstash.hosts.hooks.log import note
+
+    return lambda remark: note(host.name, remark.text)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from contextstash.configuration import configuration, says_of_outputs
+from contextstash.configuration import Tell, configuration, says_of_outputs
 from contextstash.context.limits import OutputLimits
 from contextstash.context.settings import ContextSettings, resolve_settings
 from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
@@ -20,7 +20,7 @@ from contextstash.hosts.kinds import recognize
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.regular_files import read_regular
 from contextstash.keys import api_key_from
-from contextstash.locations import default_database
+from contextstash.locations import default_database, project_folder
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite
@@ -40,16 +40,16 @@ LOOKED_AT = 50
 
 
 @asynccontextmanager
-async def hook_stash(agent: str) -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
-    """The stash with the settings for this client, and the limits of one output in characters; None where the user's
-    settings say nothing of outputs."""
-    project = Path(os.environ.get("CLAUDE_PROJECT_DIR") or Path.cwd())
-    found = configuration(project=project, environment=os.environ)
+async def hook_stash(agent: str, tell: Tell) -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
+    """The stash with the settings for this client, and the limits of one output in characters; None where the
+    settings say nothing of outputs. `tell` is called with each remark on a project's file."""
+    found = configuration(project=project_folder(os.environ), environment=os.environ, tell=tell)
     layer = found.settings_layer(agent)
     settings = resolve_settings(layer)
     limits = limits_in_characters(settings) if says_of_outputs(layer) else None
     store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
-    stash = Stash(store, settings=found.settings_layer, api_key=api_key_from(os.environ))
+    key = api_key_from(os.environ)
+    stash = Stash(store, settings=found.settings_layer, api_key=key, consent=found.may_call_model)
     try:
         yield stash, limits
     finally:

@@ -1,0 +1,74 @@
+"""What settings files say: TOML and YAML as names and values, and misspelt names told with the nearest right one."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextstash_storage.errors import BadInputError
+
+AGENTS_TABLE = "agents"
+
+Tables = dict[str, Mapping[str, Any]]
+"""The settings for single agents in a TOML file, by the agent's name."""
+
+
+def text_of(path: Path) -> str | None:
+    """A file of the user's own, None if there is none. Raises BadInputError."""
+    try:
+        return path.read_bytes().decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}.") from error
+
+
+def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+    """The settings of a TOML file, and those for single agents in it; names are not checked. Raises BadInputError."""
+    try:
+        settings = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also on a number of 5,000 digits, which is no TOMLDecodeError
+        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
+    agents = settings.pop(AGENTS_TABLE, {})
+    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
+        raise BadInputError(f"In {place}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
+    return settings, agents
+
+
+def parse_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
+    """The settings of an agent's YAML file: under `context`, if that is there, else all of it; names are not checked.
+    Raises BadInputError."""
+    from contextstash.yaml_files import read_yaml
+
+    data = read_yaml(text, place, aliases=aliases)
+    settings = data.get("context", data)
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise BadInputError(f"In {place}, 'context' must hold settings, such as messages_at: 30")
+    return settings
+
+
+def check_names(
+    settings: Mapping[Any, Any], place: str, spelling: Callable[[str], str] = str, others: tuple[str, ...] = ()
+) -> None:
+    """Raises BadInputError on a name that is no setting; `others` are further names that would be right."""
+    if not settings:
+        return
+    from contextstash.context.settings import PARENT_NAMES, known_settings
+
+    known = known_settings()
+    for name in settings:
+        if name in known:
+            continue
+        spelled = [*map(spelling, known), *others]
+        shown = spelling(str(name))
+        near = difflib.get_close_matches(shown, spelled, n=1, cutoff=0.5)
+        ours = PARENT_NAMES.get(str(name).lower())
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(spelled)}."
+        raise BadInputError(
+            f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
+        )

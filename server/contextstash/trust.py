@@ -1,0 +1,68 @@
+"""Which files of projects the user has accepted, each by its place and its SHA-256: once it changes, it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from contextstash.project_files import ProjectFile
+from contextstash_storage.errors import BadInputError
+
+TRUST_FILE = "trusted.json"
+
+
+@dataclass(frozen=True)
+class TrustedFiles:
+    """The list, kept in the user's configuration folder and readable by the user alone."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / TRUST_FILE
+
+    def hashes(self) -> dict[str, str]:
+        """The accepted files: SHA-256 by path. Raises BadInputError if the list cannot be read."""
+        try:
+            read = json.loads(self.path.read_bytes())
+            return {str(path): str(sha256) for path, sha256 in read["files"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise BadInputError(
+                f"The list of trusted files cannot be read: {self.path}. Delete it and trust them again."
+            ) from error
+
+    def holds(self, file: ProjectFile) -> bool:
+        """Whether exactly this file was accepted. A list that cannot be read accepts none."""
+        try:
+            return self.hashes().get(str(file.resolved)) == file.sha256
+        except BadInputError:
+            return False
+
+    def add(self, file: ProjectFile) -> None:
+        """Accept a file as it was read."""
+        self._write({**self.hashes(), str(file.resolved): file.sha256})
+
+    def remove(self, resolved: Path) -> bool:
+        """Take the acceptance of a file back; False if there was none."""
+        known = self.hashes()
+        if known.pop(str(resolved), None) is None:
+            return False
+        self._write(known)
+        return True
+
+    def _write(self, files: dict[str, str]) -> None:
+        """Replace the list in one step. A temporary file is made readable by its owner alone (0600)."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self.folder, prefix=TRUST_FILE)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"files": files}, file, indent=2)
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
