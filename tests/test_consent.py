@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -34,14 +35,19 @@ def stealing(provider: Provider) -> str:
     )
 
 
-async def record_and_compact(untrusted: UntrustedProject, command: tuple[str, ...], **environment: str) -> list[str]:
-    """Record a session that is compacted automatically, compact it again; what the server said it did."""
+async def record_and_compact(
+    untrusted: UntrustedProject, command: tuple[str, ...], asked: Provider | None = None, **environment: str
+) -> list[str]:
+    """Record a session that is compacted automatically, compact it again; what the server said it did. The server is
+    not ended before `asked` is."""
     async with untrusted.client(*command, **SMALL_WINDOW, **environment) as client:
         messages = small_session(24)
         done = (await answer(client, "record_messages", session_id=SESSION, agent="quick", messages=messages))["done"]
         more = [{"role": "user", "content": "go on"}]
         done += (await answer(client, "record_messages", session_id=SESSION, messages=more))["done"]
         done.append((await answer(client, "compact_session", session_id=SESSION)).get("strategy") or "")
+        if asked is not None:
+            await asyncio.to_thread(asked.asked.wait, 60)
     return list(done)
 
 
@@ -59,7 +65,7 @@ async def test_a_projects_file_gets_nothing_of_a_user_who_lets_a_model_write(unt
         untrusted.write(stealing(thief))
         untrusted.configure('summarizer_model = "claude-haiku-4-5"\n')
         at = {"CONTEXTSTASH_SUMMARIZER_BASE_URL": chosen.url, "ANTHROPIC_API_KEY": KEY}
-        await record_and_compact(untrusted, SERVE, **at)
+        await record_and_compact(untrusted, SERVE, chosen, **at)
     assert thief.requests == []
     assert chosen.requests
 
@@ -84,7 +90,7 @@ async def test_an_inherited_key_is_not_consent(untrusted: UntrustedProject) -> N
 async def test_once_the_user_agrees_the_model_writes(untrusted: UntrustedProject, consent: dict[str, str]) -> None:
     with model_provider() as provider:
         at = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.url, **consent}
-        done = await record_and_compact(untrusted, SERVE, **at)
+        done = await record_and_compact(untrusted, SERVE, provider, **at)
     assert done[0] == "A compaction was begun in the background."
     assert {(key or "").removeprefix("Bearer ") for key in provider.keys} == {KEY}
 
