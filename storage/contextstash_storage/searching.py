@@ -34,8 +34,8 @@ _SCOPES = {"all": "", "outputs": f"AND {_IS_OUTPUT}", "messages": f"AND NOT {_IS
 
 
 def index_text(db: sqlite3.Connection, message: int, text: str) -> None:
-    """Make a message's text findable."""
-    db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, _indexed(text)))
+    """Make a message's text findable; `text` is what `indexed` returned for it."""
+    db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, text))
 
 
 def forget_texts(db: sqlite3.Connection, session: int) -> None:
@@ -46,7 +46,7 @@ def forget_texts(db: sqlite3.Connection, session: int) -> None:
     for message, stored in rows:
         db.execute(
             "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
-            (message, _indexed(_text(db, message, stored))),
+            (message, indexed(_text(db, message, stored))),
         )
 
 
@@ -57,7 +57,7 @@ def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:
     return unfolded(stored, [content for (content,) in blobs])
 
 
-def _indexed(text: str) -> str:
+def indexed(text: str) -> str:
     """The text as the index sees it, followed by the words that its camelCase names are made of.
 
     What this answers for a text must never change: the index could not forget that text any more.
