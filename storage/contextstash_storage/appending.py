@@ -99,7 +99,7 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
     if batch.batch_id is not None and stored:
         note_piece(db, row, batch.batch_id, batch.messages, known.count, stored[0].seq, len(stored))
     complete = done == len(batch.messages)
-    if complete and batch.edits is not None:
+    if complete and batch.edits is not None and stored:
         counters = insert_edits(db, row, counters, batch.edits(counters, stored), own=False)
     if complete and batch.cursor is not None:
         _store_cursor(db, batch.owner, row, batch.cursor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 
 from contextstash_storage.bodies import unfolded
 from contextstash_storage.errors import BadInputError
@@ -16,6 +17,10 @@ MOST_QUERY_CHARACTERS = 4_000
 LONGEST_NAME = 64
 """Longer runs of letters are data, not names made of words."""
 
+SEARCHED_CHARACTERS = 20_000
+"""How much of a text is searched for names at a time; that takes about 1 ms."""
+
+_SPACE = re.compile(r"\s")
 _CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
@@ -62,8 +67,19 @@ def indexed(text: str) -> str:
 
     What this answers for a text must never change: the index could not forget that text any more.
     """
-    names = [name for name in dict.fromkeys(_CAMEL_NAME.findall(text)) if len(name) <= LONGEST_NAME]
+    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= LONGEST_NAME]
     return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
+
+
+def _camel_names(text: str) -> Iterator[str]:
+    """The camelCase names of a text. It is searched in pieces cut at spaces: while one search lasts, no other thread
+    of the process runs, the event loop's included."""
+    start = 0
+    while start < len(text):
+        cut = _SPACE.search(text, start + SEARCHED_CHARACTERS)
+        end = cut.start() if cut else len(text)
+        yield from _CAMEL_NAME.findall(text, start, end)
+        start = end
 
 
 def _storable(text: str) -> str:

@@ -29,7 +29,7 @@ Count = Callable[[Counters, NewMessage, int], Counters]
 
 EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
 """`edits(counters, messages)`: edits to append together with messages, given the counters after them
-and the messages newly stored, which may be none. Pure."""
+and the messages newly stored; not called if none are. Pure."""
 
 
 EditsBefore = Callable[[Counters], Sequence[Edit]]

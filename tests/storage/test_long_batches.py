@@ -7,6 +7,7 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
@@ -81,7 +82,7 @@ async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, pa
 
 @pytest.mark.parametrize("mark", [{"batch_id": "long"}, {"first_seq": 0}])
 async def test_a_batch_cut_off_in_the_middle_is_continued_and_never_doubled(
-    path: Path, store: SqliteStore, mark: dict[str, object]
+    path: Path, store: SqliteStore, mark: dict[str, Any]
 ) -> None:
     first = await open_sqlite(path)
     cut_off = asyncio.create_task(record(first, *long_batch(8), **mark))
