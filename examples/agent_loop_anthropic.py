@@ -30,9 +30,12 @@ async def main(task: str) -> None:
     async with Client(SERVER) as stash:
 
         async def record(message: dict, **more: object) -> None:
-            await stash.call_tool("record_messages", {"session_id": session, "messages": [message], **more})
+            nonlocal next_seq  # with the position a message that is sent again is stored once
+            batch = {"session_id": session, "messages": [message], "first_seq": next_seq, **more}
+            recorded = await stash.call_tool("record_messages", batch)
+            next_seq = recorded.structured_content["next_seq"]
 
-        session = f"loop-{os.getpid()}"
+        session, next_seq = f"loop-{os.getpid()}", 0
         await record({"role": "user", "content": task}, model=MODEL, format="anthropic")
         while True:
             context = await stash.call_tool("get_context", {"session_id": session})

@@ -31,9 +31,12 @@ async def main(task: str) -> None:
     async with Client(SERVER) as stash:
 
         async def record(*messages: dict, **more: object) -> None:
-            await stash.call_tool("record_messages", {"session_id": session, "messages": list(messages), **more})
+            nonlocal next_seq  # with the position a message that is sent again is stored once
+            batch = {"session_id": session, "messages": list(messages), "first_seq": next_seq, **more}
+            recorded = await stash.call_tool("record_messages", batch)
+            next_seq = recorded.structured_content["next_seq"]
 
-        session = f"loop-{os.getpid()}"
+        session, next_seq = f"loop-{os.getpid()}", 0
         await record({"role": "user", "content": task}, model=MODEL, format="openai-chat")
         while True:
             context = await stash.call_tool("get_context", {"session_id": session})

@@ -21,7 +21,7 @@ MESSAGES = [
 async def main(database: Path) -> None:
     command = ["-m", "contextstash", "serve", "--tools", "all", "--db", str(database)]
     async with Client(StdioServerParameters(command=sys.executable, args=command)) as stash:
-        await stash.call_tool("record_messages", {"session_id": "loans", "messages": MESSAGES})
+        await stash.call_tool("record_messages", {"session_id": "loans", "messages": MESSAGES, "whole": True})
         pruned = await stash.call_tool("prune_tool_outputs", {"session_id": "loans", "keep_last": 0})
         [archived] = pruned.structured_content["archived"]
         print(f"{archived['handle']} left the window: {pruned.structured_content['tokens_saved']:,} tokens less")

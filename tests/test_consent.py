@@ -73,7 +73,7 @@ async def test_a_projects_file_gets_nothing_of_a_user_who_lets_a_model_write(unt
 async def test_an_inherited_key_is_not_consent(untrusted: UntrustedProject) -> None:
     with model_provider() as provider:
         inherited = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.url}
-        done = await record_and_compact(untrusted, SERVE, **inherited)
+        done = await record_and_compact(untrusted, SERVE, None, **inherited)
     assert (provider.requests, provider.keys) == ([], [])
     assert any("written by extractive" in line for line in done)
 

@@ -48,9 +48,30 @@ class Parts:
     blobs: tuple[Blob, ...]
 
 
+CACHE_MARK = "cache_control"
+"""The field by which Anthropic's API is told to write its prompt cache up to here. Programs move it to the newest
+message of each request, so it does not belong to what a message says."""
+
+
 def fingerprint(body: Native) -> bytes:
-    """What makes two messages the same: their JSON, key order included."""
-    return hashlib.sha256(to_bytes(body)).digest()
+    """What makes two messages the same: their JSON, key order included, cache marks of content blocks left out."""
+    data = to_bytes(body)
+    if CACHE_MARK.encode() in data:
+        data = to_bytes(_without_cache_marks(body))
+    return hashlib.sha256(data).digest()
+
+
+def _without_cache_marks(value: Any) -> Any:
+    """The body without the cache marks of its content blocks, those inside tool results included."""
+    if isinstance(value, list):
+        return [_without_cache_marks(child) for child in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_cache_marks(child) if key == "content" else child
+        for key, child in value.items()
+        if key != CACHE_MARK
+    }
 
 
 def to_bytes(value: object) -> bytes:

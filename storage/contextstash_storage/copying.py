@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from contextstash_storage import leases
-from contextstash_storage.appending import Prepared, insert_message, prepare
+from contextstash_storage.appending import insert_message
 from contextstash_storage.deletion import PIECE_SECONDS
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
 from contextstash_storage.logs import insert_call, insert_event
+from contextstash_storage.preparation import Prepared, prepare
 from contextstash_storage.records import Call, Copied, Edit, Event, NewMessage, Session
 from contextstash_storage.rows import session_row, to_json
 

@@ -43,6 +43,7 @@ _PARTS = (
     ("calls", "call_id"),
     ("cached_summaries", "key"),
     ("leases", "purpose"),
+    ("batches", "batch_id"),
 )
 
 Result = TypeVar("Result")

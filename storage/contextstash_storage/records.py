@@ -231,11 +231,15 @@ class Cursor(Record):
 
 
 class Appended(Record):
-    """What an append did. `messages` are those newly stored; `session` is as it is afterwards."""
+    """What an append did. `messages` are those newly stored; `session` is as it is afterwards. `first_seq` is the
+    position of the batch's first message, None if the batch was empty or its messages are known by keys. `repeats`: the
+    batch had no mark and looks like a repetition; it was stored all the same."""
 
     messages: tuple[Message, ...]
     duplicates: int
     session: Session
+    first_seq: int | None = None
+    repeats: bool = False
 
 
 class SearchHit(Record):

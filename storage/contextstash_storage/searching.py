@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 
 from contextstash_storage.bodies import unfolded
 from contextstash_storage.errors import BadInputError
@@ -16,6 +17,10 @@ MOST_QUERY_CHARACTERS = 4_000
 LONGEST_NAME = 64
 """Longer runs of letters are data, not names made of words."""
 
+SEARCHED_CHARACTERS = 20_000
+"""How much of a text is searched for names at a time; that takes about 1 ms."""
+
+_SPACE = re.compile(r"\s")
 _CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
@@ -34,8 +39,8 @@ _SCOPES = {"all": "", "outputs": f"AND {_IS_OUTPUT}", "messages": f"AND NOT {_IS
 
 
 def index_text(db: sqlite3.Connection, message: int, text: str) -> None:
-    """Make a message's text findable."""
-    db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, _indexed(text)))
+    """Make a message's text findable; `text` is what `indexed` returned for it."""
+    db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, text))
 
 
 def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
@@ -43,7 +48,7 @@ def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
     index's pages, as deleted, until these are merged."""
     db.execute(
         "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
-        (message, _indexed(_text(db, message, stored))),
+        (message, indexed(_text(db, message, stored))),
     )
 
 
@@ -62,13 +67,24 @@ def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:
     return unfolded(stored, [content for (content,) in blobs])
 
 
-def _indexed(text: str) -> str:
+def indexed(text: str) -> str:
     """The text as the index sees it, followed by the words that its camelCase names are made of.
 
     What this answers for a text must never change: the index could not forget that text any more.
     """
-    names = [name for name in dict.fromkeys(_CAMEL_NAME.findall(text)) if len(name) <= LONGEST_NAME]
+    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= LONGEST_NAME]
     return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
+
+
+def _camel_names(text: str) -> Iterator[str]:
+    """The camelCase names of a text. It is searched in pieces cut at spaces: while one search lasts, no other thread
+    of the process runs, the event loop's included."""
+    start = 0
+    while start < len(text):
+        cut = _SPACE.search(text, start + SEARCHED_CHARACTERS)
+        end = cut.start() if cut else len(text)
+        yield from _CAMEL_NAME.findall(text, start, end)
+        start = end
 
 
 def _storable(text: str) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contextstash_storage import copying, editing, hidden_sessions, leases, logs, searching
-from contextstash_storage.appending import append, prepare
-from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect, in_transaction
+from contextstash_storage.appending import Batch
+from contextstash_storage.batches import append_in_pieces
+from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import (
     BadInputError,
@@ -40,8 +41,9 @@ from contextstash_storage.records import (
     Session,
     TokenSum,
 )
+from contextstash_storage.repeats import fingerprints
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
-from contextstash_storage.store import Count, EditsAfter
+from contextstash_storage.store import Count, EditsAfter, EditsBefore
 
 Result = TypeVar("Result")
 
@@ -227,15 +229,19 @@ class SqliteStore:
         messages: Sequence[NewMessage],
         *,
         count: Count,
+        first_seq: int | None = None,
+        batch_id: str | None = None,
+        before: EditsBefore | None = None,
         cursor: Cursor | None = None,
         edits: EditsAfter | None = None,
     ) -> Appended:
-        def work(db: sqlite3.Connection) -> Appended:
-            batch = prepare(messages)
-            return in_transaction(db, lambda db: append(db, owner, session_id, batch, count, cursor, edits))
+        batch = Batch(owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
+        return await append_in_pieces(self._writer, self._lock, batch, messages)
 
-        async with self._lock:
-            return await self._writer.run(work)
+    async def read_fingerprints(self, owner: str, session_id: str, *, first: int = 0) -> list[bytes]:
+        return await self._of_session(
+            owner, session_id, lambda db, row: fingerprints(db, row, first, LARGEST_INTEGER - first)
+        )
 
     async def get_cursor(self, owner: str, source: str) -> Cursor | None:
         records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (owner, source))

@@ -29,11 +29,17 @@ Count = Callable[[Counters, NewMessage, int], Counters]
 
 EditsAfter = Callable[[Counters, tuple[Message, ...]], Sequence[Edit]]
 """`edits(counters, messages)`: edits to append together with messages, given the counters after them
-and the messages newly stored. Pure."""
+and the messages newly stored; not called if none are. Pure."""
+
+
+EditsBefore = Callable[[Counters], Sequence[Edit]]
+"""`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
+are not those that the edits were planned for. Pure."""
 
 
 class SessionStore(Protocol):
-    """Every method is one transaction to who reads: it happens whole or not at all, also when cancelled or killed.
+    """Every method but `append_messages` is one transaction to who reads: it happens whole or not at all, also when
+    cancelled or killed.
 
     Methods that take a `session_id` raise SessionNotFoundError where `owner` has no such session.
     """
@@ -85,14 +91,27 @@ class SessionStore(Protocol):
         messages: Sequence[NewMessage],
         *,
         count: Count,
+        first_seq: int | None = None,
+        batch_id: str | None = None,
+        before: EditsBefore | None = None,
         cursor: Cursor | None = None,
         edits: EditsAfter | None = None,
     ) -> Appended:
-        """Append those messages that are not there yet; see `alignment` for what counts as there.
+        """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
+        first message) or by `batch_id` (the same id with the same messages); without these all are new.
 
-        `edits`, given the counters and the messages just stored, returns edits to append in the same
-        transaction. `cursor` is stored in the same transaction too. When this returns, everything is durable.
+        A long batch is stored in pieces, each a transaction of its own, so that other processes come in between.
+        Each leaves a valid history, and the same call again goes on where the last one ended. `before` goes in with
+        the first piece, after which EditConflictError is raised if another writer changes the session between two
+        pieces; `edits` and `cursor` go in with the last one. When this returns, everything is durable. If it fails
+        between two pieces, the error says how many messages were stored.
+
+        Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
+        ...
+
+    async def read_fingerprints(self, owner: str, session_id: str, *, first: int = 0) -> list[bytes]:
+        """What makes each message from this position on equal to another: `bodies.fingerprint` of it."""
         ...
 
     async def get_cursor(self, owner: str, source: str) -> Cursor | None: ...

@@ -41,11 +41,26 @@ async def test_recorded_messages_are_sent_as_they_were_recorded(database: Path, 
     assert context["fits"] is True
 
 
-async def test_recording_twice_stores_once(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        again = await record(client)
+@pytest.mark.parametrize("mark", [{"first_seq": 0}, {"batch_id": "one"}, {"whole": True}], ids=str)
+async def test_a_batch_recorded_twice_with_a_mark_is_stored_once(database: Path, mark: dict[str, Any]) -> None:
+    async with stdio_client(database, "auto") as client:
+        once = await record(client, **mark)
+        again = await record(client, **mark)
     assert (again["recorded"], again["duplicates"]) == (0, len(small_session()))
+    assert once["next_seq"] == again["next_seq"] == len(small_session())
+    assert "note" not in again
+
+
+async def test_a_batch_without_a_mark_is_stored_twice_and_a_note_says_how_to_mark_it(
+    database: Path, mode: Mode
+) -> None:
+    async with stdio_client(database, mode) as client:
+        once = await record(client)
+        again = await record(client)
+    assert (once["recorded"], again["recorded"], again["duplicates"]) == (len(small_session()),) * 2 + (0,)
+    assert (again["first_seq"], again["next_seq"]) == (once["next_seq"], 2 * once["next_seq"])
+    assert "note" not in once
+    assert "first_seq" in again["note"]
 
 
 async def test_an_estimate_says_how_full_the_window_is(database: Path, mode: Mode) -> None:

@@ -60,7 +60,7 @@ async def test_a_bad_value_is_refused_and_harms_nothing(tmp_path: Path, mode: Mo
         assert "keep_last" in await error(client, "prune_tool_outputs", session_id=SESSION, keep_last=-1)
         assert await error(client, "configure_session", session_id=SESSION, settings={"prune_att": 0.5})
         assert await error(client, "record_messages", session_id=SESSION, messages=[{"role": "wizard"}])
-        again = await record(client)
+        again = await record(client, whole=True)
     assert again["recorded"] == 0
 
 

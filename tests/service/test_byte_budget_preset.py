@@ -74,7 +74,7 @@ async def test_on_a_token_limit_error_it_keeps_3_and_cuts_what_is_left_to_1_000_
 async def test_one_output_is_cut_to_4_000_bytes_from_its_head(tmp_path: Path, size: int, cut: bool) -> None:
     natives = [user(4), *viewed(0, size)]
     async with stash_at(tmp_path / "o.db", preset="byte-budget") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
     assert (shown != natives[-1]["content"]) == cut
     assert shown.startswith("0000" * 999)

@@ -60,7 +60,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
     elif step == "recover":
         await stash.recover_context(SESSION, error=TOO_LONG)
     else:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
 
 
 @pytest.mark.parametrize("preset", ["default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"])
@@ -81,12 +81,14 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
     middle = max(1, 2 * len(natives) // 3)
     with TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "s.db", preset=preset, window=4_000, **options) as stash:
-            await stash.record_messages(natives[:middle], session_id=SESSION, format=format_name, model=model)
+            await stash.record_messages(
+                natives[:middle], whole=True, session_id=SESSION, format=format_name, model=model
+            )
             await in_step(stash, format_name)
             for step in steps:
                 await take(stash, step, natives)
                 await in_step(stash, format_name)
-            await stash.record_messages(natives, session_id=SESSION)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
             await in_step(stash, format_name)
             assert as_bytes(await history(stash)) == as_bytes(natives)
 
@@ -107,7 +109,7 @@ async def test_managed_by_itself_a_growing_session_stays_in_step(preset: str, da
         async with stash_at(Path(folder) / "s.db", preset=preset, automatic=True, window=3_000, **options) as stash:
             for end in range(1, len(natives) + 1):
                 try:
-                    await stash.record_messages(natives[:end], session_id=SESSION, format=format_name)
+                    await stash.record_messages(natives[:end], whole=True, session_id=SESSION, format=format_name)
                 except BadInputError:
                     return
                 await in_step(stash, format_name)

@@ -24,9 +24,9 @@ few = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int) -> None:
     """Record, prune, compact, retrieve, restore: laws 1 to 5 and 7 at every step."""
     async with stash_at(path, window=max(2_000, budget)) as stash:
-        answer = await stash.record_messages(natives, session_id=SESSION, format=format_name)
+        answer = await stash.record_messages(natives, whole=True, session_id=SESSION, format=format_name)
         assert answer.recorded == len(natives)
-        assert (await stash.record_messages(natives, session_id=SESSION)).recorded == 0
+        assert (await stash.record_messages(natives, whole=True, session_id=SESSION)).recorded == 0
         untouched = await valid_view(stash, format_name)
 
         pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
@@ -99,14 +99,14 @@ async def test_chained_prunes_and_compactions_keep_every_view_valid(format_name:
     middle = len(natives) // 2
     with TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "chain.db", window=4_000) as stash:
-            await stash.record_messages(natives[:middle] or natives, session_id=SESSION, format=format_name)
+            await stash.record_messages(natives[:middle] or natives, whole=True, session_id=SESSION, format=format_name)
             for place, step in enumerate(steps):
                 await take(stash, step)
                 await valid_view(stash, format_name)
                 if place == 1:
-                    await stash.record_messages(natives, session_id=SESSION)
+                    await stash.record_messages(natives, whole=True, session_id=SESSION)
                     await valid_view(stash, format_name)
-            await stash.record_messages(natives, session_id=SESSION)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
             assert as_bytes(await history(stash)) == as_bytes(natives)
             estimate = await stash.estimate_context(SESSION)
             assert sum(estimate.breakdown.values()) == estimate.tokens
@@ -130,7 +130,7 @@ async def test_the_same_history_and_settings_give_the_same_views(format_name: st
     with TemporaryDirectory() as folder:
         for name in ("one", "two"):
             async with stash_at(Path(folder) / f"{name}.db", window=4_000) as stash:
-                await stash.record_messages(natives, session_id=SESSION, format=format_name)
+                await stash.record_messages(natives, whole=True, session_id=SESSION, format=format_name)
                 await stash.prune_tool_outputs(SESSION, keep_last=0)
                 await stash.compact_session(SESSION)
                 views.append(as_bytes(await view(stash)))

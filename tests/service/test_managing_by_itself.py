@@ -57,7 +57,7 @@ async def test_a_stash_that_is_closed_meanwhile_leaves_no_trace_in_the_view(tmp_
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
         async with stash_at(tmp_path / "c.db", api_key=KEY, automatic=True, **settings) as stash:
-            await stash.record_messages(natives, session_id=SESSION)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
             await asyncio.sleep(0)
         async with stash_at(tmp_path / "c.db", window=200_000) as stash:
             assert as_bytes(await view(stash)) == as_bytes(natives)
@@ -83,7 +83,7 @@ async def test_a_writer_that_is_down_for_the_whole_session_leaves_every_view_val
         async with stash_at(tmp_path / "d.db", api_key=KEY, automatic=True, **settings) as stash:
             done = []
             for end in range(10, len(natives) + 1, 10):
-                done += (await stash.record_messages(natives[:end], session_id=SESSION)).done
+                done += (await stash.record_messages(natives[:end], whole=True, session_id=SESSION)).done
                 await valid_view(stash, "openai-chat")
                 assert (await stash.get_context(SESSION)).fits
                 await stash.idle()
@@ -147,7 +147,7 @@ async def test_every_event_says_what_changed_at_which_message(tmp_path: Path) ->
     natives = [user(400), reply(40), *rounds([4_000] * 29), *long_session(30)]
     async with stash_at(tmp_path / "e.db", automatic=True, window=20_000, estimator="chars") as stash:
         for end in range(10, len(natives) + 1, 10):
-            await stash.record_messages(natives[:end], session_id=SESSION)
+            await stash.record_messages(natives[:end], whole=True, session_id=SESSION)
         events = await stash.read_events(SESSION)
     assert {"level", "prune", "compaction"} <= {event.kind for event in events}
     for event in events:

@@ -30,7 +30,7 @@ async def refusal(messages: list[dict[str, Any]]) -> str:
 
 async def recorded(stash: Stash, results: int = 20) -> list[dict[str, Any]]:
     natives = [user(400), *rounds([4_000] * results), reply(40), user(400)]
-    await stash.record_messages(natives, session_id=SESSION)
+    await stash.record_messages(natives, whole=True, session_id=SESSION)
     return natives
 
 
@@ -68,7 +68,7 @@ async def test_a_second_time_it_says_what_holds_the_room(tmp_path: Path) -> None
         assert "cannot be made smaller" in again.reason
         assert again.breakdown
         assert "What holds the room: tool results" in again.reason
-        await stash.record_messages([*natives, reply(80)], session_id=SESSION)
+        await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
         assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
 
 

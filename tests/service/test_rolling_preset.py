@@ -29,7 +29,7 @@ async def test_more_than_10_visible_tool_results_are_archived_oldest_first_with_
 ) -> None:
     natives = [user(40), *rounds([3_000] * outputs)]
     async with stash_at(tmp_path / "d.db", preset="rolling", automatic=True) as stash:
-        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
         shown = await valid_view(stash, "openai-chat")
         seen = await kinds(stash)
     digests = [native for native in shown if "digest of bash" in str(native["content"])]
@@ -43,7 +43,7 @@ async def test_one_by_one_as_a_session_grows_an_output_more_archives_one_more(tm
     natives = [user(40), *rounds([3_000] * 14)]
     async with stash_at(tmp_path / "g.db", preset="rolling", automatic=True) as stash:
         for end in range(1, len(natives) + 1):
-            await stash.record_messages(natives[:end], session_id=SESSION, model=MODEL)
+            await stash.record_messages(natives[:end], whole=True, session_id=SESSION, model=MODEL)
             await valid_view(stash, "openai-chat")
             assert (await kinds(stash)).count("tool_result") <= 10
         assert (await kinds(stash)).count("tool_summary") == 4
@@ -52,7 +52,7 @@ async def test_one_by_one_as_a_session_grows_an_output_more_archives_one_more(tm
 async def test_an_archived_result_is_hidden_from_the_agent_and_not_from_the_user(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 11)]
     async with stash_at(tmp_path / "k.db", preset="rolling", automatic=True) as stash:
-        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
         lines = (await stash.read_messages(SESSION)).messages
     seen = [(line.kind, line.agent_visible, line.user_visible) for line in lines if line.role == "tool"]
     assert seen == [("tool_result_archived", False, True)] + [("tool_result", True, True)] * 10
@@ -64,11 +64,11 @@ async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_p
     with model_provider(Answer(text="The build of part one passed. " * 100)) as provider:
         settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
         async with stash_at(tmp_path / "l.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
-            await stash.record_messages(natives, session_id=SESSION)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
             await stash.idle()
             digests = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
             calls = (await stash.list_calls(SESSION)).calls
-            told = await stash.record_messages([*natives, reply(4)], session_id=SESSION)
+            told = await stash.record_messages([*natives, reply(4)], whole=True, session_id=SESSION)
     assert [len(str(native["content"]).split("]\n", 1)[1]) for native in digests] == [1_200, 1_200]
     assert all("The build of part one passed." in str(native["content"]) for native in digests)
     assert [call.purpose for call in calls] == ["digest", "digest"]
@@ -82,7 +82,7 @@ async def test_where_the_model_is_down_the_digest_is_made_without_it(tmp_path: P
     with model_provider(Answer(status=401, error="authentication_error")) as provider:
         settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
         async with stash_at(tmp_path / "w.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
-            await stash.record_messages(natives, session_id=SESSION)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
             await stash.idle()
             [digest] = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
             [call] = (await stash.list_calls(SESSION)).calls
@@ -93,14 +93,14 @@ async def test_where_the_model_is_down_the_digest_is_made_without_it(tmp_path: P
 async def test_with_the_digest_off_nothing_is_archived_by_count(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 14)]
     async with stash_at(tmp_path / "x.db", preset="rolling", automatic=True, tool_digest="off") as stash:
-        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
         assert await view(stash) == natives
 
 
 async def test_restoring_an_output_takes_its_digest_away_again(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 11)]
     async with stash_at(tmp_path / "r.db", preset="rolling", automatic=True) as stash:
-        await stash.record_messages(natives, session_id=SESSION, model=MODEL)
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
         handle = (await stash._access.store.read_outputs("local", SESSION))[0].handle
         await stash.restore_outputs([handle], session_id=SESSION)
         assert await view(stash) == natives
@@ -138,7 +138,7 @@ async def test_it_compacts_where_the_effective_limit_is_reached(
 async def test_without_any_token_limit_50_messages_decide(tmp_path: Path, messages: int, summarized: bool) -> None:
     natives = [(user, reply)[place % 2](4_000) for place in range(messages)]
     async with stash_at(tmp_path / "m.db", preset="rolling", automatic=True, fallback_tokens=None) as stash:
-        answer = await stash.record_messages(natives, session_id=SESSION)
+        answer = await stash.record_messages(natives, whole=True, session_id=SESSION)
     assert bool(answer.done) == summarized
 
 
@@ -154,7 +154,7 @@ async def test_without_any_token_limit_50_messages_decide(tmp_path: Path, messag
 async def test_a_compaction_keeps_20_000_recent_tokens(tmp_path: Path, settings: dict[str, Any], kept: int) -> None:
     natives = [(user, reply)[place % 2](4_000) for place in range(40)]
     async with stash_at(tmp_path / "k.db", preset="rolling", **settings) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         await stash.compact_session(SESSION, strategy="extractive")
         shown = await valid_view(stash, "openai-chat")
     assert shown[1:] == natives[-kept:]
@@ -165,7 +165,7 @@ async def test_a_compaction_archives_recent_results_beyond_10_under_one_digest(t
     natives = [user(4_000), reply(4_000), *[(user, reply)[place % 2](4_000) for place in range(20)]]
     natives += rounds([400] * 13)
     async with stash_at(tmp_path / "c.db", preset="rolling", window=200_000) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         await stash.compact_session(SESSION, strategy="extractive")
         shown = await valid_view(stash, "openai-chat")
         seen = await kinds(stash)
@@ -183,8 +183,8 @@ async def test_it_counts_characters_by_four_rounded_up_after_the_last_report(
         await stash.record_messages([user(characters)], session_id=SESSION, model=MODEL)
         assert (await stash.estimate_context(SESSION)).tokens == tokens
         usage = {"input_tokens": 5_000, "output_tokens": 200}
-        await stash.record_messages([user(characters), reply(40)], session_id=SESSION, usage=usage)
-        await stash.record_messages([user(characters), reply(40), user(characters)], session_id=SESSION)
+        await stash.record_messages([reply(40)], session_id=SESSION, usage=usage)
+        await stash.record_messages([user(characters)], session_id=SESSION)
         assert (await stash.estimate_context(SESSION)).tokens == 5_200 + tokens
 
 
@@ -211,7 +211,7 @@ async def test_one_output_is_cut_at_2_000_lines_or_51_200_bytes(tmp_path: Path, 
     natives = [user(4), *rounds([4])]
     natives[-1] = {**natives[-1], "content": text}
     async with stash_at(tmp_path / "o.db", preset="rolling", window=200_000) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
     assert (shown == text) == whole
     assert len(shown.encode()) <= 51_200
@@ -223,7 +223,7 @@ async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_i
 ) -> None:
     natives = [user(4), *rounds([characters])]
     async with stash_at(tmp_path / "s.db", preset="rolling", window=200_000) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
         [output] = await stash._access.store.read_outputs("local", SESSION)
     assert (output.sha256 in shown) == spilled
@@ -237,7 +237,7 @@ async def test_a_digest_is_not_put_where_the_summary_would_hide_it(tmp_path: Pat
     natives = [*natives[:3], together, *natives[4::2][:2]]
     settings: dict[str, Any] = {"prune_at_results": 1, "compact_keep_tokens": 120, "window": 40_000}
     async with stash_at(tmp_path / "h.db", preset="rolling", **settings) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         assert (await stash.compact_session(SESSION, summary="What was done so far, told in few words.")).compacted
         desk = await stash._access.desk(SESSION)
         counters = desk.session.counters

@@ -18,7 +18,7 @@ async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_i
     natives = [message for number in range(8) for message in round_of(number, "log line\n" * 2_000)]
     usage = {"input_tokens": 5_000, "output_tokens": 10}
     async with stash_at(tmp_path / "s.db", window=200_000, estimator="chars") as stash:
-        await stash.record_messages(natives, session_id=SESSION, model=MODEL, usage=usage)
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL, usage=usage)
         assert (await stash.context_status(SESSION)).savings is None
         pruned = await stash.prune_tool_outputs(SESSION, keep_last=2)
         status = await stash.context_status(SESSION)
@@ -27,7 +27,7 @@ async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_i
         assert status.outputs_archived == 6
         for _ in range(3):
             natives += [user(40), reply(40)]
-            await stash.record_messages(natives, session_id=SESSION, usage=usage)
+            await stash.record_messages(natives, whole=True, session_id=SESSION, usage=usage)
         savings = (await stash.context_status(SESSION)).savings
         assert savings
         assert (savings.requests, savings.tokens) == (3, 3 * pruned.tokens_saved)

@@ -44,7 +44,7 @@ async def test_above_70_percent_it_keeps_the_last_5_outputs(tmp_path: Path, toke
     outputs_and_calls = 8 * (4_000 // 4 + 1) + 8 * (16 // 4 + 1)
     natives.insert(0, user(4 * (tokens - outputs_and_calls - 1)))
     async with stash_at(tmp_path / "p.db", preset="staged", automatic=True) as stash:
-        answer = await stash.record_messages(natives, session_id=SESSION)
+        answer = await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await valid_view(stash, "openai-chat"))
     assert [not text.startswith(PRUNED) for text in shown] == [False] * (8 - kept) + [True] * kept
     assert len(answer.done) == (kept == 5)
@@ -54,7 +54,7 @@ async def test_above_70_percent_it_keeps_the_last_5_outputs(tmp_path: Path, toke
 async def test_where_that_leaves_it_above_85_percent_it_keeps_the_last_2(tmp_path: Path, size: int, kept: int) -> None:
     natives = [user(40), *rounds([size] * 8)]
     async with stash_at(tmp_path / "h.db", preset="staged", automatic=True, output_bytes=None) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await valid_view(stash, "openai-chat"))
     assert sum(not text.startswith(PRUNED) for text in shown) == kept
 
@@ -64,7 +64,7 @@ async def test_where_that_is_not_enough_it_summarizes_all_but_system_and_the_las
     recent = [reply(40), user(40), reply(40), user(40)]
     natives = [system, user(400_000), *rounds([400] * 3), user(250_000), *recent]
     async with stash_at(tmp_path / "s.db", preset="staged", automatic=True) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = await valid_view(stash, "openai-chat")
         assert (await stash.estimate_context(SESSION)).level == "ok"
     assert shown[0] == system
@@ -78,7 +78,7 @@ async def test_one_output_is_cut_in_its_middle_above_50_000_bytes(tmp_path: Path
     text = ("é" * 25_000 + "x")[: size // 2] + "x" * (size - 2 * (size // 2))
     natives = [user(4), *round_of(0, text)]
     async with stash_at(tmp_path / "o.db", preset="staged") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
     assert len(text.encode()) == size
     assert (shown != text) == cut

@@ -26,7 +26,7 @@ async def compacted_chapters(stash: Stash, chapters: int) -> list[Native]:
     natives: list[Native] = []
     for number in range(chapters):
         natives += chapter(number)
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         told = f"Part {number} is done: " + f"detail {number} " * 40
         assert (await stash.compact_session(SESSION, summary=told)).compacted
         await valid_view(stash, "openai-chat")

@@ -45,7 +45,7 @@ def thoughts(messages: list[dict[str, Any]]) -> list[str]:
 
 
 async def recorded(stash: Stash, natives: list[dict[str, Any]], model: str = MODEL) -> None:
-    await stash.record_messages(natives, session_id=SESSION, format="anthropic", model=model)
+    await stash.record_messages(natives, whole=True, session_id=SESSION, format="anthropic", model=model)
 
 
 async def test_a_prune_strips_the_thinking_after_it_and_leaves_what_stands_before(tmp_path: Path) -> None:

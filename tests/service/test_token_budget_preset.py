@@ -70,7 +70,7 @@ async def test_an_image_counts_1_000_and_a_message_4(tmp_path: Path) -> None:
 async def test_a_compaction_leaves_the_system_message_and_the_summary(tmp_path: Path) -> None:
     natives = [*session_of([5_000] * 6, 3), {"role": "assistant", "content": "Done."}]
     async with stash_at(tmp_path / "c.db", preset="token-budget") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         result = await stash.compact_session(SESSION, summary="All six runs passed.")
         shown = await view(stash)
     assert result.strategy == "host"
@@ -82,7 +82,7 @@ async def test_a_compaction_leaves_the_system_message_and_the_summary(tmp_path: 
 async def test_one_output_is_cut_in_its_middle_above_2_500_tokens(tmp_path: Path, tokens: int, cut: bool) -> None:
     natives = session_of([tokens], 1)
     async with stash_at(tmp_path / "o.db", preset="token-budget") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = (await view(stash))[-1]["content"]
     assert (shown != natives[-1]["content"]) == cut
     assert len(shown) <= 10_100

@@ -46,9 +46,9 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
 async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -> None:
     """Record a session and do what can be done to it."""
     half = len(natives) // 2
-    await stash.record_messages(natives[:half] or natives, session_id=SESSION, format=format_name)
+    await stash.record_messages(natives[:half] or natives, whole=True, session_id=SESSION, format=format_name)
     await stash.prune_tool_outputs(SESSION, keep_last=1)
-    await stash.record_messages(natives, session_id=SESSION)
+    await stash.record_messages(natives, whole=True, session_id=SESSION)
     compacted = await stash.compact_session(SESSION)
     if compacted.summary_id:
         await stash.restore_outputs([compacted.summary_id], session_id=SESSION)
@@ -70,7 +70,7 @@ async def hold_equal(folder: Path, natives: Sequence[Native], format_name: str) 
         assert (again.recorded, again.duplicates) == (0, len(natives))
         assert await exported(there) == lines
         assert (await there.search_history("kept aside", scope="everywhere")).hits
-        known = await there.record_messages(natives, session_id=SESSION)
+        known = await there.record_messages(natives, whole=True, session_id=SESSION)
         assert known.recorded == 0
 
 

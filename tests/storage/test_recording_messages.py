@@ -82,54 +82,83 @@ async def test_messages_are_read_in_ranges_and_without_bodies(store: SqliteStore
     assert [(message.seq, message.body) for message in read] == [(2, None), (3, None), (4, None)]
 
 
-async def test_a_retried_batch_is_stored_once(store: SqliteStore) -> None:
+async def test_a_batch_without_a_mark_is_appended_as_it_is(store: SqliteStore) -> None:
+    said = ["continue", "did step 1", "continue", "continue"]
+    for text in said:
+        appended = await record(store, says(text))
+        assert (len(appended.messages), appended.duplicates) == (1, 0)
+    assert [body["content"] for body in await bodies(store)] == said
+
+
+async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: SqliteStore) -> None:
+    await record(store, says("wait for the build"))
+    for _ in range(4):
+        await record(store, calls(LONG_ID))
+        await record(store, answers(LONG_ID, "pending"))
+    assert (await store.get_session(OWNER, SESSION)).counters.messages == 9
+
+
+async def test_what_looks_like_a_repetition_is_stored_and_told(store: SqliteStore) -> None:
+    assert not (await record(store, *conversation(2))).repeats
+    assert not (await record(store, says("go"))).repeats
+    assert (await record(store, says("go"))).repeats
+    assert (await record(store, *conversation(3))).repeats
+    assert not (await record(store, says("ask 0"))).repeats
+    assert (await store.get_session(OWNER, SESSION)).counters.messages == 13
+
+
+async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SqliteStore) -> None:
+    await record(store, *conversation(2), first_seq=0)
+    again = await record(store, *conversation(2), first_seq=0)
+    assert (again.messages, again.duplicates, again.first_seq, again.session.counters.messages) == ((), 4, 0, 4)
+    grown = await record(store, *conversation(3)[2:], first_seq=2)
+    assert ([message.seq for message in grown.messages], grown.duplicates, grown.first_seq) == ([4, 5], 2, 2)
+    assert await bodies(store) == [message.body for message in conversation(3)]
+
+
+async def test_another_message_at_a_position_is_refused_and_named(store: SqliteStore) -> None:
     await record(store, *conversation(2))
-    again = await record(store, *conversation(2))
-    assert (again.messages, again.duplicates, again.session.counters.messages) == ((), 4, 4)
+    with pytest.raises(BadInputError, match=r"At position 3 .* message 1 of this batch; .* is 4\. .* whole=true"):
+        await record(store, conversation(2)[2], says("another reply"), first_seq=2)
+    with pytest.raises(BadInputError, match="first_seq is 5, but the next position of this session is 4"):
+        await record(store, says("far away"), first_seq=5)
+    assert await bodies(store) == [message.body for message in conversation(2)]
 
 
-async def test_the_whole_list_sent_each_turn_is_stored_once(store: SqliteStore) -> None:
-    whole = conversation(6)
-    for length in range(1, len(whole) + 1):
-        await record(store, *whole[:length])
-    assert await bodies(store) == [message.body for message in whole]
+async def test_a_message_whose_cache_breakpoint_moved_is_the_same_message(store: SqliteStore) -> None:
+    def asked(**mark: Any) -> NewMessage:
+        return NewMessage(body={"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}, role="user")
+
+    await record(store, asked(cache_control={"type": "ephemeral"}))
+    assert (await record(store, asked(), first_seq=0)).duplicates == 1
+    [body] = await bodies(store)
+    assert body["content"][0]["cache_control"] == {"type": "ephemeral"}
 
 
-async def test_a_session_sent_again_one_by_one_is_stored_once_by_any_process(store: SqliteStore, path: Path) -> None:
-    whole = conversation(4)
-    await record(store, *whole)
-    other = await open_sqlite(path)
-    for place, message in enumerate(whole):
-        appended = await record(store if place % 2 else other, message)
-        assert appended.duplicates == 1
-    await other.close()
-    assert (await record(store, says("and now?"))).duplicates == 0
+async def test_a_batch_sent_again_with_its_id_is_stored_once_wherever_others_have_come(store: SqliteStore) -> None:
+    await record(store, says("first"))
+    once = await record(store, *conversation(2), batch_id="turn 1")
+    await record(store, says("meanwhile"))
+    again = await record(store, *conversation(2), batch_id="turn 1")
+    assert (once.first_seq, again.first_seq, again.messages, again.duplicates) == (1, 1, (), 4)
+    other = await record(store, *conversation(2), batch_id="turn 2")
+    assert (other.first_seq, other.duplicates) == (6, 0)
 
 
-async def test_continue_said_again_is_recorded_anew(store: SqliteStore) -> None:
-    for turn in range(4):
-        await record(store, says("continue") if turn else says("begin"))
-        await record(store, says(f"did part {turn}", role="assistant"))
-    assert [body["content"] for body in await bodies(store)][2::2] == ["continue"] * 3
+async def test_the_id_of_another_batch_is_refused(store: SqliteStore) -> None:
+    await record(store, *conversation(2), batch_id="turn 1")
+    with pytest.raises(BadInputError, match="'turn 1' was used in this session for other messages, from position 0"):
+        await record(store, *conversation(2)[:3], batch_id="turn 1")
+    await new_session(store, "two")
+    assert (await record(store, says("hi"), batch_id="turn 1", session_id="two")).duplicates == 0
 
 
-async def test_reused_short_call_ids_are_recorded_anew(store: SqliteStore) -> None:
+async def test_reused_short_call_ids_are_recorded_again(store: SqliteStore) -> None:
     await record(store, says("look twice"))
     for turn in range(3):
         await record(store, calls("call_0"), answers("call_0"))
         await record(store, says(f"nothing new {turn}", role="assistant"))
     assert (await store.get_session(OWNER, SESSION)).counters.messages == 10
-
-
-async def test_an_older_batch_with_random_call_ids_is_stored_once(store: SqliteStore) -> None:
-    await record(store, says("look"), calls(LONG_ID), answers(LONG_ID), *conversation(3))
-    assert (await record(store, calls(LONG_ID), answers(LONG_ID))).duplicates == 2
-
-
-async def test_the_same_call_made_again_gets_the_same_result_recorded_anew(store: SqliteStore) -> None:
-    await record(store, says("look"), calls(LONG_ID), answers(LONG_ID), says("again"))
-    await record(store, calls(LONG_ID, "ls -a"))
-    assert (await record(store, answers(LONG_ID))).duplicates == 0
 
 
 async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SqliteStore) -> None:

@@ -93,9 +93,9 @@ def small_session(calls: int = 8) -> list[dict[str, Any]]:
     return [*messages, {"role": "assistant", "content": "The bug is in module 3, line 70."}]
 
 
-async def record(client: Client, session_id: str = SESSION, calls: int = 8) -> dict[str, Any]:
+async def record(client: Client, session_id: str = SESSION, calls: int = 8, **mark: Any) -> dict[str, Any]:
     """Record the small session."""
-    return await answer(client, "record_messages", session_id=session_id, messages=small_session(calls))
+    return await answer(client, "record_messages", session_id=session_id, messages=small_session(calls), **mark)
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -22,6 +22,6 @@ async def fill(path: Path) -> None:
     """Record the session and shrink its window."""
     natives = messages()
     async with stash_at(path, window=400_000, compact_keep_tokens=4_000) as stash:
-        await stash.record_messages(natives, session_id="build")
+        await stash.record_messages(natives, whole=True, session_id="build")
         assert (await stash.prune_tool_outputs("build", keep_last=4)).archived
         assert (await stash.compact_session("build", strategy="extractive")).compacted

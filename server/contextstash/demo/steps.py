@@ -87,8 +87,8 @@ def shipped_session() -> list[Native]:
 async def walk(stash: Stash) -> AsyncIterator[Step]:
     """Take the shipped session through every step."""
     natives = shipped_session()
-    recorded = await stash.record_messages(natives, session_id=SESSION_ID, title="Demonstration")
-    yield Recorded(recorded, await stash.record_messages(natives, session_id=SESSION_ID))
+    recorded = await stash.record_messages(natives, session_id=SESSION_ID, whole=True, title="Demonstration")
+    yield Recorded(recorded, await stash.record_messages(natives, session_id=SESSION_ID, whole=True))
     yield Estimated(await stash.estimate_context(SESSION_ID))
     view = await _view(stash)
 

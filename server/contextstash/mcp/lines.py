@@ -44,10 +44,10 @@ def restore(result: results.RestoreResult) -> str:
 
 
 def record(result: results.RecordResult) -> str:
-    done = " ".join(("", *result.done))
+    told = " ".join(("", *result.done, *filter(None, [result.note])))
     return (
         f"{result.recorded} recorded, {result.duplicates} known already, in session {result.session_id};"
-        f" {result.tokens:,} tokens, level {result.level}.{done}"
+        f" next_seq {result.next_seq}; {result.tokens:,} tokens, level {result.level}.{told}"
     )
 
 

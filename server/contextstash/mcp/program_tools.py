@@ -32,6 +32,9 @@ class ProgramTools:
         self,
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
         session_id: Annotated[str | None, Field(description="Made if new; default: current or a new one")] = None,
+        first_seq: Annotated[int | None, Field(description="Position of the first message: the last next_seq")] = None,
+        batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
+        whole: Annotated[bool, Field(description="These are the whole conversation")] = False,
         format: Annotated[
             str | None,
             Field(description="openai-chat, openai-responses or anthropic; default: detected"),
@@ -46,7 +49,16 @@ class ProgramTools:
     ) -> RecordResult:
         stash = await self._stash.get()
         return await stash.record_messages(
-            messages, session_id=session_id, format=format, model=model, agent=agent, usage=usage, limits=limits
+            messages,
+            session_id=session_id,
+            first_seq=first_seq,
+            batch_id=batch_id,
+            whole=whole,
+            format=format,
+            model=model,
+            agent=agent,
+            usage=usage,
+            limits=limits,
         )
 
     async def get_context(
@@ -96,10 +108,9 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.record_messages,
             title="Record messages",
-            description="Store messages of a session for good; ones already stored are skipped."
-            " Prunes and compacts by itself when due.",
+            description="Append messages to a session for good; with first_seq, batch_id or whole, repeated ones are"
+            " skipped. Prunes and compacts automatically when due.",
             line=lines.record,
-            idempotent=True,
         ),
         StashTool.of(
             tools.get_context,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contextstash.context.branches import HOST, restored, rewinding
 from contextstash.context.compact import cuts_of
 from contextstash.context.counters import reported_late
 from contextstash.context.digest import digest_output
@@ -16,12 +17,6 @@ from contextstash.service.transcripts import TranscriptMessage
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Call, Counters, Edit, Message, Part, Session, Usage
 from contextstash_storage.store import EditsAfter
-
-HOST = "host"
-"""The strategy of edits that mirror a client's own."""
-
-AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None, "delta": {}, "view_messages": 0, "view_results": 0}
-"""What an edit that is made once more begins with."""
 
 
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
@@ -69,12 +64,12 @@ async def partial_compaction(
     own = desk.session.counters.messages
     first, last = 0 if after is None else after + 1, own if before is None else before - 1
     undone = [edit for edit in desk.overlay.summaries if _overlaps(edit, first, last)]
-    entries = await entries_after(access, desk, _restored(undone)) if undone else list(desk.entries)
+    entries = await entries_after(access, desk, restored(undone)) if undone else list(desk.entries)
     first, last = _safe(entries, first, last, own)
     if first > last:
         return None
     summary = _summary(text, first, last, desk.counter.count(text) + desk.settings.message_overhead, at=own)
-    edits = await _weighed(access, desk, [*_restored(undone), summary])
+    edits = await weighed_together(access, desk, [*restored(undone), summary])
 
     def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
         if (counters.messages - len(stored), counters.edits) != (own, len(desk.edits)):
@@ -106,10 +101,6 @@ def _overlaps(cover: Edit, first: int, last: int) -> bool:
     return start <= last and end >= first and not (first <= start and end <= last)
 
 
-def _restored(edits: Sequence[Edit]) -> list[Edit]:
-    return [Edit(kind="restore", strategy=HOST, undoes=tuple(edit.edit_id for edit in edits))] if edits else []
-
-
 def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[int, int]:
     """The messages that may be covered of those from `first` to `last`: nothing that stays is parted from what it
     belongs to. `end` is the position after the last message."""
@@ -120,7 +111,7 @@ def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[in
     return first, last
 
 
-async def _weighed(access: Access, desk: Desk, edits: list[Edit]) -> list[Edit]:
+async def weighed_together(access: Access, desk: Desk, edits: list[Edit]) -> list[Edit]:
     """The edits, what they change of the counters told by the last one."""
     entries = await entries_after(access, desk, edits)
     return [*edits[:-1], edits[-1].model_copy(update=difference(desk.entries, entries))]
@@ -137,64 +128,9 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
     if to is None:
         return
     desk = await access.desk(session_id)
-    if edits := _rewinding(desk, to):
-        weighed = await _weighed(access, desk, edits)
+    if edits := rewinding(desk.edits, desk.session.counters.messages, to):
+        weighed = await weighed_together(access, desk, edits)
         await access.store.append_edits(access.owner, session_id, weighed, expected=len(desk.edits), own=False)
-
-
-def _rewinding(desk: Desk, to: int) -> list[Edit]:
-    """The edits after which the view goes on after message `to`: the way there is shown, what was left is not."""
-    path = _path(desk.edits, to)
-    hidden = _gaps(path, desk.session.counters.messages)
-    covers = [cover for cover in desk.overlay.covers if cover.kind == "rewind" or cover.strategy == HOST]
-    undone = [cover for cover in covers if not _stands(cover, path)]
-    standing = [span(cover) for cover in covers if cover.kind == "rewind" and cover not in undone]
-    given_back = {
-        number for edit in desk.edits if edit.kind == "restore" and edit.strategy == HOST for number in edit.undoes
-    }
-    again = [
-        edit.model_copy(update=AS_NEW)
-        for edit in desk.edits
-        if edit.kind == "summary" and edit.strategy == HOST and edit.edit_id in given_back and _stands(edit, path)
-    ]
-    left = [
-        Edit(kind="rewind", first_seq=first, last_seq=last)
-        for first, last in hidden
-        if not any(start <= first and last <= end for start, end in standing)
-    ]
-    return [*_restored(undone), *again[-1:], *left]
-
-
-def _stands(cover: Edit, path: frozenset[int]) -> bool:
-    """Whether a rewind hides nothing, or a client's summary was written, on the way."""
-    first, last = span(cover)
-    if cover.kind == "rewind":
-        return path.isdisjoint(range(first, last + 1))
-    return (last if cover.seq is None else cover.seq) in path
-
-
-def _path(edits: Sequence[Edit], to: int) -> frozenset[int]:
-    """The messages that `to` descends from, itself among them. The message after a rewind descends from the one
-    before what that hid, any other from its neighbour."""
-    parents = {span(edit)[1] + 1: span(edit)[0] - 1 for edit in edits if edit.kind == "rewind"}
-    path = set()
-    while to >= 0:
-        path.add(to)
-        to = parents.get(to, to - 1)
-    return frozenset(path)
-
-
-def _gaps(path: frozenset[int], messages: int) -> list[tuple[int, int]]:
-    """The runs of messages that are not on the way."""
-    gaps: list[tuple[int, int]] = []
-    for seq in range(messages):
-        if seq in path:
-            continue
-        if gaps and gaps[-1][1] == seq - 1:
-            gaps[-1] = (gaps[-1][0], seq)
-        else:
-            gaps.append((seq, seq))
-    return gaps
 
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:

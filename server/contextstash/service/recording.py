@@ -21,13 +21,16 @@ from contextstash.formats.usage import read_usage
 from contextstash.service.access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
-from contextstash_storage.store import EditsAfter
+from contextstash_storage.store import EditsAfter, EditsBefore
 
 RECENT_MESSAGES = 60
 """How far back an answer's tool call is looked for."""
 
 IN_THREAD_CHARACTERS = 200_000
 """From this size on a batch is counted in a worker thread, so that other calls go on."""
+
+IN_THREAD_MESSAGES = 100
+"""The same by the number of messages; each takes about 100 µs."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
@@ -138,11 +141,14 @@ async def append(
     calls: Calls,
     *,
     extras: Sequence[Mapping[str, Any]] = (),
+    first_seq: int | None = None,
+    batch_id: str | None = None,
+    before: EditsBefore | None = None,
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
 ) -> Appended:
-    """Read, count and store messages in one transaction. `extras[i]` are further fields of NewMessage for
-    `natives[i]`. Raises BadMessageError, naming the message, before anything is stored."""
+    """Read, count and store messages, as SessionStore.append_messages says. `extras[i]` are further fields of
+    NewMessage for `natives[i]`. Raises BadMessageError, naming the message, before anything is stored."""
     check_blocks(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
@@ -154,11 +160,30 @@ async def append(
             for place, native in enumerate(natives)
         ]
 
-    size = sum(_size(native, IN_THREAD_CHARACTERS) for native in natives)
-    messages = await asyncio.to_thread(read_all) if size > IN_THREAD_CHARACTERS else read_all()
+    messages = await asyncio.to_thread(read_all) if is_large(natives) else read_all()
     return await access.store.append_messages(
-        access.owner, session.session_id, messages, count=count_message, cursor=cursor, edits=edits
+        access.owner,
+        session.session_id,
+        messages,
+        count=count_message,
+        first_seq=first_seq,
+        batch_id=batch_id,
+        before=before,
+        cursor=cursor,
+        edits=edits,
     )
+
+
+def is_large(natives: Sequence[Native]) -> bool:
+    """Whether reading these takes so long that it is done in a worker thread."""
+    if len(natives) > IN_THREAD_MESSAGES:
+        return True
+    size = 0
+    for native in natives:
+        size += _size(native, IN_THREAD_CHARACTERS)
+        if size > IN_THREAD_CHARACTERS:
+            return True
+    return False
 
 
 def _size(value: object, enough: int) -> int:

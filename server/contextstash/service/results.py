@@ -286,10 +286,13 @@ class RecordResult(Result):
     session_id: str
     recorded: int
     duplicates: int
+    next_seq: int = Field(description="Position of the next message; first_seq of the next batch")
+    first_seq: int | None = Field(default=None, description="Position of the first message of this batch")
     tokens: int
     percent: float
     level: Level
-    done: list[str] = Field(description="What was done by itself")
+    done: list[str] = Field(description="What was done automatically")
+    note: str | None = None
 
 
 class LimitedOutput(Result):

@@ -24,12 +24,13 @@ from contextstash.service import (
 from contextstash.service import sampling as sampled_summaries
 from contextstash.service import summaries as kept_summaries
 from contextstash.service.access import Access, Consent, CurrentSession, SettingsFor
+from contextstash.service.batches import REPEATED, Mark, record_batch
 from contextstash.service.beside import read_beside
 from contextstash.service.diagnosing import estimate_with_notes
 from contextstash.service.estimating import estimate_messages
 from contextstash.service.following import record_transcript
 from contextstash.service.managing import AutomaticCare
-from contextstash.service.recording import RecentCalls, append, ensure_session, with_usage
+from contextstash.service.recording import RecentCalls, ensure_session, with_usage
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -249,6 +250,9 @@ class Stash:
         messages: Sequence[Native],
         *,
         session_id: str | None = None,
+        first_seq: int | None = None,
+        batch_id: str | None = None,
+        whole: bool = False,
         format: str | None = None,
         model: str | None = None,
         agent: str | None = None,
@@ -257,13 +261,18 @@ class Stash:
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
     ) -> RecordResult:
-        """Store messages durably; a session that isn't there is made. Messages already there are not stored twice.
+        """Store messages durably; a session that isn't there is made.
+
+        Messages recorded again are recognized by one of three marks, never by equal text: `first_seq`, the position of
+        the first message (`next_seq` of the result before); `batch_id`, an id of this batch; `whole`, the list is the
+        whole conversation, and what it does not hold any more leaves the view. Without a mark all are appended.
 
         `usage` is what the provider reported for the last reply among the messages; `limits` are those of single
         outputs among them, in place of the session's.
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+        mark = Mark(first_seq, batch_id, whole)
         limiting.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
@@ -280,7 +289,7 @@ class Stash:
         async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
-            appended = await append(self._access, session, messages, recent, extras=extras)
+            appended = await record_batch(self._access, session, messages, recent, mark, extras)
             self._recent.keep(appended.session, recent)
             session = await limiting.limit_outputs(self._access, appended, limits)
         return await self._recorded(appended.model_copy(update={"session": session}))
@@ -291,10 +300,13 @@ class Stash:
             session_id=appended.session.session_id,
             recorded=len(appended.messages),
             duplicates=appended.duplicates,
+            next_seq=appended.session.counters.messages,
+            first_seq=appended.first_seq,
             tokens=estimate.tokens,
             percent=estimate.percent,
             level=estimate.level,
             done=done,
+            note=REPEATED if appended.repeats else None,
         )
 
     async def record_transcript(

@@ -1,0 +1,85 @@
+"""A batch of messages stored in pieces, each a transaction of its own, so that no other process waits for all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+
+from contextstash_storage.appending import Batch, Progress, append_piece
+from contextstash_storage.connection import Connection, in_transaction
+from contextstash_storage.errors import (
+    BadInputError,
+    EditConflictError,
+    NotFoundError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+)
+from contextstash_storage.preparation import is_large, prepare
+from contextstash_storage.records import Appended, NewMessage
+
+PAUSE_SECONDS = 0.02
+"""Between two pieces. SQLite lets nobody queue: whoever waits looks again every 25 to 100 ms, and would find the
+database locked again each time if the next piece began at once."""
+
+
+async def append_in_pieces(
+    writer: Connection, lock: asyncio.Lock, batch: Batch, messages: Sequence[NewMessage]
+) -> Appended:
+    """Append messages, as SessionStore.append_messages says. `batch` is all about them but themselves; `lock` is held
+    for one piece at a time."""
+    if is_large(messages):
+        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages))
+        progress = await _locked(writer, lock, batch, Progress())
+    else:
+        batch, progress = await _prepared_and_begun(writer, lock, batch, messages)
+    while progress.appended is None:
+        try:
+            await asyncio.sleep(PAUSE_SECONDS)
+            progress = await _locked(writer, lock, batch, progress)
+        except EditConflictError:
+            raise
+        except (StoreError, BadInputError, NotFoundError) as error:
+            raise type(error)(_partly_stored(batch, progress, error)) from error
+    return progress.appended
+
+
+async def _locked(writer: Connection, lock: asyncio.Lock, batch: Batch, progress: Progress) -> Progress:
+    async with lock:
+        return await writer.write(lambda db: append_piece(db, batch, progress))
+
+
+async def _prepared_and_begun(
+    writer: Connection, lock: asyncio.Lock, batch: Batch, messages: Sequence[NewMessage]
+) -> tuple[Batch, Progress]:
+    """Prepare a small batch on the writer's thread, just before its transaction: a thread of its own would take longer
+    than the work."""
+
+    def work(db: sqlite3.Connection) -> tuple[Batch, Progress]:
+        whole = replace(batch, messages=prepare(messages))
+        return whole, in_transaction(db, lambda db: append_piece(db, whole, Progress()))
+
+    async with lock:
+        return await writer.run(work)
+
+
+def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
+    """What an error says that ends a batch between two pieces."""
+    assert progress.left is not None
+    next_seq = progress.left.messages
+    if batch.has_mark:
+        advice = "Send the same batch again in the same way: what is stored is not stored twice."
+    else:
+        advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
+    stored = f"{progress.done} of {len(batch.messages)} messages were recorded"
+    return f"{stored}, then {_cause(error)}. next_seq is {next_seq}. {advice}"
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, StoreBusyError):
+        return "the database was locked by another process for too long"
+    if isinstance(error, StoreFullError):
+        return "the disk was full"
+    return f"this happened: {str(error).rstrip('.')}"

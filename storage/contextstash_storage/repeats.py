@@ -1,0 +1,106 @@
+"""Which messages of a batch are stored already, by what identifies them: a key, a position or the batch's id."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.preparation import Prepared, batch_fingerprint
+
+COMPARED_MESSAGES = 64
+"""How many of the newest messages a batch without a mark is compared with; longer repetitions are rare, and each
+comparison is an indexed read of about 2 µs."""
+
+OPENING_MESSAGES = 2
+"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
+few: people say "continue" twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The first `count` messages of a batch are stored already, the first of them at `first_seq`."""
+
+    count: int
+    first_seq: int
+
+
+def known_by_position(
+    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], first_seq: int, done: int
+) -> Known:
+    """Compare a batch that begins at `first_seq` with what stands there. `done` messages were compared before.
+
+    Raises BadInputError if the position is beyond the end, or another message stands at one of them.
+    """
+    if first_seq > length:
+        raise BadInputError(
+            f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
+            f" position {length} on."
+        )
+    start = first_seq + done
+    stored = fingerprints(db, session, start, max(0, len(batch) - done))
+    for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
+        if known != prepared.fingerprint:
+            raise BadInputError(
+                f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
+                f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
+            )
+    return Known(done + len(stored), first_seq)
+
+
+def known_by_batch_id(
+    db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], batch_id: str
+) -> Known:
+    """How much of the batch of this id is stored. Raises BadInputError if the id was used for other messages."""
+    rows = db.execute(
+        "SELECT first_seq, count, fingerprint FROM batches WHERE session = ? AND batch_id = ? ORDER BY place",
+        (session, batch_id),
+    ).fetchall()
+    if not rows:
+        return Known(0, length)
+    first_seq, _, fingerprint = rows[0]
+    if fingerprint != batch_fingerprint(batch):
+        raise BadInputError(
+            f"The batch_id '{batch_id}' was used in this session for other messages, from position {first_seq} on."
+            " Send exactly the same batch again, or a new batch_id with new messages."
+        )
+    return Known(sum(count for _, count, _ in rows), first_seq)
+
+
+def note_piece(
+    db: sqlite3.Connection, session: int, batch_id: str, batch: Sequence[Prepared], place: int, seq: int, count: int
+) -> None:
+    """Remember that `count` messages of a batch, from the one at `place` on, stand at `seq` and after it."""
+    db.execute(
+        "INSERT INTO batches (session, batch_id, place, first_seq, count, fingerprint) VALUES (?, ?, ?, ?, ?, ?)",
+        (session, batch_id, place, seq, count, batch_fingerprint(batch)),
+    )
+
+
+def has_key(db: sqlite3.Connection, session: int, key: str) -> bool:
+    """Whether a message with this key is stored."""
+    return db.execute("SELECT 1 FROM messages WHERE session = ? AND key = ?", (session, key)).fetchone() is not None
+
+
+def looks_repeated(db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared]) -> bool:
+    """Whether a batch is equal to the newest messages, or begins as the session does. It is stored all the same: only
+    its sender knows whether it is a repetition."""
+    if not length or not batch:
+        return False
+    marks = [prepared.fingerprint for prepared in batch[:COMPARED_MESSAGES]]
+    opening = min(OPENING_MESSAGES, length)
+    if len(batch) > 1 and fingerprints(db, session, 0, opening) == marks[:opening]:
+        return True
+    if not len(batch) <= min(length, COMPARED_MESSAGES):
+        return False
+    return fingerprints(db, session, length - len(batch), len(batch)) == marks
+
+
+def fingerprints(db: sqlite3.Connection, session: int, first: int, count: int) -> list[bytes]:
+    """The fingerprints of at most `count` messages from a position on."""
+    rows = db.execute(
+        "SELECT fingerprint FROM messages WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq",
+        (session, first, first + count),
+    )
+    return [fingerprint for (fingerprint,) in rows]

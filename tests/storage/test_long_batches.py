@@ -1,0 +1,130 @@
+"""Long batches: stored in valid pieces that other writers come between, continued after a crash, never doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
+
+from contextstash_storage.appending import PIECE_CHARACTERS
+from contextstash_storage.errors import BadInputError, StoreBusyError
+from contextstash_storage.records import Cursor, NewMessage
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
+
+HALF_A_PIECE = PIECE_CHARACTERS // 2
+
+
+def long_batch(rounds: int, name: str = "log") -> list[NewMessage]:
+    """Calls and large results: each piece of it is one or two of these."""
+    return [
+        message
+        for number in range(rounds)
+        for message in (
+            calls(f"call_{number}"),
+            answers(f"call_{number}", f"{name} {number} ".ljust(HALF_A_PIECE, "x")),
+        )
+    ]
+
+
+async def stored_after(store: SqliteStore, messages: int) -> int:
+    """How many messages are stored as soon as there are so many."""
+    while True:
+        count = (await store.get_session(OWNER, SESSION)).counters.messages
+        if count >= messages:
+            return count
+        await asyncio.sleep(0.002)
+
+
+async def test_equal_outputs_of_one_batch_take_time_in_proportion(store: SqliteStore) -> None:
+    begun = time.perf_counter()
+    await record(store, *(answers(f"call_{place}") for place in range(4_000)))
+    outputs = await store.read_outputs(OWNER, SESSION)
+    assert [output.handle for output in outputs[:3]] == ["out_a", "out_a-2", "out_a-3"]
+    assert outputs[-1].handle == "out_a-4000"
+    assert time.perf_counter() - begun < 60, "a search in proportion to the square takes minutes"
+    await record(store, answers("call_one_more"))
+    assert (await store.read_outputs(OWNER, SESSION))[-1].handle == "out_a-4001"
+
+
+async def test_others_record_between_the_pieces_of_a_long_batch(store: SqliteStore, path: Path) -> None:
+    other = await open_sqlite(path)
+    long = asyncio.create_task(record(store, *long_batch(8), batch_id="long"))
+    await stored_after(other, 2)
+    await record(other, says("in between"))
+    again = asyncio.create_task(record(other, *long_batch(8), batch_id="long"))
+    done = await long
+    assert ((await again).duplicates > 0, (await again).first_seq) == (True, done.first_seq)
+    expected = [message.body for message in long_batch(8)]
+    held = await bodies(store)
+    assert held.index({"role": "user", "content": "in between"}) < len(held) - 1
+    assert [body for body in held if body["role"] != "user"] == expected
+    await other.close()
+
+
+async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, path: Path) -> None:
+    seen = set()
+    other = await open_sqlite(path)
+    long = asyncio.create_task(record(store, *long_batch(8)))
+    while not long.done():
+        seen.add((await other.get_session(OWNER, SESSION)).counters.messages)
+        await asyncio.sleep(0.001)
+    await long
+    await other.close()
+    assert len(seen) > 2
+    assert {count % 2 for count in seen} == {0}
+
+
+@pytest.mark.parametrize("mark", [{"batch_id": "long"}, {"first_seq": 0}])
+async def test_a_batch_cut_off_in_the_middle_is_continued_and_never_doubled(
+    path: Path, store: SqliteStore, mark: dict[str, Any]
+) -> None:
+    first = await open_sqlite(path)
+    cut_off = asyncio.create_task(record(first, *long_batch(8), **mark))
+    stored = await stored_after(store, 2)
+    await first.close()
+    await asyncio.gather(cut_off, return_exceptions=True)
+    assert stored < 16
+    again = await record(store, *long_batch(8), **mark)
+    assert again.duplicates >= stored
+    assert (again.first_seq, again.session.counters.messages) == (0, 16)
+    assert await bodies(store) == [message.body for message in long_batch(8)]
+
+
+async def test_the_cursor_is_stored_with_the_last_piece(store: SqliteStore, path: Path) -> None:
+    other = await open_sqlite(path)
+    messages = [message.model_copy(update={"key": f"k{place}"}) for place, message in enumerate(long_batch(8))]
+    cursor = Cursor(source="file:a", offset=10)
+    long = asyncio.create_task(record(store, *messages, cursor=cursor))
+    await stored_after(other, 2)
+    assert await other.get_cursor(OWNER, "file:a") is None
+    await long
+    assert await other.get_cursor(OWNER, "file:a") == cursor
+    await other.close()
+
+
+async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_how_to_go_on(path: Path) -> None:
+    store = await open_sqlite(path, busy_seconds=0.05)
+    await new_session(store)
+    long = asyncio.create_task(record(store, *long_batch(20)))
+    await stored_after(store, 2)
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match="of 40 messages were recorded, then the database was locked") as told:
+            await long
+        other.execute("ROLLBACK")
+    stored = (await store.get_session(OWNER, SESSION)).counters.messages
+    assert f"from number {stored} of the batch on with first_seq={stored}" in str(told.value)
+    await record(store, *long_batch(20)[stored:], first_seq=stored)
+    assert await bodies(store) == [message.body for message in long_batch(20)]
+    await store.close()
+
+
+async def test_keys_and_positions_do_not_go_together(store: SqliteStore) -> None:
+    with pytest.raises(BadInputError, match="pass neither first_seq nor batch_id"):
+        await record(store, says("hi", key="k1"), first_seq=0)
