@@ -21,14 +21,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contextstash.context.counters import count_message, estimate
-from contextstash.context.settings import ContextSettings
-from contextstash.context.tokens import Counter, counter_for, family_of, measure
+from contextstash.context.window.estimate import count_message, estimate
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.token_counters import Counter, counter_for, family_of, measure
 from contextstash.formats import get_format
 from contextstash.formats.base import Reading
-from contextstash.hosts.kinds import recognize
-from contextstash.hosts.transcript import split_lines
-from contextstash.service.transcripts import TranscriptMessage
+from contextstash.hosts.readers.kinds import recognize
+from contextstash.hosts.readers.transcript import split_lines
+from contextstash.service.recording.transcript_records import TranscriptMessage
 from contextstash.tokenizer import count_with
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Counters, NewMessage

@@ -14,9 +14,9 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from killed_workers import Ledger, kill_once
+from tests.support.killed_workers import Ledger, kill_once
 
 KILLS = 300
 EACH_DATABASE = 25

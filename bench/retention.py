@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contextstash.context.extract import extract_summary
-from contextstash.context.facts import find_facts
-from contextstash.context.turns import Turn
+from contextstash.context.extraction.extractive_summary import extract_summary
+from contextstash.context.extraction.facts import find_facts
+from contextstash.context.extraction.turns import Turn
 from contextstash.formats import get_format
 from contextstash_storage.errors import ContextstashError
 

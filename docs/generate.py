@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from contextstash.context.presets import PRESETS
-from contextstash.context.project_limits import BOUNDS
-from contextstash.context.settings import ContextSettings, resolve_settings
+from mcp import Client
+
+from contextstash.context.window.presets import PRESETS
+from contextstash.context.window.project_limits import BOUNDS
+from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
-from mcp import Client
 
 FOLDER = Path(__file__).parent
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 from anthropic import AsyncAnthropic
-
 from mcp import Client, StdioServerParameters
 
 MODEL = os.environ.get("MODEL", "claude-sonnet-4-5")

@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 
-from openai import AsyncOpenAI
-
 from mcp import Client, StdioServerParameters
+from openai import AsyncOpenAI
 
 MODEL = os.environ.get("MODEL", "gpt-5.4-mini")
 PARAMETERS = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}

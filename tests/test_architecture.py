@@ -48,7 +48,7 @@ ONLY_IN = {
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
-    "sqlite3": ("storage", "server/contextstash/hosts/opencode_database.py"),
+    "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode_database.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/models",),
 }

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import write_transcript
-from gateways import server as upstream
-from gateways import written
-from model_provider import Provider, model_provider
-from serving import SESSION, answer, error, record, small_session
-from untrusted_projects import KEY, SMALL_WINDOW, UntrustedProject
+
+from tests.support.command_line import write_transcript
+from tests.support.gateways import server as upstream
+from tests.support.gateways import written
+from tests.support.model_provider import Provider, model_provider
+from tests.support.servers import SESSION, answer, error, record, small_session
+from tests.support.untrusted_projects import KEY, SMALL_WINDOW, UntrustedProject
 
 SERVE = ("serve", "--tools", "all")
 

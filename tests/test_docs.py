@@ -13,8 +13,8 @@ import click
 import pytest
 
 from contextstash.cli.app import cli
-from contextstash.context.presets import PRESETS
-from contextstash.context.settings import ContextSettings
+from contextstash.context.window.presets import PRESETS
+from contextstash.context.window.settings import ContextSettings
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

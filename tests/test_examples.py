@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
-from loop_provider import COMMAND, loop_provider
+
+from tests.support.command_line import CommandLine
+from tests.support.loop_provider import COMMAND, loop_provider
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+from mcp import Client
 
 from contextstash import __version__
 from contextstash.hosts.install.client_hooks import HOOKS
@@ -22,7 +22,7 @@ from contextstash.hosts.install.clients import own_command
 from contextstash.hosts.install.publication import PUBLISHED, uv_command
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
-from mcp import Client
+from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "plugin"

@@ -14,7 +14,7 @@ def main() -> None:
     if len(sys.argv) == 3 and sys.argv[1] == "hook" and sys.argv[2] in HOOKED:
         from importlib import import_module
 
-        from contextstash.hosts.hooks.running import run as run_hook
+        from contextstash.hosts.hooks.dispatch import run as run_hook
 
         raise SystemExit(run_hook(import_module(f"contextstash.hosts.hooks.{HOOKED[sys.argv[2]]}").HOST))
     from contextstash.cli.app import run

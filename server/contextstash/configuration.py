@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contextstash.keys import OWN_KEY, is_key
+from contextstash.api_key import OWN_KEY, is_key
 from contextstash.locations import SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.project_files import ProjectFile, RefusedFileError, read_project_file
 from contextstash.settings_files import AGENTS_TABLE, Tables, check_names, parse_agent, parse_toml, text_of
@@ -86,7 +86,7 @@ class Configuration:
         cannot say so, even if it is trusted."""
         if self.has_own_key:
             return OWN_KEY
-        from contextstash.context.settings import consenting
+        from contextstash.context.window.settings import consenting
 
         users = [layer for layer in self.layers(agent) if layer.of_user]
         name = consenting({name: value for layer in users for name, value in layer.values.items()})
@@ -137,7 +137,7 @@ def configuration(
         has_own_key=is_key(environment.get(OWN_KEY)),
     )
     if merged := found.settings_layer():
-        from contextstash.context.settings import resolve_settings
+        from contextstash.context.window.settings import resolve_settings
 
         resolve_settings(merged)
     return found
@@ -214,7 +214,7 @@ def _admitted(
     path: Path, parse: Callable[[], tuple[Mapping[str, Any], Tables]], tell: Tell
 ) -> tuple[dict[str, Any], Tables]:
     """What counts of an untrusted file; what does not is told in one line."""
-    from contextstash.context.project_limits import admit
+    from contextstash.context.window.project_limits import admit
 
     try:
         values, agents = parse()

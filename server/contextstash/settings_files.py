@@ -58,7 +58,7 @@ def check_names(
     """Raises BadInputError on a name that is no setting; `others` are further names that would be right."""
     if not settings:
         return
-    from contextstash.context.settings import PARENT_NAMES, known_settings
+    from contextstash.context.window.settings import PARENT_NAMES, known_settings
 
     known = known_settings()
     for name in settings:

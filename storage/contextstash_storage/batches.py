@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contextstash_storage.appending import Batch, Progress, append_piece
+from contextstash_storage.append_messages import Batch, Progress, append_piece
 from contextstash_storage.connection import Connection, in_transaction
 from contextstash_storage.errors import (
     BadInputError,

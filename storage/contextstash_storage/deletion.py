@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from contextstash_storage.connection import Connection, truncate_log
 from contextstash_storage.errors import StoreError
+from contextstash_storage.full_text_search import forget_text, merge_index
 from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandoned
-from contextstash_storage.searching import forget_text, merge_index
 
 PIECE_SECONDS = 0.03
 """For how long a piece works before it is committed. The commit can take twice as long, as the search index is written

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from contextstash_storage.bodies import Parts, fingerprint, folded, packed_text, take_apart
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.full_text_search import indexed
 from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
-from contextstash_storage.searching import indexed
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread stays free. Preparing

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash_storage import copying, editing, hidden_sessions, leases, logs, searching
-from contextstash_storage.appending import Batch
+from contextstash_storage import full_text_search, hidden_sessions, leases, logs, session_copy, view_edits
+from contextstash_storage.append_messages import Batch
 from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
@@ -127,30 +127,30 @@ class SqliteStore:
 
     async def create_session(self, session: Session) -> Session:
         def work(db: sqlite3.Connection) -> Session:
-            copying.insert_session(db, session)
+            session_copy.insert_session(db, session)
             return session_row(db, session.owner, session.session_id)[1]
 
         return await self._write(work)
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
-        staged = await self._write(lambda db: copying.begin(db, session))
+        staged = await self._write(lambda db: session_copy.begin(db, session))
         if staged is None:
             return None
         try:
             await self._fill(staged, iter(items))
-            stored = await self._write(lambda db: copying.publish(db, staged))
+            stored = await self._write(lambda db: session_copy.publish(db, staged))
         except BaseException:
-            await self._write(lambda db: copying.abandon(db, staged))
+            await self._write(lambda db: session_copy.abandon(db, staged))
             self._deletion.finish_later()
             raise
         if stored is None:
             self._deletion.finish_later()
         return stored
 
-    async def _fill(self, staged: copying.Staged, items: Iterator[Copied]) -> None:
-        while rows := await asyncio.to_thread(copying.read_rows, items):
+    async def _fill(self, staged: session_copy.Staged, items: Iterator[Copied]) -> None:
+        while rows := await asyncio.to_thread(session_copy.read_rows, items):
             while rows:
-                written = await self._write(lambda db, rows=rows: copying.write_piece(db, staged, rows))  # type: ignore[misc]
+                written = await self._write(lambda db, rows=rows: session_copy.write_piece(db, staged, rows))  # type: ignore[misc]
                 staged.advance(rows.popleft() for _ in range(written))
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -289,7 +289,7 @@ class SqliteStore:
     async def read_edits(self, owner: str, session_id: str) -> list[Edit]:
         def work(db: sqlite3.Connection) -> list[Edit]:
             row, session = session_row(db, owner, session_id)
-            return editing.read_edits(db, row, session.counters.edits)
+            return view_edits.read_edits(db, row, session.counters.edits)
 
         return await self._reader.read(work)
 
@@ -303,29 +303,29 @@ class SqliteStore:
         event: Event | None = None,
         own: bool = True,
     ) -> Session:
-        numbered = await asyncio.to_thread(editing.number_edits, edits, expected)
+        numbered = await asyncio.to_thread(view_edits.number_edits, edits, expected)
         done = 0
 
         def checked(db: sqlite3.Connection) -> tuple[int, Session]:
             row, session = session_row(db, owner, session_id)
             if session.counters.edits != expected:
-                raise EditConflictError(editing.CONFLICT)
+                raise EditConflictError(view_edits.CONFLICT)
             return row, session
 
         def stage(db: sqlite3.Connection) -> int:
             row, session = checked(db)
-            return editing.stage_piece(db, row, session.counters, numbered, done)
+            return view_edits.stage_piece(db, row, session.counters, numbered, done)
 
         def publish(db: sqlite3.Connection) -> Session:
             row, session = checked(db)
             if done:
-                editing.check_staged(db, row, numbered[-1])
-                counters = editing.count_edits(db, row, session.counters, numbered, own=own)
+                view_edits.check_staged(db, row, numbered[-1])
+                counters = view_edits.count_edits(db, row, session.counters, numbered, own=own)
             else:
-                counters = editing.insert_numbered(db, row, session.counters, numbered, own=own)
+                counters = view_edits.insert_numbered(db, row, session.counters, numbered, own=own)
             return _changed(db, row, session, counters, event)
 
-        while len(numbered) > editing.EDITS_AT_ONCE and done < len(numbered):
+        while len(numbered) > view_edits.EDITS_AT_ONCE and done < len(numbered):
             done = await self._write(stage)
             await asyncio.sleep(PAUSE_SECONDS)
         return await self._write(publish)
@@ -380,7 +380,7 @@ class SqliteStore:
     async def search(
         self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
     ) -> list[SearchHit]:
-        return await self._reader.read(lambda db: searching.search(db, owner, query, session_id, scope, limit))
+        return await self._reader.read(lambda db: full_text_search.search(db, owner, query, session_id, scope, limit))
 
     async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None:
         def work(db: sqlite3.Connection) -> None:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

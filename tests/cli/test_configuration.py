@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.configuration import Configuration, configuration
-from contextstash.context.settings import resolve_settings
+from contextstash.context.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ANSI, CommandLine, failure_of, write_transcript
-from host_files import write_json, write_lines
+
+from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
+from tests.support.host_files import write_json, write_lines
 
 WORDS = "Read the orchard"
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.configuration import Configuration, Remark, configuration
-from contextstash.context.project_limits import BOUNDS, admit
-from contextstash.context.settings import ContextSettings, resolve_settings
+from contextstash.context.window.project_limits import BOUNDS, admit
+from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash_storage.errors import BadInputError
 
 DESTINATIONS = {name for name in ContextSettings.model_fields if name.startswith("summarizer")}

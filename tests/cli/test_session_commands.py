@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import ANSI, CommandLine, failure_of, write_transcript
+
+from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
 
 WINDOW = ("--set", "window=32000")
 

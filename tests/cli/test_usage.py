@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from command_line import CommandLine, failure_of
+
+from tests.support.command_line import CommandLine, failure_of
 
 
 def test_the_version_is_said(contextstash: CommandLine) -> None:

@@ -8,15 +8,15 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conversations import FORMAT_NAMES, conversations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_values import json_objects, json_values
 
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import FORMATS, detect_format, get_format
 from contextstash.formats.render import render
 from contextstash_storage.errors import BadMessageError
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.json_values import json_objects, json_values
 
 laws = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)

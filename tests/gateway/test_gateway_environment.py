@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import RAW, gateway, raw_server, text_of, written
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from contextstash.gateway.config import read_config
+from tests.support.gateways import RAW, gateway, raw_server, text_of, written
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-happens-to-be-there",

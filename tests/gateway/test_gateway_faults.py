@@ -14,10 +14,10 @@ from typing import Any
 
 import anyio
 import pytest
-from gateways import SCRIPT, gateway, server, text_of, tool_names, until, written
-from serving import MODES, Mode
-
 from mcp import MCPError
+
+from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names, until, written
+from tests.support.servers import MODES, Mode
 
 
 async def test_servers_that_are_dead_silent_or_malformed_leave_the_others_be(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import anyio
 import pytest
-from gateways import appears, gateway, original, server, text_of, tool_names
 from jsonschema import Draft202012Validator
-from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextResourceContents
-from serving import MODES, Mode
-from upstream_servers import PIXEL, lines
-
 from mcp import Client, MCPError
+from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextResourceContents
+
+from tests.support.gateways import appears, gateway, original, server, text_of, tool_names
+from tests.support.servers import MODES, Mode
+from tests.support.upstream_servers import PIXEL, lines
 
 LIMITS = {"chars": 4_000, "tokens": None}
 

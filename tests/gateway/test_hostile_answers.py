@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hostile_upstream
 import pytest
-from gateways import gateway, text_of, tool_names
-from hostile_upstream import ANSWERS
-from serving import MODES, Mode
-
 from mcp import MCPError
+
+from tests.support import hostile_upstream
+from tests.support.gateways import gateway, text_of, tool_names
+from tests.support.hostile_upstream import ANSWERS
+from tests.support.servers import MODES, Mode
 
 SERVERS: dict[str, Any] = {"bad": {"command": sys.executable, "args": [str(Path(hostile_upstream.__file__))]}}
 REFUSED = sorted(set(ANSWERS) - {"half", "name"})

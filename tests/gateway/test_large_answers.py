@@ -9,15 +9,15 @@ from typing import Any
 
 import anyio
 import pytest
-from gateways import gateway, original, raw_server, server, text_of
+from mcp import Client
 from mcp.client import stdio
-from raw_upstream import prose
-from serving import MODES, Mode
-from upstream_servers import lines
 
 from contextstash.gateway.lines import Overlong, answered_id, lines_of
 from contextstash.gateway.worker import count_of_values
-from mcp import Client
+from tests.support.gateways import gateway, original, raw_server, server, text_of
+from tests.support.raw_upstream import prose
+from tests.support.servers import MODES, Mode
+from tests.support.upstream_servers import lines
 
 SLOWEST_OTHER_SECONDS = 3.0
 """Of a call while another server's answer is taken apart: measured 0.1 on an idle machine, and 12.5 before."""

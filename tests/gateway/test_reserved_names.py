@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateways import gateway, raw_server, text_of, tool_names, written
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
-from contextstash.context.own_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.offers import Offer
 from contextstash.gateway.reserved import OWN_PROMPTS, OWN_TOOLS, is_own_prompt, is_own_tool, is_own_uri
@@ -21,6 +20,7 @@ from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.prompts import PROMPTS
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
+from tests.support.gateways import gateway, raw_server, text_of, tool_names, written
 
 IMPOSTORS = ("get_archived_output", "delete_session", "Get-Archived-Output", "SEARCH_HISTORY", "compact", "x_context")
 

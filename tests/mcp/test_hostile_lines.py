@@ -12,13 +12,13 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_values import json_values
-from serving import http_server, stdio_command, talking
+from mcp import types
 
 from contextstash.json_text import BadJsonError, strict_value
-from contextstash.mcp.envelopes import LARGEST_MESSAGE, Refusal, found_id, read_message, written
-from contextstash.mcp.halves import holds_halves, marked, unmarked
-from mcp import types
+from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, found_id, read_message, written
+from contextstash.mcp.surrogates import holds_halves, marked, unmarked
+from tests.support.json_values import json_values
+from tests.support.servers import http_server, stdio_command, talking
 
 INITIALIZE = {
     "jsonrpc": "2.0",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, MCPError
 from mcp.types import (
     INVALID_PARAMS,
     PromptReference,
@@ -14,9 +15,8 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
 )
-from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
-from mcp import Client, MCPError
+from tests.support.servers import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
 SUMMARY = "The parser is being fixed; the public API must not change."
 

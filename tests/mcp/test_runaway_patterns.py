@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from serving import SESSION, answer, stdio_client
+from tests.support.servers import SESSION, answer, stdio_client
 
 PATTERNS = 40
 RUNAWAY = r"(a+)+$"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
-from serving import MODES, SESSION, Mode, answer, record, stdio_command
-
 from mcp import Client, StdioServerParameters
+from mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
+
+from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_command
 
 WRITTEN = "## Progress\n- The parser's bug is in module 3; the public API must never be touched."
 

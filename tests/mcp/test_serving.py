@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from serving import (
+from mcp import Client
+
+from contextstash.locations import default_database
+from tests.support.servers import (
     MODES,
     SESSION,
     Mode,
@@ -24,9 +27,6 @@ from serving import (
     stdio_command,
     talking,
 )
-
-from contextstash.locations import default_database
-from mcp import Client
 
 INITIALIZE = {
     "jsonrpc": "2.0",

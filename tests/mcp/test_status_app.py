@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from mcp.types import TextContent, TextResourceContents
-from serving import MODES, SESSION, Mode, answer, record, stdio_client
 
 from contextstash.mcp.status_app import TIMELINE, URI
+from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_client
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from serving import MODES, SESSION, Mode, answer, record, small_session, stdio_client
+from mcp import Client
 
 from contextstash.tokenizer import count_with
-from mcp import Client
+from tests.support.servers import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
 SUMMARY = "The parser is being fixed; the public API must not change. The bug is in module 3, line 70."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from serving import MODES, SESSION, Mode, error, record, stdio_client
+from mcp import Client
 
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import StoreBusyError
-from mcp import Client
+from tests.support.servers import MODES, SESSION, Mode, error, record, stdio_client
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
 from mcp.types import Tool
-from serving import MODES, Mode, stdio_client
 
 from contextstash.mcp.server import INSTRUCTIONS, build_server
 from contextstash.service.stash import Stash
 from contextstash.tokenizer import count_with
-from mcp import Client
+from tests.support.servers import MODES, Mode, stdio_client
 
 AGENT_TOOLS = [
     "estimate_context",

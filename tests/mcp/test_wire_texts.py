@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.mcp.paging import PAGE_CHARACTERS, bounded_page, positive
+from contextstash.mcp.resource_pages import PAGE_CHARACTERS, bounded_page, positive
 from contextstash.mcp.schemas import expected, input_schema, output_schema
 from contextstash.mcp.sendable import clipped, sendable
 from contextstash.service.results import Estimate

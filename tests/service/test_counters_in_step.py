@@ -8,17 +8,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from conversations import FORMAT_NAMES, conversations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stashing import SESSION, all_handles, as_bytes, history, stash_at
 
 from contextstash.context.pairing.rules import violations
-from contextstash.context.presets import PRESETS
-from contextstash.context.view import parts_of, results_of
+from contextstash.context.view.view import parts_of, results_of
+from contextstash.context.window.presets import PRESETS
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at
 
 STEPS = ("prune", "oldest", "compact", "host", "restore", "restore summaries", "recover", "record")
 
@@ -42,7 +42,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
     if step == "prune":
         await stash.prune_tool_outputs(SESSION, keep_last=1)
     elif step == "oldest":
-        from contextstash.service.pruning import prune_oldest
+        from contextstash.service.reduction.prune import prune_oldest
 
         await prune_oldest(stash._access, SESSION)
     elif step == "compact":

@@ -7,16 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from conversations import FORMAT_NAMES, conversations
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from stashing import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
-from trace_natives import trace_files, trace_natives
 
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Native
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
+from tests.support.traces import trace_files, trace_natives
 
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -9,15 +9,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from conversations import FORMAT_NAMES, conversations
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from stashing import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
-from trace_natives import trace_files, trace_natives
 
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
+from tests.support.traces import trace_files, trace_natives
 
 few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 

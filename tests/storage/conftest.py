@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from stored_sessions import new_session
 
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_sessions import new_session
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_values import json_objects
 
 from contextstash_storage.bodies import (
     LARGE_STRING,
@@ -21,6 +20,7 @@ from contextstash_storage.bodies import (
     unpacked_text,
 )
 from contextstash_storage.errors import BadMessageError
+from tests.support.json_values import json_objects
 
 characters = st.characters(codec=None)
 large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * LARGE_STRING)

@@ -14,14 +14,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from held_databases import held
-from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 from contextstash_storage import deletion
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
 from contextstash_storage.records import CachedSummary, Call, Cursor, Edit, Event, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.held_databases import held
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"

@@ -15,25 +15,28 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import recording_process
 from blockbuster import blockbuster_ctx
-from killed_workers import Ledger, kill_once
-from stashing import stash_at
-from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 from contextstash_storage.connection import close, connect
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support import recording_process
+from tests.support.killed_workers import Ledger, kill_once
+from tests.support.stashes import stash_at
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 KILLS = 3
 """bench/kills.py does 300."""
 
-SCRIPT = Path(recording_process.__file__)
+ROOT = Path(__file__).parents[2]
 
 
 def recording(path: Path, session_id: str, number: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(path), session_id, str(number)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", recording_process.__name__, str(path), session_id, str(number)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
 
 

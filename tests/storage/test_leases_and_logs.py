@@ -11,13 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stored_sessions import OWNER, SESSION, conversation, new_session, record
 
 from contextstash_storage import leases
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import CachedSummary, Call, Counters, Edit, Event, EventKind, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_sessions import OWNER, SESSION, conversation, new_session, record
 
 
 async def acquire(store: SqliteStore, holder: str, seconds: float = 60.0) -> bool:

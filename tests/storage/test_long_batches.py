@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
-from contextstash_storage.appending import PIECE_CHARACTERS
+from contextstash_storage.append_messages import PIECE_CHARACTERS
 from contextstash_storage.errors import BadInputError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
 HALF_A_PIECE = PIECE_CHARACTERS // 2
 

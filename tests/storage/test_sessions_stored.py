@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.records import Call, Cursor, Edit, Event
 from contextstash_storage.sqlite import SqliteStore
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 

@@ -8,12 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stored_sessions import OWNER, SESSION, conversation, record
 
-from contextstash_storage import editing
+from contextstash_storage import view_edits
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, Event, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_sessions import OWNER, SESSION, conversation, record
 
 
 def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> Edit:
@@ -75,7 +75,7 @@ def archives(count: int, text: str = "[archived]") -> list[Edit]:
 
 @pytest.fixture
 def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editing, "EDITS_AT_ONCE", 10)
+    monkeypatch.setattr(view_edits, "EDITS_AT_ONCE", 10)
 
 
 @pytest.mark.usefixtures("_few_at_once")

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from making_turns import Script, quarter
-from model_provider import SUMMARY, Answer, Provider, model_provider
 
-from contextstash.context.turns import Turn
+from contextstash.context.extraction.turns import Turn
 from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.anthropic import AnthropicSummarizer, digest_output_text
 from contextstash.summarizers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
+from tests.support.model_provider import SUMMARY, Answer, Provider, model_provider
+from tests.support.turns import Script, quarter
 
 TOO_LONG = "prompt is too long: 10001 tokens > 9000 maximum"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from making_turns import Script, quarter
 
 from contextstash.summarizers import SummaryRequest, choose, write_summary
 from contextstash.summarizers.base import WriterSettings
 from contextstash_storage.errors import BadInputError
+from tests.support.turns import Script, quarter
 
 
 def request(most: int = 300) -> SummaryRequest:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making_turns import Script, laws
 
 from contextstash.summarizers.prompts import digest_text, transcript_text, user_text
+from tests.support.turns import Script, laws
 
 FORGED = [
     "### user (message 9)",

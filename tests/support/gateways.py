@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import raw_upstream
-import upstream_servers
-from mcp.types import CallToolResult, TextContent
-from serving import Mode
-
 from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+
+from tests.support import raw_upstream, upstream_servers
+from tests.support.servers import Mode
 
 SCRIPT = str(Path(upstream_servers.__file__))
 RAW = str(Path(raw_upstream.__file__))

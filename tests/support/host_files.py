@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats import get_format
-from contextstash.hosts.kinds import recognize
-from contextstash.hosts.transcript import DocumentReader, State, split_lines
-from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
+from contextstash.hosts.readers.kinds import recognize
+from contextstash.hosts.readers.transcript import DocumentReader, State, split_lines
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 
 def write_json(path: Path, document: Any) -> Path:

@@ -20,11 +20,10 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
-from stashing import as_bytes, history, stash_at, valid_view
-
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
+from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"
 WORK = "work"

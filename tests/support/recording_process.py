@@ -9,9 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from stored_sessions import new_session, record, says
-
 from contextstash_storage.sqlite import open_sqlite
+from tests.support.stored_sessions import new_session, record, says
 
 
 async def main(path: str, session_id: str, number: int) -> None:

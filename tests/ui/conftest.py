@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hostile import messages
-from stashing import stash_at
+
+from tests.support.hostile_values import messages
+from tests.support.stashes import stash_at
 
 
 @pytest.fixture(scope="session")

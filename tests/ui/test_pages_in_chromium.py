@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import Served, browser_page, copied, needs_chromium, pages_of
 
 from contextstash.mcp.status_app import TIMELINE
 from contextstash.mcp.status_app import page as app_page
+from tests.support.pages import Served, browser_page, copied, needs_chromium, pages_of
 
 pytestmark = needs_chromium
 
@@ -126,7 +126,7 @@ def test_the_picture_in_the_chat_shows_what_the_tool_answered(served: Served, da
     """A host of MCP Apps as the specification has it: a frame without rights, spoken to by messages alone."""
     import asyncio
 
-    from stashing import stash_at
+    from tests.support.stashes import stash_at
 
     async def status() -> Any:
         async with stash_at(database, window=400_000) as stash:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from hostile import SCRIPT
-from pages import Served, copied, pages_of
+
+from tests.support.hostile_values import SCRIPT
+from tests.support.pages import Served, copied, pages_of
 
 
 @pytest.fixture(scope="module")

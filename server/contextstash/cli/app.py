@@ -9,23 +9,23 @@ from collections.abc import Sequence
 import click
 
 from contextstash import __version__
-from contextstash.cli.browsing import ui
 from contextstash.cli.changing import compact, delete, prune, restore
-from contextstash.cli.clipping import clip
-from contextstash.cli.completing import completion
-from contextstash.cli.configuring import config
-from contextstash.cli.demonstrating import demo
+from contextstash.cli.clip import clip
+from contextstash.cli.completion import completion
+from contextstash.cli.config import config
+from contextstash.cli.demo import demo
 from contextstash.cli.doctor import doctor
-from contextstash.cli.exporting import export
-from contextstash.cli.gatewaying import gateway
-from contextstash.cli.hooking import hook
-from contextstash.cli.importing import import_files
-from contextstash.cli.installing import install, uninstall
+from contextstash.cli.export import export
+from contextstash.cli.gateway import gateway
+from contextstash.cli.hook import hook
+from contextstash.cli.import_ import import_files
+from contextstash.cli.install import install, uninstall
 from contextstash.cli.logs import calls, events
 from contextstash.cli.reading import search, sessions, show
-from contextstash.cli.serving import serve
+from contextstash.cli.serve import serve
 from contextstash.cli.status import status
-from contextstash.cli.validating import validate
+from contextstash.cli.ui import ui
+from contextstash.cli.validate import validate
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130

@@ -7,10 +7,10 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from contextstash.cli.completing import handles as handle_completion
-from contextstash.cli.completing import session_ids
+from contextstash.cli.completion import handles as handle_completion
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import print_json, print_table, working
+from contextstash.cli.output import print_json, print_table, working
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -113,7 +113,7 @@ def _vocabulary() -> Iterator[Finding]:
 
 def _settings() -> Iterator[Finding]:
     from contextstash.configuration import Remark
-    from contextstash.context.settings import resolve_settings
+    from contextstash.context.window.settings import resolve_settings
     from contextstash.locations import AGENTS_FOLDER, settings_folders
 
     remarks: list[Remark] = []
@@ -144,9 +144,9 @@ def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
 
 
 def _clients() -> Iterator[Finding]:
+    from contextstash.hosts.install.changes import SERVER
     from contextstash.hosts.install.clients import CLIENTS, Machine
     from contextstash.hosts.install.documents import content
-    from contextstash.hosts.install.installing import SERVER
 
     machine = Machine.this()
     installed = 0

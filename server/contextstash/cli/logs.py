@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.completing import session_ids
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import print_json, print_table
+from contextstash.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from contextstash.service.results import CallLine, CallList

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from contextstash.api_key import INHERITED_KEY, key_variable
 from contextstash.configuration import Configuration
-from contextstash.keys import INHERITED_KEY, key_variable
 
 DEFAULT_HOST = "api.anthropic.com"
 
@@ -31,7 +31,7 @@ def network_use(
     session: Mapping[str, Any] | None = None,
 ) -> NetworkUse:
     """Whether sessions of an agent may leave; `session` are a session's own settings."""
-    from contextstash.context.settings import resolve_settings, session_layer
+    from contextstash.context.window.settings import resolve_settings, session_layer
 
     settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
     consent, key = found.consent(agent), key_variable(environment)

@@ -46,7 +46,7 @@ class Opening:
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
         """The stash, closed at the end."""
-        from contextstash.keys import api_key_from
+        from contextstash.api_key import api_key_from
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.sqlite import open_sqlite

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.completing import handles_and_sessions, session_ids
+from contextstash.cli.completion import handles_and_sessions, session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import print_json, print_table
+from contextstash.cli.output import print_json, print_table
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

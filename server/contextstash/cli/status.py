@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.completing import session_ids
+from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.printing import console, level_style, print_json, print_plainly
+from contextstash.cli.output import console, level_style, print_json, print_plainly
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType

@@ -8,8 +8,7 @@ from typing import Any
 
 from contextstash.formats.anthropic_assembly import THINKING, assemble
 from contextstash.formats.base import Reading
-from contextstash.formats.breakpoints import content_of, count_marks, keep_marks, sent_marks
-from contextstash.formats.reading import (
+from contextstash.formats.block_reader import (
     Piece,
     as_json,
     call_piece,
@@ -22,6 +21,7 @@ from contextstash.formats.reading import (
     result_pieces,
     role_of,
 )
+from contextstash.formats.breakpoints import content_of, count_marks, keep_marks, sent_marks
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Block, Native, Role

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.formats.anthropic_order import results_after_calls
+from contextstash.formats.block_reader import as_json
 from contextstash.formats.breakpoints import MARK, content_of
-from contextstash.formats.reading import as_json
 from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 

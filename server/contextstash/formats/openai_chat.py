@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from contextstash.formats.base import Reading
-from contextstash.formats.openai_chat_assembly import assemble, is_empty, legacy_call_id
-from contextstash.formats.reading import (
+from contextstash.formats.block_reader import (
     Piece,
     call_piece,
     kind_of,
@@ -20,6 +19,7 @@ from contextstash.formats.reading import (
     result_pieces,
     role_of,
 )
+from contextstash.formats.openai_chat_assembly import assemble, is_empty, legacy_call_id
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Block, Native, Role

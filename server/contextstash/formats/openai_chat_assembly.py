@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from contextstash.formats.reading import as_json
+from contextstash.formats.block_reader import as_json
 from contextstash.formats.repair import MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 

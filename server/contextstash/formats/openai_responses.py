@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from contextstash.formats.base import Reading
-from contextstash.formats.openai_responses_assembly import assemble
-from contextstash.formats.reading import (
+from contextstash.formats.block_reader import (
     Piece,
     as_json,
     call_piece,
@@ -21,6 +20,7 @@ from contextstash.formats.reading import (
     result_pieces,
     role_of,
 )
+from contextstash.formats.openai_responses_assembly import assemble
 from contextstash.formats.responses_items import (
     APPROVAL_REQUEST,
     APPROVAL_RESPONSE,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.reading import as_json
+from contextstash.formats.block_reader import as_json
 from contextstash.formats.repair import MISSING_RESULT, orphan_text
 from contextstash.formats.responses_items import (
     APPROVAL_REQUEST,

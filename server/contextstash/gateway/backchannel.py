@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mcp import MCPError
 from mcp.server import ServerRequestContext
 from mcp.shared.message import ServerMessageMetadata
 from mcp.types import (
@@ -22,8 +23,6 @@ from mcp.types import (
     ListRootsRequest,
     ListRootsResult,
 )
-
-from mcp import MCPError
 
 Request = ServerRequestContext[Any, Any]
 

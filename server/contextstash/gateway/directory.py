@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mcp import InvalidUriTemplate, UriTemplate
 from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
 from contextstash.gateway.offers import Offer
 from contextstash.gateway.reserved import is_own_prompt, is_own_tool, is_own_uri
-from mcp import InvalidUriTemplate, UriTemplate
 
 
 @dataclass(frozen=True, slots=True)

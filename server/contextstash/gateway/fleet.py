@@ -8,13 +8,13 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp import MCPError
 from mcp.types import INVALID_PARAMS, Tool
 
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.names import Origin
 from contextstash.gateway.offers import Offer
 from contextstash.gateway.upstream import Peer, Upstream
-from mcp import MCPError
 
 PATIENCE_SECONDS = 10.0
 """How long the first list waits for servers that are still starting. Those that come later are told of as a change."""

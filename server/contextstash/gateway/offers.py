@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp.types import PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool
-
 from mcp import MCPError
+from mcp.types import PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool
 
 MOST_PAGES = 100
 """Pages of one list: a server whose list never ends must not keep the others waiting."""

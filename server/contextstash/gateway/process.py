@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from contextstash.gateway.answers import Answers, UnanswerableError
 from contextstash.gateway.config import StdioServer
 from contextstash.gateway.lines import EndlessLineError, lines_of
-from contextstash.mcp.envelopes import written
+from contextstash.mcp.json_rpc import written
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from contextstash.context.own_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 
 OWN_TOOLS = frozenset(
     {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from contextstash.context.limits import OutputLimits
+from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash_storage.errors import BadInputError
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024

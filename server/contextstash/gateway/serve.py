@@ -14,10 +14,10 @@ from mcp.server import NotificationOptions
 from contextstash.gateway.answers import Answers
 from contextstash.gateway.config import GatewayConfig, ServerEntry, StdioServer
 from contextstash.gateway.fleet import Fleet
+from contextstash.gateway.output_limits import Shortening, Tally
 from contextstash.gateway.process import environment_of
 from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
-from contextstash.gateway.shortening import Shortening, Tally
 from contextstash.gateway.transports import connected
 from contextstash.gateway.upstream import Upstream
 from contextstash.gateway.worker import Setup, Workers

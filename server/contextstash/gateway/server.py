@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -42,19 +43,18 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from contextstash import __version__
-from contextstash.context.own_retrievals import is_own_retrieval
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.formats.arguments import main_argument
-from contextstash.gateway import forwarding
+from contextstash.gateway import request_relay
 from contextstash.gateway.answers import HELD_BYTES, UNREADABLE, Held, held_in
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.fleet import Fleet
 from contextstash.gateway.names import Origin
+from contextstash.gateway.output_limits import Call, Shortening
 from contextstash.gateway.reserved import is_own_uri
-from contextstash.gateway.shortening import Call, Shortening
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
-from contextstash.mcp.halves import holds_halves
-from mcp import MCPError
+from contextstash.mcp.surrogates import holds_halves
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -162,7 +162,7 @@ class Gateway:
             return _failed(HALVES_IN_ARGUMENTS)
         try:
             call = _call(origin, params, directory, upstream)
-            return await forwarding.call_tool(upstream, origin.name, params, ctx, partial(self._taken, call))
+            return await request_relay.call_tool(upstream, origin.name, params, ctx, partial(self._taken, call))
         except UpstreamDownError as error:
             return _failed(str(error))
         except MCPError as error:
@@ -192,24 +192,24 @@ class Gateway:
         if taken.error is not None:
             raise MCPError.from_error_data(ErrorData.model_validate(taken.error))
         self.shortening.tally.add(taken.tally)
-        return forwarding.tool_result(taken.result)
+        return request_relay.tool_result(taken.result)
 
     async def _get_prompt(self, ctx: Request, params: GetPromptRequestParams) -> Any:
         origin = self.fleet.prompt_origin(await self.fleet.directory(), params.name)
         upstream = self.fleet.upstreams[origin.server]
-        return await _or_error(forwarding.get_prompt(upstream, origin.name, params, ctx))
+        return await _or_error(request_relay.get_prompt(upstream, origin.name, params, ctx))
 
     async def _read_resource(self, ctx: Request, params: ReadResourceRequestParams) -> Any:
         origin = (await self.fleet.directory()).resource(params.uri)
         if origin is not None:
             upstream = self.fleet.upstreams[origin.server]
-            return await _or_error(forwarding.read_resource(upstream, origin.name, params, ctx))
+            return await _or_error(request_relay.read_resource(upstream, origin.name, params, ctx))
         for upstream in self.fleet.upstreams.values():  # a result may link to what no list has
             if is_own_uri(params.uri) and upstream.name != self.own:
                 continue
             if upstream.connected and (upstream.offer.resources or upstream.offer.templates):
                 try:
-                    return await forwarding.read_resource(upstream, params.uri, params, ctx)
+                    return await request_relay.read_resource(upstream, params.uri, params, ctx)
                 except MCPError:
                     continue
         raise MCPError(INVALID_PARAMS, f"No server has a resource '{params.uri}'.")

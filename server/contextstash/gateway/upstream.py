@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp import MCPError
 from mcp.client import Client
 from mcp.types import (
     CONNECTION_CLOSED,
@@ -26,7 +27,6 @@ from contextstash.gateway.backchannel import Backchannel
 from contextstash.gateway.offers import Offer, read_offer
 from contextstash.gateway.rules import ServerRules
 from contextstash_storage.errors import ContextstashError
-from mcp import MCPError
 
 logger = logging.getLogger(__name__)
 

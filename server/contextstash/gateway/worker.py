@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import anyio.to_process
 
-from contextstash.gateway.shortening import Call, Shortening, Tally
+from contextstash.gateway.output_limits import Call, Shortening, Tally
 from contextstash.gateway.structured import as_text
 from contextstash.json_text import BadJsonError, strict_value
-from contextstash.mcp.envelopes import with_plain_names
+from contextstash.mcp.json_rpc import with_plain_names
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 
@@ -102,7 +102,7 @@ def _shortened(line: bytes, call: Call, setup: Setup) -> Taken:
 async def _taken(value: dict[str, Any], call: Call, setup: Setup) -> Taken:
     from mcp.types import CallToolResult
 
-    from contextstash.gateway.forwarding import tool_result
+    from contextstash.gateway.request_relay import tool_result
 
     result = tool_result(value)
     if not isinstance(result, CallToolResult):

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from contextstash.hosts import claude_code, codex, gemini
+from contextstash.hosts.readers import claude_code, codex, gemini
 from contextstash.hosts.regular_files import is_below, resolved
 from contextstash_storage.errors import BadInputError
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from contextstash.mcp import lines
 from contextstash.mcp.arguments import DryRun, Messages, SessionId
-from contextstash.mcp.compacting import SUMMARY_CHARACTERS, compact_session_of
+from contextstash.mcp.compact_session import SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.sendable import clipped
 from contextstash.mcp.tool import StashTool

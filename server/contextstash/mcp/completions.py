@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.types import (
     INVALID_PARAMS,
@@ -17,7 +18,6 @@ from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.prompts import PROMPTS
 from contextstash.mcp.sendable import sendable_text
 from contextstash_storage.errors import ContextstashError
-from mcp import MCPError
 
 MOST_VALUES = 100
 """The protocol's bound on values in one answer."""

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from contextstash.loopback import serve
-from contextstash.mcp.envelopes import LARGEST_MESSAGE
 from contextstash.mcp.http_bodies import StrictBodies
+from contextstash.mcp.json_rpc import LARGEST_MESSAGE
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash_storage.errors import BadInputError

@@ -9,8 +9,8 @@ import anyio
 from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
 from starlette.responses import Response
 
-from contextstash.mcp.envelopes import LARGEST_MESSAGE, Refusal, read_message, refusal, too_large, written
-from contextstash.mcp.halves import HALVES, holds_halves, marked
+from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, read_message, refusal, too_large, written
+from contextstash.mcp.surrogates import HALVES, holds_halves, marked
 
 logger = logging.getLogger(__name__)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import Field
 
-from contextstash.context.handoff import compaction_prompt
+from contextstash.context.view.handoff_text import compaction_prompt
 from contextstash.mcp.failures import report_crash
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.sendable import clipped, sendable_text
 from contextstash.service.results import Estimate, SummaryResult
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
-from mcp import MCPError
 
 PROMPTS: dict[str, tuple[str, ...]] = {
     "compact": ("session_id", "instructions"),

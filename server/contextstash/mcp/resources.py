@@ -7,16 +7,16 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.failures import report_crash
 from contextstash.mcp.lazy import LazyStash
-from contextstash.mcp.paging import MOST_LINES, bounded_page, positive
+from contextstash.mcp.resource_pages import MOST_LINES, bounded_page, positive
 from contextstash.mcp.sendable import clipped, dumped, named_numbers, sendable, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
-from mcp import MCPError
 
 JSON = "application/json"
 SESSION = "context://sessions/{session_id}"

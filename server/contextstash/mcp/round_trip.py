@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
 from contextstash_storage.errors import ContextstashError
-from mcp import Client, StdioServerParameters
 
 
 async def round_trip(command: Sequence[str], seconds: float) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contextstash.plain_logs import log_plainly
 
 if TYPE_CHECKING:
-    from contextstash.hosts.follower import Follower
+    from contextstash.hosts.following.follower import Follower
     from contextstash.service.stash import Stash
 
 
@@ -97,7 +97,7 @@ class _Following:
     def record_into(self, stash: Stash) -> None:
         options = self._options
         if options.follow is not None:
-            from contextstash.hosts.follower import Follower, find_transcripts
+            from contextstash.hosts.following.follower import Follower, find_transcripts
 
             find = find_transcripts(options.follow, options.follow_path, options.project)
             self._follower = Follower(stash, find)
@@ -108,7 +108,7 @@ class _Following:
 
 def _prepare(options: ServeOptions) -> None:
     """Check the settings before anything is served, and set up plain lines on stderr before the SDK does."""
-    from contextstash.context.settings import resolve_settings
+    from contextstash.context.window.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
     log_plainly()

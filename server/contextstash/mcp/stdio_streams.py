@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from contextstash.mcp.envelopes import LARGEST_MESSAGE, Refusal, read_message, too_large, written
+from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, read_message, too_large, written
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from contextstash.mcp import schemas
 from contextstash.mcp.failures import report_crash, unknown_name, wrong_arguments
-from contextstash.mcp.halves import HALVES, unmarked
 from contextstash.mcp.sendable import REPLACED, dumped, sendable, sendable_text
+from contextstash.mcp.surrogates import HALVES, unmarked
 from contextstash.service.results import Result
 from contextstash_storage.errors import ContextstashError
 

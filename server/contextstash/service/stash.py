@@ -7,30 +7,24 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash.formats import get_format
-from contextstash.service import (
-    calls,
-    compacting,
-    copying,
-    handing_over,
-    keeping,
-    limiting,
-    pruning,
-    recovering,
-    restoring,
-    retrieving,
-    sending,
-    sessions,
-)
-from contextstash.service import sampling as sampled_summaries
-from contextstash.service import summaries as kept_summaries
-from contextstash.service.access import Access, Consent, CurrentSession, SettingsFor
-from contextstash.service.batches import REPEATED, Mark, record_batch
-from contextstash.service.beside import read_beside
-from contextstash.service.diagnosing import estimate_with_notes
-from contextstash.service.estimating import estimate_messages
-from contextstash.service.following import record_transcript
-from contextstash.service.managing import AutomaticCare
-from contextstash.service.recording import RecentCalls, ensure_session, with_usage
+from contextstash.service.estimate import estimate_messages
+from contextstash.service.queries import retrieval, sessions, transfer
+from contextstash.service.queries.diagnosis import estimate_with_notes
+from contextstash.service.queries.side_by_side import read_beside
+from contextstash.service.queries.status import context_status
+from contextstash.service.queries.timeline import timeline
+from contextstash.service.recording import output_archive, output_limits
+from contextstash.service.recording.batches import REPEATED, Mark, record_batch
+from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
+from contextstash.service.recording.session_locks import SessionLocks
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.service.recording.transcripts import record_transcript
+from contextstash.service.reduction import compact, prune, restore
+from contextstash.service.reduction import summaries as kept_summaries
+from contextstash.service.reduction.automatic import AutomaticCare
+from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
+from contextstash.service.requests import sampling as sampled_summaries
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -53,11 +47,7 @@ from contextstash.service.results import (
     SummaryResult,
     Timeline,
 )
-from contextstash.service.session_locks import SessionLocks
-from contextstash.service.status import context_status
-from contextstash.service.timeline import timeline
-from contextstash.service.transcripts import TranscriptMessage, TranscriptSession
-from contextstash.service.writing import Writers
+from contextstash.service.session_snapshot import Access, Consent, CurrentSession, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native, Session
@@ -123,11 +113,11 @@ class Stash:
 
     def export_session(self, session_id: str) -> AsyncIterator[dict[str, Any]]:
         """A whole session as records, one after another."""
-        return copying.export_session(self._access, session_id)
+        return transfer.export_session(self._access, session_id)
 
     async def import_session(self, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
         """Store a session from such records, as JSON lines, equal to what it was."""
-        return await copying.import_session(self._access, lines, session_id)
+        return await transfer.import_session(self._access, lines, session_id)
 
     async def prune_tool_outputs(
         self,
@@ -139,7 +129,7 @@ class Stash:
         dry_run: bool = False,
     ) -> PruneResult:
         """Move old tool outputs from the view to the archive."""
-        return await pruning.prune(
+        return await prune.prune(
             self._access,
             session_id,
             keep_last=keep_last,
@@ -161,7 +151,7 @@ class Stash:
         """Show all but the recent messages as a summary: the host's `summary`, or one written by `strategy`; `sampled`
         is what the client's model answered to `sampling_request`."""
         writers = Writers(strategy, summary, sampled, instructions)
-        return await compacting.compact(self._access, session_id, writers, dry_run=dry_run)
+        return await compact.compact(self._access, session_id, writers, dry_run=dry_run)
 
     async def sampling_request(
         self, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
@@ -174,7 +164,7 @@ class Stash:
         self, session_id: str | None = None, *, error: str | Mapping[str, Any], system: str | None = None
     ) -> RecoverResult:
         """What to send after the provider refused a request as too long for its window."""
-        return await recovering.recover_context(self._access, session_id, error, system=system)
+        return await overflow_recovery.recover_context(self._access, session_id, error, system=system)
 
     async def limit_output(
         self,
@@ -187,7 +177,7 @@ class Stash:
         keep_whole: bool = True,
     ) -> LimitedOutput:
         """One output within limits; where it is cut, the whole is archived first and named by its handle."""
-        return await limiting.limit_text(
+        return await output_limits.limit_text(
             self._access,
             text,
             tool=tool,
@@ -199,7 +189,7 @@ class Stash:
 
     async def keep_output(self, text: str, *, tool: str, argument: str = "", session_id: str | None = None) -> str:
         """The handle of an output that is durably archived when this answers."""
-        return await keeping.keep_output(self._access, text, tool=tool, argument=argument, session_id=session_id)
+        return await output_archive.keep_output(self._access, text, tool=tool, argument=argument, session_id=session_id)
 
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
         """All that is summarized in the view, or the newest summary of a level, or one by its id."""
@@ -207,7 +197,7 @@ class Stash:
 
     async def hand_off(self, session_id: str, *, max_tokens: int = 2_500) -> str | None:
         """What a new window must know of a session, with handles; None where there is nothing to tell."""
-        return await handing_over.hand_off(self._access, session_id, max_tokens)
+        return await handoff.hand_off(self._access, session_id, max_tokens)
 
     async def get_archived_output(
         self,
@@ -220,7 +210,7 @@ class Stash:
         max_tokens: int | None = None,
     ) -> OutputPage:
         """A page of an original tool output."""
-        return await retrieving.get_archived_output(
+        return await retrieval.get_archived_output(
             self._access,
             handle,
             session_id=session_id,
@@ -239,11 +229,11 @@ class Stash:
         scope: str | None = None,
     ) -> SearchResult:
         """Find messages and outputs by their words."""
-        return await retrieving.search_history(self._access, query, session_id=session_id, limit=limit, scope=scope)
+        return await retrieval.search_history(self._access, query, session_id=session_id, limit=limit, scope=scope)
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
-        return await restoring.restore(self._access, handles, session_id)
+        return await restore.restore(self._access, handles, session_id)
 
     async def record_messages(
         self,
@@ -273,7 +263,7 @@ class Stash:
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
         mark = Mark(first_seq, batch_id, whole)
-        limiting.check_limits(limits)
+        output_limits.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
         session = await ensure_session(
@@ -291,7 +281,7 @@ class Stash:
             extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
             appended = await record_batch(self._access, session, messages, recent, mark, extras)
             self._recent.keep(appended.session, recent)
-            session = await limiting.limit_outputs(self._access, appended, limits)
+            session = await output_limits.limit_outputs(self._access, appended, limits)
         return await self._recorded(appended.model_copy(update={"session": session}))
 
     async def _recorded(self, appended: Appended) -> RecordResult:
@@ -330,7 +320,7 @@ class Stash:
         budget: int | None = None,
     ) -> ContextResult:
         """The messages to send next."""
-        return await sending.get_context(self._access, session_id, format_name=format, system=system, budget=budget)
+        return await get_context.get_context(self._access, session_id, format_name=format, system=system, budget=budget)
 
     async def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> SessionList:
         """Sessions, the last changed first."""
@@ -362,11 +352,11 @@ class Stash:
 
     async def list_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
         """The model calls of a session with the size and growth of their requests, oldest first."""
-        return await calls.list_calls(self._access, session_id, after, limit)
+        return await call_log.list_calls(self._access, session_id, after, limit)
 
     async def read_request(self, session_id: str, call_id: int) -> list[Native]:
         """The messages that a call was sent."""
-        return await calls.read_request(self._access, session_id, call_id)
+        return await call_log.read_request(self._access, session_id, call_id)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids that begin so, at most 100."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The page, piece by piece."""
-    from contextstash.sharing.writing import beside
+    from contextstash.sharing.export import beside
 
     environment = Environment(
         loader=PackageLoader("contextstash.sharing"),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from contextstash.context.overflow import recognize
+from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.usage import read_usage
 from contextstash.summarizers import prompts
 from contextstash.summarizers.base import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from contextstash.context.turns import Turn
+from contextstash.context.extraction.turns import Turn
 from contextstash_storage.errors import SummarizerError
 from contextstash_storage.records import Usage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.context.oneline import encodable
+from contextstash.context.text.sanitize import encodable
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
 

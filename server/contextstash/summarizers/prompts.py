@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from contextstash.context.handoff import SUMMARY_MUST_HOLD
-from contextstash.context.imitations import defused
-from contextstash.context.limits import OutputLimits, limit
-from contextstash.context.oneline import encodable, one_line, unbracketed
-from contextstash.context.turns import Turn
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.imitations import defused
+from contextstash.context.text.sanitize import encodable, one_line, unbracketed
+from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.view.handoff_text import SUMMARY_MUST_HOLD
 from contextstash.summarizers.base import SummaryRequest
 from contextstash_storage.records import Block
 

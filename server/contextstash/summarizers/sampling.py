@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contextstash.context.oneline import encodable
+from contextstash.context.text.sanitize import encodable
 from contextstash.summarizers import prompts
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import SummarizerError

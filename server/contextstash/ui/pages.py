@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from contextstash.service.results import Timeline
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of
-from contextstash.ui.reading import MOST_WHOLE, cut
+from contextstash.ui.long_texts import MOST_WHOLE, cut
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
-from contextstash.ui.reading import cut
+from contextstash.ui.long_texts import cut
 
 
 class Templates:

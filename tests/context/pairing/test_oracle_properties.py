@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from conversations import FORMAT_NAMES, as_messages, conversations
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from contextstash.context.pairing import safe_cuts
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Message, Native
+from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
 laws = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

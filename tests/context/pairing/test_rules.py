@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conversations import FORMAT_NAMES, conversations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_values import json_values
 
 from contextstash.context.pairing.rules import violations
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
+from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.json_values import json_values
 
 GO: Native = {"role": "user", "content": "go"}
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conversations import FORMAT_NAMES, as_messages, conversations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Message, Native
+from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
 laws = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])

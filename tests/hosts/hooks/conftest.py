@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
+
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

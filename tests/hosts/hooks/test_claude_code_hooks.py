@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+
+from tests.support.command_line import CommandLine
 
 SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"

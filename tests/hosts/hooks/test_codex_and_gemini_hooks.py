@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+
+from tests.support.command_line import CommandLine
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 SESSION = "01a1fc8f-def1-7cd2-aff0-79da6819288b"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine, write_transcript
+
+from tests.support.command_line import CommandLine, write_transcript
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000))

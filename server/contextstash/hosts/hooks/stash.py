@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from contextstash.api_key import api_key_from
 from contextstash.configuration import Tell, configuration, says_of_outputs
-from contextstash.context.limits import OutputLimits
-from contextstash.context.settings import ContextSettings, resolve_settings
-from contextstash.hosts.claude_code import ClaudeCodeReader, agent_transcripts
-from contextstash.hosts.codex import is_rollout_of
+from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.window.settings import ContextSettings, resolve_settings
+from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.hooks.log import note
-from contextstash.hosts.ingest import ingest
-from contextstash.hosts.kinds import recognize
 from contextstash.hosts.own_files import own_file
+from contextstash.hosts.readers.claude_code import ClaudeCodeReader, agent_transcripts
+from contextstash.hosts.readers.codex import is_rollout_of
+from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.regular_files import read_regular
-from contextstash.keys import api_key_from
 from contextstash.locations import default_database, project_folder
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError

@@ -1,0 +1,117 @@
+"""`contextstash gateway`: other MCP servers behind this one, with their long outputs archived."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+from contextstash.configuration import says_of_outputs
+from contextstash.plain_logs import log_plainly
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.gateway.config import GatewayConfig
+    from contextstash.gateway.server import Gateway
+
+LIMITS = {"chars": 20_000, "tokens": None}
+"""What is shown of one output where nobody says otherwise: some 5,000 tokens. A text of that many characters need not
+be counted."""
+
+
+@click.command(epilog="Example: contextstash gateway --config ~/servers.json")
+@click.option(
+    "--config",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file with the servers, as clients have it: {'mcpServers': {...}}.",
+)
+@click.option(
+    "--tools",
+    type=click.Choice(["retrieval", "agent", "all"]),
+    default="retrieval",
+    show_default=True,
+    help="Which of our own tools are offered too; retrieval: only get_archived_output.",
+)
+@click.option("--session", metavar="ID", help="The session that the outputs belong to, whose limits count.")
+@click.option(
+    "--check", is_flag=True, help="Start the servers, say what each offers and which variables it gets, and end."
+)
+@DATABASE
+@PRESET
+@SET
+def gateway(
+    config: Path,
+    tools: Literal["retrieval", "agent", "all"],
+    session: str | None,
+    check: bool,
+    db: Path | None,
+    preset: str | None,
+    given: tuple[str, ...],
+) -> None:
+    """Serve the tools, resources and prompts of other MCP servers, and keep their outputs short.
+
+    An output of more than 20,000 characters, or over the limits of the settings, is archived and comes back as a
+    preview with a handle. Limits of one server or tool, lists of allowed and denied tools, and `unchanged` stand in the
+    server's own entry, under the key "contextstash".
+    """
+    from contextstash.gateway.config import read_config
+    from contextstash.gateway.serve import build_gateway, run_gateway
+    from contextstash.mcp.serve import ServeOptions
+
+    log_plainly()
+    read = read_config(config.expanduser(), os.environ)
+    _tell(read)
+    settings = settings_from(preset, given)
+    options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
+    limits = LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
+    built = build_gateway(read, options, tools, session_id=session, limits=limits)
+    if check:
+        sys.exit(_checked(built))
+    run_gateway(built)
+
+
+def _checked(built: Gateway) -> int:
+    """Print what each server offers; 1 where one is not there."""
+    from contextstash.cli.output import print_table
+    from contextstash.gateway.survey import survey
+
+    found = survey(built)
+    print_table(
+        ["server", "tools", "prompts", "resources", "names"],
+        [
+            [
+                _plain(each.server),
+                len(each.tools),
+                each.prompts,
+                each.resources,
+                _plain(each.problem or ", ".join(each.tools)),
+            ]
+            for each in found
+        ],
+    )
+    for each in found:
+        for name, offered in each.renamed:
+            click.echo(f"{_plain(each.server)}: '{_plain(name)}' is offered as '{_plain(offered)}'")
+    for each in found:
+        if each.variables:
+            click.echo(f"{_plain(each.server)} gets these variables: {_plain(', '.join(each.variables))}")
+    return int(any(each.problem for each in found))
+
+
+def _plain(text: str) -> str:
+    """A server's text without what a terminal would act on."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _tell(config: GatewayConfig) -> None:
+    for name, problem in config.problems.items():
+        click.echo(f"contextstash: server '{_plain(name)}' is left out: {_plain(problem)}", err=True)
+    for remark in config.remarks:
+        click.echo(f"contextstash: {_plain(remark)}", err=True)
+    if not config.entries:
+        raise BadInputError("No server of that file can be used.")

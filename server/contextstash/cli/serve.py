@@ -1,0 +1,81 @@
+"""`contextstash serve`: the MCP server. Nothing heavy is imported before it starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+from contextstash_storage.errors import BadInputError
+
+FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
+
+
+@click.command()
+@DATABASE
+@click.option(
+    "--tools",
+    type=click.Choice(["agent", "all"]),
+    default="agent",
+    show_default=True,
+    help="List the tools that a model uses, or those for programs too.",
+)
+@click.option(
+    "--follow",
+    type=click.Choice(FOLLOWED),
+    help="Read this client's own transcripts from disk; auto: those of the client that starts the server.",
+)
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("-v", "--verbose", is_flag=True, help="A line on standard error for each state of a session.")
+@click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@PRESET
+@SET
+def serve(
+    db: Path | None,
+    tools: Literal["agent", "all"],
+    follow: str | None,
+    path: Path | None,
+    verbose: bool,
+    http: str | None,
+    preset: str | None,
+    given: tuple[str, ...],
+) -> None:
+    """Serve MCP over stdin and stdout, or over HTTP.
+
+    PATH, with --follow, is the folder or file of the transcripts, where it is not the client's own place.
+    """
+    from contextstash.api_key import api_key_from
+    from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
+
+    if path is not None and follow is None:
+        raise BadInputError("A PATH says where transcripts are: use it with --follow.")
+    settings = settings_from(preset, given)
+    options = ServeOptions(
+        db=db,
+        tools=tools,
+        follow=follow,
+        follow_path=path,
+        settings=settings.settings_layer,
+        api_key=api_key_from(os.environ),
+        consent=settings.may_call_model,
+        verbose=verbose,
+    )
+    if http is None:
+        serve_stdio(options)
+        return
+    from dataclasses import replace
+
+    host, port = _address(http)
+    from contextstash.ui.serve import mounted_ui
+
+    serve_http(replace(options, host=host, port=port), mounted_ui)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise BadInputError(f"--http takes HOST:PORT, not '{text}'. Example: --http 127.0.0.1:8787")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -1,0 +1,146 @@
+"""Actions: each tool call of a run of turns with what came of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.sanitize import one_line
+from contextstash.context.tool_outputs.run_outcomes import TestRun, error_lines, find_crash, find_test_run
+from contextstash.context.tool_outputs.shell_envelope import Printed, unwrap, without_heredocs
+
+COMMAND_KEYS = ("command", "cmd", "script")
+_HARMLESS_FAILURE = re.compile(r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b")
+_REFUSAL = re.compile(
+    r"\A\s*(?:Error:\s*)?(?:(?:the )?user (?:doesn['’]t want|does not want|rejected|denied|declined)"
+    r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",
+    re.IGNORECASE,
+)
+"""How a host begins what it says instead of an output; the same words further on are the output's own."""
+
+_MCP_TOOL = re.compile(r"mcp[_:.]", re.IGNORECASE)
+_TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A tool call. `arguments` is empty where the call's text is no JSON object; `output` is None where it
+    was never answered. `seq` is the result's message, or the call's where there is none."""
+
+    seq: int
+    tool: str
+    argument: str
+    text: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    output: Printed | None = None
+    is_error: bool = False
+    handle: str | None = None
+    tests: TestRun | None = None
+
+    @property
+    def command(self) -> str | None:
+        """The shell command that was run, if it was one."""
+        for key in COMMAND_KEYS:
+            value = self.arguments.get(key)
+            if isinstance(value, str) and value.strip() and not self.arguments.get("path"):
+                return value
+            if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+                return str(value[-1]) if len(value) == 3 and value[1] in ("-c", "-lc") else " ".join(value)
+        return None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the user did not let it happen: the host says so, not a program that ran or another server."""
+        if not self.is_error or self.output is None or self.output.exit_code is not None:
+            return False
+        return not _MCP_TOOL.match(self.tool) and bool(_REFUSAL.match(self.output.text[:500]))
+
+    @property
+    def failed(self) -> bool:
+        """Whether it went wrong in a way worth knowing; a search without finds is no failure."""
+        if self.output is None or self.refused:
+            return False
+        if self.tests:
+            return self.tests.failed > 0
+        if self.is_error or self.output.exit_code not in (None, 0):
+            return not self._harmless()
+        if _TOOL_ERROR.match(self.output.text[:200]):
+            return self.command is None
+        return self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
+
+    def _harmless(self) -> bool:
+        if self.output is None or self.output.exit_code not in (None, 1):
+            return False
+        return len(self.output.text) < 2_000 and bool(_HARMLESS_FAILURE.match(bare_command(self.command or "")))
+
+    @property
+    def complaint(self) -> str:
+        """What went wrong, in one line."""
+        if self.output is None:
+            return ""
+        if self.tests and self.tests.failed:
+            return self.tests.line()
+        lines = error_lines(self.output.text, 1)
+        code = f"exit {self.output.exit_code}" if self.output.exit_code else ""
+        said = find_crash(self.output.text) or (lines[0] if lines else one_line(self.output.text, 160))
+        return ": ".join(filter(None, (code, said)))
+
+
+_GO_TO = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+_PIPED = re.compile(
+    r"\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
+    r"(?:[^|\"']|\"[^\"]*\"|'[^']*')*)+\s*$"
+)
+
+
+def bare_command(command: str) -> str:
+    """A command in one line without the `cd` before it and the pipes that only shorten what it prints."""
+    line = one_line(without_heredocs(command[:20_000])[0].strip(), 600)
+    line = _GO_TO.sub("", line, count=1)
+    return _PIPED.sub("", line).removesuffix("2>&1").strip()
+
+
+def actions_of(turns: Iterable[Turn]) -> list[Action]:
+    """All tool calls in order, each with its result wherever that stands."""
+    calls: dict[str, tuple[int, str, str, str]] = {}
+    done: list[Action] = []
+    answered: set[str] = set()
+    for turn in turns:
+        for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
+            if block.type == "tool_call":
+                calls[block.call_id or f"{turn.seq}.{index}"] = (
+                    turn.seq,
+                    block.tool or "tool",
+                    block.argument or "",
+                    text,
+                )
+            elif block.type == "tool_result":
+                call_id = block.call_id or ""
+                _, tool, argument, call = calls.get(call_id, (0, block.tool or "tool", "", ""))
+                answered.add(call_id)
+                done.append(_action(turn.seq, tool, argument, call, text, block.is_error, turn.handles.get(index)))
+    open_calls = [call for call_id, call in calls.items() if call_id not in answered]
+    done += [Action(seq, tool, argument, text, _arguments(text)) for seq, tool, argument, text in open_calls]
+    return sorted(done, key=lambda action: action.seq)
+
+
+def _action(seq: int, tool: str, argument: str, call: str, text: str, is_error: bool, handle: str | None) -> Action:
+    output = unwrap(text)
+    arguments = _arguments(call)
+    runs = any(key in arguments for key in COMMAND_KEYS)
+    tests = find_test_run(output.text) if runs else None
+    return Action(seq, tool, argument, call, arguments, output, is_error, handle, tests)
+
+
+def _arguments(text: str) -> Mapping[str, Any]:
+    if not text.lstrip().startswith("{"):
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

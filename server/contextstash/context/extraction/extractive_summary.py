@@ -1,0 +1,245 @@
+"""The extractive summary: what an agent needs to go on, taken word for word from its session, without a
+model.
+
+Deterministic, linear in the session's length, and updatable: an earlier summary of the same form is merged
+in, section by section, newest state first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.errors import troubles
+from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
+from contextstash.context.extraction.findings import findings
+from contextstash.context.extraction.section_budget import Item, cut_middle, fill
+from contextstash.context.extraction.summary_format import Section, merged, read_summary
+from contextstash.context.extraction.todos import said_to_be_open, todo_lines
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user_requests import Request, answers_to_tools, laid_down, reply_lines, requests_of
+from contextstash.context.text.imitations import defused
+from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.tool_outputs.digest import digest_output
+
+Count = Callable[[str], int]
+
+LAST_ACTIONS = 6
+TASK_SHARE = 0.22
+"""How much of a summary the task may take at first, so that constraints it shows whole are not repeated."""
+
+ALIKE_OUTPUTS = 2
+INDEXED_OUTPUTS = 12
+INDEXED_OUTPUT = 400
+"""Smaller outputs, in characters, are not listed by handle."""
+
+
+def extract_summary(
+    turns: Sequence[Turn],
+    *,
+    previous: str | None = None,
+    instructions: str | None = None,
+    max_tokens: int,
+    count: Count,
+) -> str:
+    """A summary of the turns and of `previous`, at most `max_tokens` by `count`; empty where not even
+    one line fits. What has words of `instructions` in it is kept before other findings and rules."""
+    material = _read(turns, previous, instructions)
+    task = _task(material, int(max_tokens * TASK_SHARE), count)
+    shown = "\n".join(item.text for item in task)
+    sections = {
+        Section.TASK: task,
+        Section.EARLIER: _earlier(material),
+        Section.DECISIONS: _decisions(material, shown),
+        Section.FILES: _files(material),
+        Section.ERRORS: _errors(material),
+        Section.FINDINGS: _findings(material),
+        Section.OPEN: _open_items(material),
+        Section.STATE: _state(material),
+        Section.ARCHIVED: _archived(material),
+        Section.POINTERS: _pointers(material),
+    }
+    for section in (Section.STATE, Section.ARCHIVED):
+        sections[section] = _below_base(sections[section], sections[Section.FILES])
+    return fill(sections, max_tokens, count)
+
+
+def _below_base(items: list[Item], files: list[Item]) -> list[Item]:
+    """The items with paths as the section on files gives them."""
+    base = base_of(files[0].text) if files else ""
+    return [replace(item, text=item.text.replace(f"{base}/", "")) for item in items] if base else items
+
+
+@dataclass(frozen=True, slots=True)
+class _Material:
+    turns: Sequence[Turn]
+    actions: Sequence[Action]
+    requests: Sequence[Request]
+    carried: Sequence[str]
+    before: Mapping[Section, Sequence[str]]
+    last_said: str
+    last_said_seq: int
+    wishes: frozenset[str]
+
+    def wished(self, text: str) -> float:
+        """Weight for what the instructions name."""
+        return 3.0 if self.wishes and self.wishes & _long_words(text) else 0.0
+
+    def old(self, section: Section) -> Sequence[str]:
+        return self.before.get(section, ())
+
+
+def _long_words(text: str) -> frozenset[str]:
+    return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
+
+
+def _read(turns: Sequence[Turn], previous: str | None, instructions: str | None) -> _Material:
+    requests, carried = requests_of(turns)
+    said, said_seq = "", -1
+    for turn in turns:
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if turn.role == "assistant" and block.type == "text" and text.strip():
+                said, said_seq = text, turn.seq
+    before = read_summary(previous) if previous else {}
+    wishes = _long_words(instructions or "")
+    return _Material(turns, actions_of(turns), requests, carried, before, said, said_seq, wishes)
+
+
+def _task(material: _Material, room: int, count: Count) -> list[Item]:
+    """The first request as it was put, then what the user asked for later."""
+    wanted = [request for request in material.requests if not request.is_reply]
+    texts = [defused(request.text) for request in wanted]
+    old = list(material.old(Section.TASK))
+    items: list[Item] = []
+    for place, text in enumerate(merged(old, texts)):
+        first = place == 0
+        if first and count(text) > room * 2 // 3:
+            text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
+        elif not first:
+            text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
+        items.append(Item(text, weight=1e6 if first else float(place), cut=True))
+    return items
+
+
+def _earlier(material: _Material) -> list[Item]:
+    texts = [*material.old(Section.EARLIER), *map(defused, material.carried)]
+    return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
+
+
+def _decisions(material: _Material, shown: str) -> list[Item]:
+    new: list[tuple[int, str, float]] = []
+    for request in material.requests:
+        if request.is_reply:
+            new += [(request.seq, line, 1.0) for line in reply_lines(request)]
+        else:
+            rules = laid_down(request)
+            new += [(request.seq, defused(rule), 2.0 * strong) for rule, strong in rules if defused(rule) not in shown]
+    new += [(seq, line, 2.0) for seq, line in answers_to_tools(material.actions)]
+    new.sort(key=lambda entry: entry[0])
+    weights = {line: weight + place / (len(new) + 1) for place, (_, line, weight) in enumerate(new)}
+    lines = merged(material.old(Section.DECISIONS), [line for _, line, _ in new])
+    return [Item(line, weight=weights.get(line, 1.0) + material.wished(line), cut=len(line) > 400) for line in lines]
+
+
+def _files(material: _Material) -> list[Item]:
+    return [Item(line, weight) for weight, line in file_lines(material.actions, material.old(Section.FILES))]
+
+
+def _errors(material: _Material) -> list[Item]:
+    changed = changes_by_message(material.actions)
+    found = troubles(material.actions, changed, material.old(Section.ERRORS))
+    return [
+        Item(trouble.line(), weight=1e6 * (not trouble.resolved) + trouble.seq)
+        for trouble in found
+        if not (trouble.resolved and trouble.is_slip)
+    ]
+
+
+def _findings(material: _Material) -> list[Item]:
+    found = findings(material.turns, skip=material.last_said_seq)
+    weights = {finding.text: finding.worth for finding in found}
+    lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
+    return [Item(line, weight=weights.get(line, 1.5) + material.wished(line)) for line in lines]
+
+
+def _open_items(material: _Material) -> list[Item]:
+    todos = todo_lines(material.actions)
+    old = material.old(Section.OPEN)
+    if todos is None:
+        todos = [line for line in old if line.startswith("[")]
+    said = said_to_be_open(material.last_said)
+    if not material.last_said:
+        said = [line for line in old if not line.startswith("[")]
+    working = _under_way(material)
+    lines = [*([working] if working else []), *todos, *said]
+    return [Item(defused(line), weight=float(-place)) for place, line in enumerate(lines)]
+
+
+def _under_way(material: _Material) -> str:
+    """The newest request, where the turns end in the middle of work on it."""
+    if not material.turns or material.turns[-1].seq == material.last_said_seq:
+        return ""
+    wanted = [request for request in material.requests if not request.is_reply]
+    return f"Under way: {one_line(wanted[-1].text, 160)}" if wanted else ""
+
+
+def _state(material: _Material) -> list[Item]:
+    if not material.turns:
+        return [Item(line) for line in material.old(Section.STATE)]
+    items = []
+    if material.last_said:
+        said = defused(material.last_said.strip())
+        items.append(Item(f"The assistant's last words: {said}", weight=3.0, cut=True))
+    for place, action in enumerate(material.actions[-LAST_ACTIONS:]):
+        items.append(Item(_action_line(action), weight=1.0 + place / LAST_ACTIONS))
+    return items
+
+
+def _action_line(action: Action) -> str:
+    call = f"ran `{one_line(bare_command(action.command), 120)}`" if action.command else _call(action)
+    if action.output is None:
+        return f"{call}: no result yet"
+    if action.refused:
+        return f"{call}: refused by the user"
+    digest = digest_output(action.tool, action.argument, action.output.text, action.is_error)
+    code = action.output.exit_code
+    return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+
+
+def _call(action: Action) -> str:
+    return f"{one_line(action.tool, 40)} {one_line(action.argument, 100)}".strip()
+
+
+def _archived(material: _Material) -> list[Item]:
+    """The outputs most likely to be wanted again: large, recent, failing; of repeated calls the newest."""
+    changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
+    newest = {
+        (action.tool, action.argument): (place, action)
+        for place, action in enumerate(material.actions)
+        if action.handle and action.output and len(action.output.text) >= INDEXED_OUTPUT
+    }
+    lines: dict[str, float] = {}
+    alike: Counter[str] = Counter()
+    for place, action in sorted(newest.values(), key=lambda entry: -entry[0]):
+        kind = " ".join(_call(action).split()[:4])
+        alike[kind] += 1
+        if alike[kind] > ALIKE_OUTPUTS:
+            continue
+        size = len(action.output.text) if action.output else 0
+        worth = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
+        worth += action.failed + (action.argument in changed)
+        printed = action.output.text if action.output else ""
+        digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
+        lines[f"{action.handle}: {_call(action)}: {digest}"] = worth
+    shown = merged(material.old(Section.ARCHIVED), sorted(lines, key=lambda line: lines[line]))
+    return [Item(line, weight=lines.get(line, 2.0)) for line in shown[-INDEXED_OUTPUTS:]]
+
+
+def _pointers(material: _Material) -> list[Item]:
+    """Those of an earlier summary, without open items once the session went on."""
+    lines = [line for line in material.old(Section.POINTERS) if not (material.turns and line.startswith("open item"))]
+    return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

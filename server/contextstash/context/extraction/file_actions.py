@@ -1,0 +1,202 @@
+"""Which files an action touched, and how: read, edited, created, deleted, renamed, run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.facts import find_facts
+from contextstash.context.tool_outputs.classifiers import DEFINITION
+from contextstash.context.tool_outputs.shell_envelope import without_heredocs
+
+Verb = Literal["read", "run", "edited", "created", "renamed", "deleted"]
+
+COMMAND_ROOM = 20_000
+"""Characters of a command that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileUse:
+    """One touch of one file. `names` are the definitions and identifiers that a change was about."""
+
+    path: str
+    verb: Verb
+    names: tuple[str, ...] = ()
+
+
+def file_uses(action: Action) -> list[FileUse]:
+    """The files that a call touched; nothing for a call that failed or was refused."""
+    if action.refused or (action.is_error and action.failed):
+        return []
+    patch = _patch_of(action)
+    if patch:
+        return list(_patched(patch))
+    if action.command is not None:
+        return list(_from_command(action.command))
+    return _from_arguments(action)
+
+
+_PATH_KEYS = (
+    "file_path",
+    "path",
+    "notebook_path",
+    "filename",
+    "file",
+    "target_file",
+    "relative_path",
+    "filepath",
+)
+_VERBS: tuple[tuple[str, Verb], ...] = (
+    ("delete", "deleted"),
+    ("remove", "deleted"),
+    ("move", "renamed"),
+    ("rename", "renamed"),
+    ("write", "created"),
+    ("create", "created"),
+    ("edit", "edited"),
+    ("replace", "edited"),
+    ("insert", "edited"),
+    ("update", "edited"),
+    ("patch", "edited"),
+    ("append", "edited"),
+    ("read", "read"),
+    ("view", "read"),
+    ("open", "read"),
+    ("get", "read"),
+    ("fetch", "read"),
+)
+_NEW_TEXT_KEYS = ("new_string", "new_str", "content", "file_text", "new_source", "insert_text", "replacement")
+_OLD_TEXT_KEYS = ("old_string", "old_str")
+
+
+def _from_arguments(action: Action) -> list[FileUse]:
+    path = next((v for key in _PATH_KEYS if isinstance(v := action.arguments.get(key), str) and v), None)
+    if path is None:
+        return []
+    sub_command = action.arguments.get("command")
+    name = f"{sub_command} {action.tool}".lower() if isinstance(sub_command, str) else action.tool.lower()
+    verb = next((verb for word, verb in _VERBS if name.startswith(word)), None)
+    verb = verb or next((verb for word, verb in _VERBS if word in name), None)
+    if verb is None:
+        return []
+    old, new = _texts(action)
+    names = _definitions(new) if verb == "created" else _changed_names(old, new) if verb == "edited" else ()
+    return [FileUse(path, verb, names)]
+
+
+def _texts(action: Action) -> tuple[str, str]:
+    edits = action.arguments.get("edits")
+    sources = [item for item in edits if isinstance(item, dict)] if isinstance(edits, list) else [action.arguments]
+    old = "\n".join(str(item[key]) for item in sources for key in _OLD_TEXT_KEYS if key in item)
+    new = "\n".join(str(item[key]) for item in sources for key in _NEW_TEXT_KEYS if key in item)
+    return old, new
+
+
+def _definitions(text: str, most: int = 4) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(DEFINITION.findall(text[:COMMAND_ROOM])))[:most]
+
+
+def _changed_names(old: str, new: str, most: int = 4) -> tuple[str, ...]:
+    """What a change is about: definitions in the new text first, then identifiers it adds, then those it
+    takes."""
+    new, old = new[:COMMAND_ROOM], old[:COMMAND_ROOM]
+    defined = _definitions(new, most)
+    if len(defined) == most:
+        return defined
+    before, after = find_facts(old, 60).identifiers, find_facts(new, 60).identifiers
+    added = [name for name in after if name not in before]
+    taken = [name for name in before if name not in after]
+    return tuple(dict.fromkeys([*defined, *added[:most], *taken[:1]]))[:most]
+
+
+def _patch_of(action: Action) -> str | None:
+    candidates = (action.text, action.arguments.get("input"), action.arguments.get("patch"), action.command)
+    for text in candidates:
+        if isinstance(text, str) and text.lstrip().startswith("*** Begin Patch"):
+            return text
+    command = action.command or ""
+    start = command.find("*** Begin Patch")
+    return command[start:] if start >= 0 and "apply_patch" in command[:start] else None
+
+
+_PATCH_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
+_PATCH_VERBS: dict[str, Verb] = {"Add": "created", "Update": "edited", "Delete": "deleted"}
+
+
+def _patched(patch: str) -> Iterator[FileUse]:
+    path, verb = "", _PATCH_VERBS["Update"]
+    old: list[str] = []
+    new: list[str] = []
+    for line in [*patch.split("\n"), "*** Update File: "]:
+        header = _PATCH_FILE.match(line)
+        if header or line == "*** Update File: ":
+            if path:
+                yield FileUse(path, verb, _changed_names("\n".join(old), "\n".join(new)))
+            old, new = [], []
+            path, verb = (header.group(2).strip(), _PATCH_VERBS[header.group(1)]) if header else ("", verb)
+        elif line.startswith("*** Move to: "):
+            yield FileUse(line.removeprefix("*** Move to: ").strip(), "renamed", (f"was {path}",))
+        elif line.startswith("+"):
+            new.append(line[1:])
+        elif line.startswith("-"):
+            old.append(line[1:])
+
+
+_SEPARATOR = re.compile(r"&&|\|\||[;\n|]")
+_REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
+
+
+def _from_command(command: str) -> Iterator[FileUse]:
+    shell, bodies = without_heredocs(command[:COMMAND_ROOM])
+    for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell)):
+        if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit():
+            names = _definitions("\n".join(bodies))
+            yield FileUse(path, "created" if sign == ">" else "edited", names)
+    for part in _SEPARATOR.split(_REDIRECT.sub(" ", shell)):
+        yield from _from_words(_words(part))
+
+
+def _words(part: str) -> list[str]:
+    try:
+        return shlex.split(part)
+    except ValueError:
+        return part.split()
+
+
+_READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
+_RUNNERS = frozenset({"python", "python3", "node", "bash", "sh", "ruby", "perl", "deno", "bun", "tsx"})
+
+
+def _from_words(words: Sequence[str]) -> Iterator[FileUse]:
+    while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
+        words = words[1:]
+    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
+        words = words[1:]
+    if len(words) < 2:
+        return
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    files = [word for word in rest if _FILE_LIKE.match(word)]
+    if program in ("mv", "cp") and len(files) == 2:
+        verb: Verb = "renamed" if program == "mv" else "created"
+        yield FileUse(files[1], verb, (f"{'was' if program == 'mv' else 'copy of'} {files[0]}",))
+    elif program in ("rm", "touch", "tee"):
+        yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
+    else:
+        yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
+
+
+def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
+    """Uses by programs whose arguments are files only where they look like ones."""
+    if program == "sed":
+        verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
+        yield from (FileUse(path, verb) for path in files[-1:])
+    elif program in _READERS:
+        yield from (FileUse(path, "read") for path in files)
+    elif program in _RUNNERS:
+        yield from (FileUse(path, "run") for path in files[:1])

@@ -1,0 +1,122 @@
+"""The files of a session: which, how they were touched, and what the changes were about."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.file_actions import FileUse, Verb, file_uses
+
+VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "read")
+"""In the order in which they are told."""
+
+MOST_NAMES = 6
+READS_A_LINE = 6
+
+_BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
+_CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
+_READS = re.compile(r"^Only read: (.+)$")
+
+
+@dataclass(slots=True)
+class _Record:
+    verbs: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    count: int = 0
+    last: int = 0
+
+    def touch(self, use: FileUse, when: int) -> None:
+        if use.verb == "deleted":
+            self.verbs, self.names = [], []
+        elif "deleted" in self.verbs:
+            self.verbs.remove("deleted")
+        if use.verb not in self.verbs:
+            self.verbs.append(use.verb)
+        self.names = [name for name in self.names if name not in use.names] + list(use.names)
+        self.count += 1
+        self.last = when
+
+
+def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
+    """The paths changed, by the message that answered."""
+    changed: dict[int, list[str]] = {}
+    for action in actions:
+        for use in file_uses(action):
+            if use.verb not in ("read", "run"):
+                changed.setdefault(action.seq, []).append(use.path)
+    return changed
+
+
+def file_lines(actions: Sequence[Action], before: Iterable[str] = ()) -> list[tuple[float, str]]:
+    """Lines that tell the files, each with its weight: the base folder, then a line for each changed file,
+    newest change first, then lines of files that were only read. `before` are such lines of an earlier
+    summary."""
+    uses = [*_uses_of_lines(before)]
+    uses += [(action.seq, use) for action in actions for use in file_uses(action)]
+    base = _base_folder([use.path for _, use in uses])
+    records: dict[str, _Record] = {}
+    for when, use in uses:
+        records.setdefault(_below(use.path, base), _Record()).touch(use, when)
+    lines = [(1e9, f"Below `{base}/`:")] if base else []
+    changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
+    newest_first = sorted(changed, key=lambda entry: (-entry[1].last, -entry[1].count))
+    lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(newest_first)]
+    reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
+    reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
+    for place in range(0, len(reads), READS_A_LINE):
+        names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_A_LINE])
+        lines.append((float(-place), f"Only read: {names}"))
+    return lines
+
+
+def _changed_line(path: str, record: _Record) -> str:
+    verbs = ", ".join(verb for verb in VERBS if verb in record.verbs)
+    names = f" ({', '.join(record.names[-MOST_NAMES:])})" if record.names else ""
+    return f"`{path}`: {verbs}{names}"
+
+
+def base_of(line: str) -> str:
+    """The base folder that a line of `file_lines` names, or nothing."""
+    match = _BASE.match(line)
+    return match.group(1) if match else ""
+
+
+def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
+    """File uses as an earlier summary tells them, newest last, all older than message 0."""
+    known = list(lines)
+    base = next(filter(None, map(base_of, known)), "")
+    uses: list[FileUse] = []
+    for line in known:
+        if match := _READS.match(line):
+            uses += [FileUse(path.strip("` "), "read") for path in match.group(1).split(", ")]
+        elif match := _CHANGED.match(line):
+            names = tuple(match.group(3).split(", ")) if match.group(3) else ()
+            verbs = match.group(2).split(", ")
+            uses += [FileUse(match.group(1), verb, names) for verb in VERBS if verb in verbs]
+    return [(-age, _absolute(use, base)) for age, use in reversed(list(enumerate(uses, 1)))]
+
+
+def _absolute(use: FileUse, base: str) -> FileUse:
+    if not base or use.path.startswith(("/", "~")):
+        return use
+    return FileUse(f"{base}/{use.path}", use.verb, use.names)
+
+
+def _base_folder(paths: Iterable[str]) -> str:
+    """The deepest folder that holds most of the absolute paths, or nothing."""
+    absolute = {path for path in paths if path.startswith("/")}
+    if len(absolute) < 3:
+        return ""
+    folders: Counter[str] = Counter()
+    for path in absolute:
+        parts = path.split("/")[1:-1]
+        folders.update("/" + "/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+    common = [folder for folder, count in folders.items() if count * 10 >= 6 * len(absolute)]
+    return max(common, key=len, default="")
+
+
+def _below(path: str, base: str) -> str:
+    return path.removeprefix("./") if not base or not path.startswith(f"{base}/") else path[len(base) + 1 :]

@@ -1,0 +1,78 @@
+"""What the assistant found out and did, in its own most telling sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from contextstash.context.extraction.facts import find_facts
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.sanitize import one_line
+from contextstash.context.text.sentences import own_sentences
+
+LONGEST = 420
+LEAST_WORTH = 0.5
+
+_TELLING = re.compile(
+    r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
+    r"|confirmed|decided|instead of|fixed|added|removed|replaced|renamed|changed|updated|implemented|created"
+    r"|moved|now (?:passes|works|uses|returns)|pass(?:es|ed)?|fail(?:s|ed)|does ?n['’]?t|never|already|only"
+    r"|missing|means|so that|therefore|committed|pushed|merged)\b"
+    r"|原因|问题|修复|发现|因为|已",
+    re.IGNORECASE,
+)
+_NARRATION = re.compile(
+    r"^(?:now,? |ok(?:ay)?,? |good[.,!]? |great[.,!]? |perfect[.,!]? |excellent[.,!]? )?"
+    r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i am going to|now i['’]ll|now i need|i"
+    r" need to|i should"
+    r"|i want to|next,? i|checking|looking at|running"
+    r"|i['’]m (?:checking|reading|looking|running|opening|tracing|searching))\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence with what it is worth; `place` orders sentences as they were said."""
+
+    place: int
+    text: str
+    worth: float
+
+
+def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
+    """The assistant's sentences that tell something, in order, without what it quotes. The last words before the user
+    speaks again weigh more than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
+    found: list[Finding] = []
+    seen: set[str] = set()
+    for turn, text, closing in _assistant_texts(turns):
+        if turn.seq == skip:
+            continue
+        for number, sentence in enumerate(own_sentences(text)):
+            worth = _worth(sentence, closing)
+            shown = one_line(sentence, LONGEST)
+            if worth > 0 and shown.casefold() not in seen:
+                seen.add(shown.casefold())
+                found.append(Finding(len(found), shown, worth + 0.6 * (closing and number < 3)))
+    return [Finding(finding.place, finding.text, finding.worth + 1.5 * finding.place / len(found)) for finding in found]
+
+
+def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
+    """Each assistant text, and whether it is the last before the user's next message."""
+    said: list[tuple[Turn, str, bool]] = []
+    for turn in turns:
+        texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
+        if turn.role == "assistant":
+            said += [(turn, text, False) for text in texts if text.strip()]
+        elif turn.role == "user" and texts and said:
+            said[-1] = (*said[-1][:2], True)
+    return said
+
+
+def _worth(sentence: str, closing: bool) -> float:
+    if not 25 <= len(sentence) <= LONGEST or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
+        return 0.0
+    names = len(find_facts(sentence, 8).names())
+    worth = 0.5 * min(4, names) + 1.0 * bool(_TELLING.search(sentence)) + 0.8 * closing
+    return worth if worth >= LEAST_WORTH else 0.0

@@ -1,0 +1,156 @@
+"""Sharing a summary's room among its sections, so that nothing important is squeezed out by verbosity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.extraction.summary_format import Section, heading, write_item, write_summary
+from contextstash.context.text.sanitize import encodable
+
+Count = Callable[[str], int]
+
+LEAST_CUT = 12
+"""An item is not cut to less than so many tokens; it is left out instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry that may go into a summary. Of a section's items those with most `weight` go in first; they
+    are shown in the given order. One that may be `cut` loses its middle where there is too little room."""
+
+    text: str
+    weight: float = 0.0
+    cut: bool = False
+
+
+SHARES: Mapping[Section, float] = {
+    Section.TASK: 0.20,
+    Section.EARLIER: 0.30,
+    Section.DECISIONS: 0.14,
+    Section.FILES: 0.17,
+    Section.ERRORS: 0.09,
+    Section.FINDINGS: 0.22,
+    Section.OPEN: 0.08,
+    Section.STATE: 0.14,
+    Section.ARCHIVED: 0.06,
+    Section.POINTERS: 0.06,
+}
+"""What of the room each section gets at first; what one doesn't need goes to the others in this order."""
+
+REFILL = (
+    Section.TASK,
+    Section.DECISIONS,
+    Section.OPEN,
+    Section.STATE,
+    Section.FILES,
+    Section.ERRORS,
+    Section.FINDINGS,
+    Section.EARLIER,
+    Section.ARCHIVED,
+    Section.POINTERS,
+)
+"""Who gets first what the others left over."""
+
+
+def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Count) -> str:
+    """The summary's text with as many items as fit into `max_tokens`; never longer."""
+    present = {
+        section: [replace(item, text=encodable(item.text)) for item in items]
+        for section, items in sections.items()
+        if items
+    }
+    chosen = _Chosen(present, count)
+    heads = sum(count(f"\n\n{heading(section)}\n") for section in present)
+    room = max(0, max_tokens - heads)
+    whole = sum(SHARES[section] for section in present)
+    for section in present:
+        chosen.take(section, int(room * SHARES[section] / whole))
+    for section in REFILL:
+        if section in present:
+            chosen.take(section, chosen.spent[section] + room - sum(chosen.spent.values()))
+    return chosen.text_within(max_tokens)
+
+
+class _Chosen:
+    """Which items are in, as they will be shown, and what each section has spent."""
+
+    def __init__(self, sections: Mapping[Section, Sequence[Item]], count: Count) -> None:
+        self._sections = sections
+        self._count = count
+        self._texts: dict[tuple[Section, int], str] = {}
+        self._costs: dict[tuple[Section, int], int] = {}
+        self.spent: dict[Section, int] = dict.fromkeys(sections, 0)
+
+    def take(self, section: Section, share: int) -> None:
+        """Put in the section's items, weightiest first, until `share` tokens are spent on it."""
+        items = self._sections[section]
+        for index in sorted(range(len(items)), key=lambda index: -items[index].weight):
+            place, item = (section, index), items[index]
+            left = share - self.spent[section] + self._spent_on(place)
+            text = self._texts.get(place, "")
+            if text != item.text and left > self._spent_on(place):
+                self._put(place, item, left)
+
+    def _spent_on(self, place: tuple[Section, int]) -> int:
+        return self._costs.get(place, 0) if place in self._texts else 0
+
+    def _put(self, place: tuple[Section, int], item: Item, left: int) -> None:
+        cost = self._cost(item.text)
+        text = item.text
+        if cost > left:
+            text = cut_middle(item.text, left - 1, self._count) if item.cut and left >= LEAST_CUT else ""
+            cost = self._cost(text)
+        if text and cost <= left:
+            self.spent[place[0]] += cost - self._spent_on(place)
+            self._texts[place], self._costs[place] = text, cost
+
+    def _cost(self, text: str) -> int:
+        return self._count(write_item(text)) + 1
+
+    def text_within(self, max_tokens: int) -> str:
+        """The text, less items from the end of the weights where counting the whole shows it to be too
+        long."""
+        order = sorted(self._texts, key=lambda place: (-_rank(place[0]), self._sections[place[0]][place[1]].weight))
+        text = self._text()
+        for place in order:
+            if self._count(text) <= max_tokens:
+                return text
+            del self._texts[place]
+            text = self._text()
+        return text if self._count(text) <= max_tokens else ""
+
+    def _text(self) -> str:
+        return write_summary(
+            {
+                section: [self._texts[section, index] for index in range(len(items)) if (section, index) in self._texts]
+                for section, items in self._sections.items()
+            }
+        )
+
+
+def _rank(section: Section) -> int:
+    return REFILL.index(section)
+
+
+def cut_middle(text: str, max_tokens: int, count: Count) -> str:
+    """The text's start and end with a mark between, at most `max_tokens` long; two thirds are its start."""
+    if count(text) <= max_tokens:
+        return text
+    low, high = 0, min(len(text), 16 * max(0, max_tokens))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(_without_middle(text, middle)) <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    shown = _without_middle(text, low)
+    return shown if low and count(shown) <= max_tokens else ""
+
+
+def _without_middle(text: str, keep: int) -> str:
+    tail = keep // 3
+    start, end = text[: keep - tail], text[len(text) - tail :] if tail else ""
+    start = start[: max(start.rfind(" "), start.rfind("\n"), len(start) - 40)]
+    ends = [place for mark in " \n" if 0 <= (place := end.find(mark)) < 40]
+    return f"{start.rstrip()} […] {end[min(ends, default=0) :].lstrip()}".rstrip()

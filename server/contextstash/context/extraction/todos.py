@@ -1,0 +1,101 @@
+"""What is still to do: the newest to-do list, unanswered questions, what the assistant said comes next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.text.sentences import own_sentences
+
+_STATES = {
+    "completed": "done",
+    "done": "done",
+    "in_progress": "doing",
+    "cancelled": "done",
+    "deleted": "gone",
+}
+_TEXT_KEYS = ("content", "step", "subject", "title", "task", "text", "description")
+_LIST_KEYS = ("todos", "plan", "items", "tasks", "todo_list")
+_LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
+_TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
+
+
+def todo_lines(actions: Sequence[Action]) -> list[str] | None:
+    """The newest to-do list as check-box lines, or None where none was kept. Finished ones share one line."""
+    newest: dict[str, tuple[str, str]] | None = None
+    for action in actions:
+        tool = action.tool.lower().replace("_", "")
+        if tool == "taskcreate":
+            newest = {**(newest or {}), **_created(action, len(newest or {}) + 1)}
+        elif tool == "taskupdate":
+            newest = _updated(newest or {}, action.arguments)
+        elif _LIST_TOOLS.search(action.tool):
+            entries = _entries(action.arguments)
+            newest = entries if entries is not None else newest
+    if newest is None:
+        return None
+    left = [line for state, text in newest.values() if (line := _line(state, text))]
+    done = [one_line(text, 80) for state, text in newest.values() if state == "done"]
+    return left + ([f"[x] done: {clip('; '.join(done), 600)}"] if done else [])
+
+
+def _line(state: str, text: str) -> str:
+    if state in ("done", "gone"):
+        return ""
+    return f"[{'~' if state == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (state == 'doing')}"
+
+
+def _entries(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:
+    for key in _LIST_KEYS:
+        items = arguments.get(key)
+        if isinstance(items, list):
+            read = [_entry(item) for item in items]
+            return {str(place): entry for place, entry in enumerate(read) if entry[1]}
+    return None
+
+
+def _entry(item: Any) -> tuple[str, str]:
+    if isinstance(item, str):
+        return "todo", item
+    if not isinstance(item, dict):
+        return "todo", ""
+    text = next((item[key] for key in _TEXT_KEYS if isinstance(item.get(key), str)), "")
+    return _STATES.get(str(item.get("status", "")).lower(), "todo"), text
+
+
+def _created(action: Action, number: int) -> dict[str, tuple[str, str]]:
+    printed = action.output.text if action.output else ""
+    named = _TASK_NUMBER.search(printed[:200])
+    return {named.group(1) if named else str(number): ("todo", _entry(dict(action.arguments))[1])}
+
+
+def _updated(tasks: dict[str, tuple[str, str]], arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    number = str(arguments.get("taskId", arguments.get("task_id", "")))
+    if number not in tasks:
+        return tasks
+    state, text = tasks[number]
+    state = _STATES.get(str(arguments.get("status", "")).lower(), state)
+    return {**tasks, number: (state, str(arguments.get("subject") or text))}
+
+
+_AHEAD = re.compile(
+    r"\b(?:next(?: step)?s?[:,]|still (?:need|have|to)|remaining|todo|not yet|left to do"
+    r"|follow[- ]?up|later on"
+    r"|pending|outstanding|haven['’]?t|won['’]?t be able|would you like|should I|do you want|shall I"
+    r"|let me know|noch (?:nicht|zu)"
+    r"|als Nächstes|il reste|ensuite|falta|pendiente|осталось)\b|下一步|接下来|还需要|次に|残り",
+    re.IGNORECASE,
+)
+
+
+def said_to_be_open(text: str, most: int = 4) -> list[str]:
+    """Sentences of the assistant's last words that ask something or name what is left."""
+    found = [
+        one_line(sentence, 260)
+        for sentence in own_sentences(text)
+        if len(sentence) > 12 and (_AHEAD.search(sentence) or sentence.endswith(("?", "？")))
+    ]
+    return found[-most:]

@@ -1,0 +1,196 @@
+"""What the user asked for and laid down, in their own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.text.imitations import defused
+from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.text.sentences import own_sentences, sentences
+from contextstash.context.tool_outputs.shell_envelope import without_reminders
+
+_NOISE_TAGS = (
+    "environment_context|user_instructions|permissions instructions"
+    "|collaboration_mode|turn_aborted"
+    "|local-command-[a-z]+|command-[a-z]+|bash-[a-z]+|ide_[a-z_]+|system_warning|session-start-hook"
+    "|skills_instructions|apps_instructions|plugins_instructions|subagent_notification|task-notification"
+    "|environment_details|model_switch|user-prompt-submit-hook"
+)
+_NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
+_HOST_TEXT = re.compile(
+    r"\A\s*(?:\[Request interrupted[^\]]*\]|Caveat: The messages below were generated|#"
+    r" AGENTS\.md instructions"
+    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:|OBSERVATION:)",
+    re.IGNORECASE,
+)
+"""How a message begins that a host wrote: notes of its own, skills, outputs that it gives back as the user's words."""
+
+_RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
+"""Cline and Roo Code give outputs back as the user's words; the user's answers too, as those of tools that ask."""
+
+_ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
+"""Gemini CLI puts the files that a prompt names behind it."""
+
+_ADDED = re.compile(r"<EXTRA_INFO>.*</EXTRA_INFO>", re.DOTALL)
+"""What OpenHands adds to a prompt: skills and knowledge from files."""
+
+_CARRIED_OVER = re.compile(
+    r"\A\s*(?:This session is being continued from a previous conversation"
+    r"|Another language model started to solve this problem|\[?Previous conversation summary)",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
+
+REPLY_WORDS = 5
+"""A user message of at most so many words is read as a reply to what the assistant said before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user wrote; `asked` is what the assistant had said just before, empty for none."""
+
+    seq: int
+    text: str
+    asked: str = ""
+
+    @property
+    def is_reply(self) -> bool:
+        return bool(self.asked) and len(self.text) <= 60 and len(self.text.split()) <= REPLY_WORDS
+
+
+def own_words(text: str) -> str:
+    """A user message's text without what the host put into it; empty where nothing else is in it."""
+    text = without_reminders(text)
+    text = _ADDED.sub("", _ATTACHED.split(text, maxsplit=1)[0])
+    arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
+    while noise := _NOISE.match(text):
+        # Up to the last end: an output in it may hold the tag that would end it.
+        end = text.rfind(f"</{noise.group(1)}>")
+        if end < 0:
+            text = ""
+        text = text[end + len(noise.group(1)) + 3 :]
+    if _HOST_TEXT.match(text):
+        text = ""
+    return text.strip() or (arguments.group(1).strip() if arguments else "")
+
+
+def is_carried_over(text: str) -> bool:
+    """Whether a host put the summary of an earlier window here as if the user had written it."""
+    return bool(_CARRIED_OVER.match(text))
+
+
+def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
+    """The user's messages in order, and the summaries that a host carried over from earlier windows."""
+    requests: list[Request] = []
+    carried: list[str] = []
+    said = ""
+    for turn in turns:
+        texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
+        if turn.role == "assistant":
+            said = next((text for text in reversed(texts) if text.strip()), said)
+            continue
+        if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
+            continue
+        if turn.kind == "summary":
+            carried += [text for text in texts if text.strip()]
+            continue
+        for text in map(own_words, texts):
+            if is_carried_over(text):
+                carried.append(text)
+            elif text:
+                requests.append(Request(turn.seq, text, said))
+                said = ""
+    return requests, carried
+
+
+def _is_result(text: str) -> bool:
+    """Whether a message gives back a tool's output as text, beside which nothing can be told to be the user's."""
+    return bool(_RESULT.match(text))
+
+
+_LAID_DOWN = re.compile(
+    r"\b(?:must(?:n't)?|never|always|don['’]?t|do not|should(?:n['’]?t)?|shall|prefer(?:s|red|ably)?|only"
+    r"|instead|avoid|make sure|ensure|without|required?|requirement|constraint|forbidden|not"
+    r" allowed|no longer|keep|use"
+    r"|leave|I (?:want|need|would like|['’]d like)|we (?:want|need|use|should)|let['’]?s|rather"
+    r"|stick (?:to|with)|exactly|muss|müssen|darf|dürfen|nie(?:mals)?|immer|soll(?:te|ten)?"
+    r"|nicht|bitte|ohne|nur|lieber"
+    r"|jamais|toujours|doit|doivent|il faut|sans|éviter|préfér\w+|uniquement"
+    r"|nunca|siempre|debe[ns]?|deberías?|sin|evita\w*|prefier\w+|solo|sempre|deve|devono|mai|senza"
+    r"|никогда|всегда|нельзя|должн\w+|нужно|надо|только|без)\b"
+    r"|必须|不要|不能|应该|禁止|务必|只能|请|必ず|しないで|ください|べき|禁止|반드시|하지 ?마|해야|항상|절대",
+    re.IGNORECASE,
+)
+_STRONG = re.compile(
+    r"\b(?:must|never|always|don['’]?t|do not|forbidden|not allowed|avoid|prefer|only|instead"
+    r"|make sure|required"
+    r"|nie|niemals|immer|nicht|muss|jamais|toujours|nunca|siempre|sempre|mai|никогда|всегда|нельзя)\b"
+    r"|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대",
+    re.IGNORECASE,
+)
+LONGEST_RULE = 400
+
+OWN_TEXT = 2_000
+"""A longer message holds pasted text, of which only what sounds like a rule counts."""
+
+
+def laid_down(request: Request) -> list[tuple[str, bool]]:
+    """The user's sentences that decide or constrain something, verbatim, and whether each does so
+    strongly."""
+    pasted = len(request.text) > OWN_TEXT
+    found = []
+    for sentence in sentences(request.text):
+        if 8 <= len(sentence) <= LONGEST_RULE and not sentence.endswith(("?", ":")) and _LAID_DOWN.search(sentence):
+            strong = bool(_STRONG.search(sentence))
+            if strong or not pasted:
+                found.append((sentence, strong))
+    return found
+
+
+def reply_lines(request: Request) -> list[str]:
+    """A short reply, with the question of the assistant's own that it answers. What answers no question counts where it
+    is more than a word, and without what was said before: that is not the user's."""
+    reply = one_line(request.text, 80)
+    asked = [sentence for sentence in own_sentences(request.asked) if sentence.endswith(("?", "？"))]
+    if asked:
+        return [f"Asked “{one_line(asked[-1], 220)}” the user answered “{reply}”"]
+    return [f"The user said “{reply}”"] if len(request.text.split()) > 1 or not request.text.isascii() else []
+
+
+_ANSWERED = re.compile(
+    r"\A\s*User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL
+)
+_ASKING_TOOLS = re.compile(
+    r"ask_?user(?:_?questions?)?|ask_?followup_?question|request_?user_?input|ask_?questions?|questions?", re.IGNORECASE
+)
+_SAID = re.compile(
+    r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.{1,800})",
+    re.DOTALL | re.IGNORECASE,
+)
+_PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode"})
+
+
+def answers_to_tools(actions: Sequence[Action]) -> list[tuple[int, str]]:
+    """Decisions that the user took in a tool's dialog, with their message: answers, refusals, approved
+    plans."""
+    found = []
+    for action in actions:
+        if action.output is None:
+            continue
+        text = action.output.text
+        if action.refused:
+            said = _SAID.search(text)
+            what = one_line(action.argument, 100)
+            why = f": “{one_line(said.group(1), 300)}”" if said else ""
+            found.append((action.seq, f"The user refused {one_line(action.tool, 40)} {what}{why}"))
+        elif _ASKING_TOOLS.fullmatch(action.tool) and (answered := _ANSWERED.search(text[:4_000])):
+            found.append((action.seq, f"The user answered: {one_line(answered.group(1), 500)}"))
+        elif action.tool.lower() in _PLAN_TOOLS and not action.is_error:
+            plan = action.arguments.get("plan")
+            found.append((action.seq, f"The user approved the plan: {clip(defused(str(plan)), 1_200)}" if plan else ""))
+    return [(seq, line) for seq, line in found if line]

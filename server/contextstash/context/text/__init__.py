@@ -1,0 +1,1 @@
+"""Text: cut, sanitized, searched and paged, whatever it is about."""

@@ -1,0 +1,56 @@
+"""Text of others that imitates a speaker, a heading of ours or a marker, made unable to pass for one.
+
+What a file or a model wrote may hold lines such as `User: always …` or `## Decisions and constraints`. In a summary
+or a digest the next model would read them as said by the user, or as a section of ours.
+"""
+
+from __future__ import annotations
+
+import re
+
+from contextstash.context.text.sanitize import spelled, unforged
+
+_LEAD = r"(?P<lead>[ \t]*(?:(?:[>|*_+•·–—-]|\d{1,3}[.)]|\[.?\]|#{1,6}(?=\s))[ \t]*){0,6})"
+"""Bullets, quotation marks, check boxes and emphasis before a line's words."""
+
+_SPEAKERS = ("user", "human", "system", "assistant", "developer", "operator")
+_WHO = "|".join(spelled(speaker, across_lines=False) for speaker in _SPEAKERS)
+_WHAT = r"(?: (?:message|prompt|instructions?|notes?|requests?|says?|said|answered|reply|turn)){0,2}"
+_SPEAKER = re.compile(
+    rf"^{_LEAD}(?P<label>[\[(<]?(?:the )?(?:{_WHO}){_WHAT}[\])>]?[*_]{{0,3}}[ \t]?[:\uff1a\ufe13\ufe55\ua789\u2236])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_TITLES = (
+    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|errors?|findings?|open items?|last state"
+    r"|archived outputs?|not told above|outputs kept|instructions?|rules?|requirements?|messages? \d"
+)
+_HEADING = re.compile(
+    rf"^(?P<lead>[ \t]*(?:[>|*+-][ \t]+){{0,4}})"
+    rf"(?P<label>(?:#{{1,6}}[ \t]*|\*\*|__)(?:{_TITLES}|{_WHO})(?!\w)[^\n]*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+_HOST_TAGS = re.compile(r"<(?=/?[ \t]*system[-_ ]?reminder\b|\|(?:im_|start|end|eot|system|user))", re.IGNORECASE)
+"""Tags in which hosts and chat templates put what is not a tool's output."""
+
+_LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def defused(text: str) -> str:
+    """The text, lines kept, in which no line can be read as a speaker's, a heading of ours or a marker: such a label
+    stands in quotation marks. Doing it again changes nothing."""
+    text = _DIRECTIONS.sub("", _LINE_ENDS.sub("\n", text))
+    text = _HOST_TAGS.sub("‹", unforged(text))
+    text = _HEADING.sub(_quoted, text)
+    return _SPEAKER.sub(_quoted, text)
+
+
+def is_speaker_line(line: str) -> bool:
+    """Whether a line begins as if somebody were said to speak in it."""
+    return _SPEAKER.match(line) is not None
+
+
+def _quoted(match: re.Match[str]) -> str:
+    return f"{match['lead']}“{match['label'].strip()}”"

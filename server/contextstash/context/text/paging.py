@@ -1,0 +1,248 @@
+"""Pages of a text: bounded in tokens, and together every byte of it; or only the lines that match a pattern.
+
+Addresses. `offset` counts lines from 1, or from the end where it is negative; a line ends with a line feed
+and nothing else. A line too long for one page is cut by characters and continued under a larger number, the
+*inner offset*: column * base + line, where base is the smallest power of ten above the number of lines, at
+least 1,000,000. The reader only has to hand `next_offset` back as `offset`; it holds whatever the other
+arguments are, because the text of a handle never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.text.regex_search import matching_lines
+from contextstash.context.text.sanitize import one_line
+from contextstash.context.text.truncate import line_list
+from contextstash_storage.errors import BadInputError
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+CONTEXT_LINES = 2
+"""Lines shown before and after each that matches."""
+
+SHOWN_LINE = 400
+"""Longest part of a line that is shown for a match, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`text` is at most `max_tokens` long. `first_line` and `last_line` count from 1; both are 0 where
+    nothing is shown. `next_offset` is None at the end. `note` says what part this is, None where it is the
+    whole."""
+
+    text: str
+    total_lines: int
+    total_tokens: int
+    first_line: int
+    last_line: int
+    next_offset: int | None = None
+    note: str | None = None
+
+
+def page(
+    text: str,
+    *,
+    offset: int | None = None,
+    limit: int | None = None,
+    pattern: str | None = None,
+    max_tokens: int,
+    count: Count,
+    total_tokens: int | None = None,
+) -> Page:
+    """One page of `text` from `offset` on, of at most `limit` lines (with `pattern`: matching lines).
+
+    Without a pattern the pages, joined, are the text exactly. With one (a regular expression, tried on each
+    line) matching lines are shown with their numbers and two lines around. `total_tokens` saves counting
+    the text where it is known. Raises BadInputError on an offset past the end, a limit below 1, a pattern
+    that is invalid or takes too long, and a `max_tokens` too small for one character.
+    """
+    if limit is not None and limit < 1:
+        raise BadInputError("limit must be 1 or more.")
+    lines = line_list(text)
+    total = count(text) if total_tokens is None else total_tokens
+    if not lines:
+        return Page("", 0, total, 0, 0, note="The output is empty.")
+    line, column = _address(offset, lines)
+    fit = _Fit(max_tokens, count)
+    if pattern is not None:
+        return _matches(lines, line, limit, pattern, fit, total)
+    return _plain(lines, line, column, limit, fit, total)
+
+
+def _base(lines: int) -> int:
+    return int(10 ** max(6, len(str(lines))))
+
+
+def _address(offset: int | None, lines: Sequence[str]) -> tuple[int, int]:
+    """The line's index from 0 and the column in it."""
+    if offset is None or offset == 0:
+        return 0, 0
+    if offset < 0:
+        return max(0, len(lines) + offset), 0
+    column, line = divmod(offset, _base(len(lines)))
+    if not 1 <= line <= len(lines) or (column and column >= len(lines[line - 1])):
+        raise BadInputError(
+            f"offset {offset} is past the end: the output has {len(lines):,} lines. "
+            "Pass a line from 1 on, a negative one from the end, or a next_offset that was answered."
+        )
+    return line - 1, column
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    max_tokens: int
+    count: Count
+
+    def holds(self, text: str) -> bool:
+        return self.count(text) <= self.max_tokens
+
+    def most(self, pieces: Sequence[str], joiner: str = "") -> int:
+        """How many of the first pieces, joined, fit."""
+        if self.max_tokens <= 0:
+            return 0
+        low, high = 0, self._upper_bound(pieces)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.holds(joiner.join(pieces[:middle])):
+                low = middle
+            else:
+                high = middle - 1
+        while low and not self.holds(joiner.join(pieces[:low])):
+            low -= 1
+        return low
+
+    def _upper_bound(self, pieces: Sequence[str]) -> int:
+        """A number of pieces at or above what fits, found by doubling, so that little is counted."""
+        room = 4 * self.max_tokens
+        while True:
+            number = size = 0
+            while number < len(pieces) and size <= room:
+                size += len(pieces[number])
+                number += 1
+            if number == len(pieces) or not self.holds("".join(pieces[:number])):
+                return number
+            room *= 2
+
+    def characters(self, text: str) -> str:
+        """The longest start of the text that fits, at least a character; no surrogate pair is cut in two."""
+        room = 4 * max(1, self.max_tokens)
+        while room < len(text) and self.holds(text[:room]):
+            room *= 2
+        low, high = 1, min(room, len(text))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.holds(text[:middle]):
+                low = middle
+            else:
+                high = middle - 1
+        while low > 1 and not self.holds(text[:low]):
+            low -= 1
+        if 1 < low < len(text) and "\ud800" <= text[low - 1] <= "\udbff":
+            low -= 1
+        if not self.holds(text[:low]):
+            raise BadInputError(f"max_tokens {self.max_tokens} is too small to show anything: pass 50 or more.")
+        return text[:low]
+
+
+def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: _Fit, total: int) -> Page:
+    wanted = lines[line : len(lines) if limit is None else line + limit]
+    wanted[0] = wanted[0][column:]
+    number = fit.most(wanted)
+    if number == 0:
+        return _part_of_line(lines, line, column, fit, total)
+    after = line + number
+    following = after + 1 if after < len(lines) else None
+    note = None
+    if following or line or column:
+        note = f"Lines {line + 1:,} to {after:,} of {len(lines):,}."
+        note += f" The rest from offset {following}." if following else " This is the end."
+    return Page("".join(wanted[:number]), len(lines), total, line + 1, after, following, note)
+
+
+def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total: int) -> Page:
+    whole = lines[line]
+    shown = fit.characters(whole[column:])
+    end = column + len(shown)
+    if end < len(whole):
+        following: int | None = end * _base(len(lines)) + line + 1
+    else:
+        following = line + 2 if line + 1 < len(lines) else None
+    note = (
+        f"Characters {column + 1:,} to {end:,} of the {len(whole):,} of line {line + 1:,}"
+        f" (of {len(lines):,} lines), which is too long for one page."
+    )
+    note += f" The rest from offset {following}." if following else " This is the end."
+    return Page(shown, len(lines), total, line + 1, line + 1, following, note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line as shown among matches; `line` is its index, `match` whether it is one."""
+
+    line: int
+    match: bool
+    text: str
+
+
+def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: _Fit, total: int) -> Page:
+    found = matching_lines(lines, first, pattern)
+    if not found:
+        where = f"from line {first + 1:,} on" if first else f"in {len(lines):,} lines"
+        note = (
+            f"Nothing {where} matches {one_line(pattern, 80)}."
+            " Matching is case-sensitive: begin with (?i) if case may differ."
+        )
+        return Page("", len(lines), total, 0, 0, note=note)
+    spans = dict(found if limit is None else found[:limit])
+    width = min(SHOWN_LINE, max(20, 2 * fit.max_tokens))
+    rows = _rows(lines, first, spans, width)
+    number = fit.most([row.text for row in rows], "\n")
+    shown = rows[:number]
+    if not any(row.match for row in shown):
+        shown = [_row_cut(next(row for row in rows if row.match), fit)]
+    last = max(row.line for row in shown if row.match)
+    following = next((line + 1 for line, _ in found if line > last), None)
+    matches = sum(row.match for row in shown)
+    note = f"{matches:,} of {len(found):,} matching lines" + (f" from line {first + 1:,} on." if first else ".")
+    note += f" The rest from offset {following}." if following else ""
+    body = "\n".join(row.text for row in shown)
+    return Page(body, len(lines), total, shown[0].line + 1, shown[-1].line + 1, following, note)
+
+
+def _row_cut(row: _Row, fit: _Fit) -> _Row:
+    return _Row(row.line, True, fit.characters(row.text))
+
+
+def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], width: int) -> list[_Row]:
+    """Matching lines and those around them; a row of two dashes before each gap."""
+    around = {
+        near
+        for line in spans
+        for near in range(max(first, line - CONTEXT_LINES), min(len(lines), line + CONTEXT_LINES + 1))
+    }
+    rows: list[_Row] = []
+    before = None
+    for line in sorted(around):
+        gap = "--\n" if before is not None and line != before + 1 else ""
+        before = line
+        start, end = spans.get(line, (0, 0))
+        sign = ":" if line in spans else "-"
+        rows.append(
+            _Row(
+                line,
+                line in spans,
+                f"{gap}{line + 1}{sign}{_window(lines[line].rstrip(), start, end, width)}",
+            )
+        )
+    return rows
+
+
+def _window(line: str, start: int, end: int, width: int) -> str:
+    """The part of a long line that holds its match."""
+    if len(line) <= width:
+        return line
+    begin = max(0, min(start - max(0, width - (end - start)) // 2, len(line) - width))
+    return ("…" if begin else "") + line[begin : begin + width] + ("…" if begin + width < len(line) else "")

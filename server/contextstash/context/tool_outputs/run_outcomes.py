@@ -1,0 +1,177 @@
+"""How a run went: tests passed and failed, the error that ended it, the error lines it printed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from contextstash.context.text.sanitize import one_line
+
+END_ROOM = 60_000
+"""Characters at either end of an output that are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """Counts as the runner printed them; None where it prints no such count. `first` is the first failure."""
+
+    failed: int
+    passed: int | None
+    first: str = ""
+
+    def line(self) -> str:
+        """The run in words."""
+        counts = f"{self.failed} failed" if self.failed else "all passed"
+        if self.passed is not None:
+            counts = f"{self.failed} failed, {self.passed} passed" if self.failed else f"{self.passed} passed"
+        return f"{counts}; first: {self.first}" if self.first else counts
+
+
+def ends_of(text: str) -> str:
+    """The text, or its two ends where it is long."""
+    return text if len(text) <= 2 * END_ROOM else f"{text[:END_ROOM]}\n{text[-END_ROOM:]}"
+
+
+_PYTEST = re.compile(
+    r"^=* ?((?:\d+ (?:failed|passed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+)"
+    r" in [\d.]+ ?s",
+    re.MULTILINE,
+)
+_PYTEST_FIRST = re.compile(r"^(?:FAILED|ERROR) (\S[^\n]{0,300})", re.MULTILINE)
+_UNITTEST = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
+_UNITTEST_END = re.compile(r"^(OK|FAILED)(?: \(([^)\n]{1,80})\))?[ \t\r]*$", re.MULTILINE)
+_UNITTEST_FIRST = re.compile(r"^(?:FAIL|ERROR): (\S[^\n]{0,200})", re.MULTILINE)
+_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
+_CARGO_FIRST = re.compile(r"^test (\S{1,200}) \.\.\. FAILED", re.MULTILINE)
+_JEST = re.compile(r"^[ \t]*Tests:?[ \t]+(?=[\d])([^\n]{1,120})$", re.MULTILINE)
+_JEST_FIRST = re.compile(r"^[ \t]*(?:● |✕ |× |FAIL[ \t]+)(\S[^\n]{0,200})", re.MULTILINE)
+_MOCHA = re.compile(r"^[ \t]*(\d+) passing\b", re.MULTILINE)
+_MOCHA_FAILED = re.compile(r"^[ \t]*(\d+) failing\b", re.MULTILINE)
+_GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
+_GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})", re.MULTILINE)
+_COUNT = re.compile(r"(\d+) (failed|passed|error)")
+
+
+def find_test_run(text: str) -> TestRun | None:
+    """The test run that an output shows, or None: pytest, unittest, go test, cargo, jest, vitest, mocha."""
+    text = ends_of(text)
+    for reader in (_pytest, _go, _cargo, _unittest, _jest, _mocha):
+        run = reader(text)
+        if run:
+            return run
+    return None
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return one_line(match.group(1), 120) if match else ""
+
+
+def _counted(line: str) -> tuple[int, int]:
+    counts = {"failed": 0, "passed": 0, "error": 0}
+    for number, word in _COUNT.findall(line):
+        counts[word] += int(number)
+    return counts["failed"] + counts["error"], counts["passed"]
+
+
+def _pytest(text: str) -> TestRun | None:
+    found = _PYTEST.findall(text)
+    if not found:
+        return None
+    failed, passed = _counted(found[-1])
+    first = _first(_PYTEST_FIRST, text).replace(" - ", " ", 1)
+    return TestRun(failed, passed, first if failed else "")
+
+
+def _go(text: str) -> TestRun | None:
+    packages = _GO_PACKAGE.findall(text)
+    failures = _GO_FAIL.findall(text)
+    if not packages and not failures:
+        return None
+    failed_packages = [name for word, name in packages if word == "FAIL"]
+    passed = len(_GO_PASS.findall(text))
+    if failures or failed_packages:
+        first = failures[0] if failures else failed_packages[0]
+        return TestRun(len(failures) or len(failed_packages), passed or None, one_line(first, 120))
+    return TestRun(0, passed or None)
+
+
+def _cargo(text: str) -> TestRun | None:
+    found = _CARGO.findall(text)
+    if not found:
+        return None
+    failed = sum(int(number) for _, number in found)
+    return TestRun(failed, sum(int(number) for number, _ in found), _first(_CARGO_FIRST, text) if failed else "")
+
+
+def _unittest(text: str) -> TestRun | None:
+    ran, end = _UNITTEST.search(text), _UNITTEST_END.search(text)
+    if not ran or not end:
+        return None
+    total = int(ran.group(1))
+    bad = re.findall(r"(?:failures|errors)=(\d+)", end.group(2) or "")
+    failed = sum(map(int, bad)) if end.group(1) == "FAILED" else 0
+    return TestRun(failed, max(0, total - failed), _first(_UNITTEST_FIRST, text) if failed else "")
+
+
+def _jest(text: str) -> TestRun | None:
+    found = _JEST.findall(text)
+    if not found or ("passed" not in found[-1] and "failed" not in found[-1]):
+        return None
+    failed, passed = _counted(found[-1])
+    return TestRun(failed, passed, _first(_JEST_FIRST, text) if failed else "")
+
+
+def _mocha(text: str) -> TestRun | None:
+    passing, failing = _MOCHA.search(text), _MOCHA_FAILED.search(text)
+    if not passing:
+        return None
+    return TestRun(int(failing.group(1)) if failing else 0, int(passing.group(1)))
+
+
+_TRACEBACK = re.compile(r"^[ \t]*Traceback \(most recent call last\)", re.MULTILINE)
+_PYTHON_ERROR = re.compile(
+    r"^(?:E[ \t]+)?([A-Za-z_][\w.]{0,80}(?:Error|Exception|Warning|Interrupt|Exit|DoesNotExist)"
+    r"\b[^\n]{0,300})",
+    re.MULTILINE,
+)
+_PANIC = re.compile(r"^(panic: [^\n]{1,300}|thread '[^'\n]{1,80}' (?:\(\d+\) )?panicked at [^\n]{1,200})", re.MULTILINE)
+_STACK = re.compile(r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{1,300})\n[ \t]+at ", re.MULTILINE)
+
+
+def find_crash(text: str) -> str:
+    """The line that says what ended a program (Python, Go, Rust, JavaScript, Java), or nothing."""
+    text = ends_of(text)
+    traces = list(_TRACEBACK.finditer(text))
+    if traces:
+        rest = text[traces[-1].end() :]
+        error = _PYTHON_ERROR.search(rest)
+        plain = [line for line in rest.split("\n")[1:] if line.strip() and not line[0].isspace()]
+        line = error.group(1) if error else plain[0] if plain else ""
+        return one_line(line, 300)
+    for pattern in (_PANIC, _STACK):
+        match = pattern.search(text)
+        if match:
+            return one_line(match.group(1), 300)
+    return ""
+
+
+_ERROR_LINE = re.compile(
+    r"^(?=[^\n]{0,300}(?:\b(?:error|fatal|failed|failure|exception|denied|refused|panic)\b|Error\b|Exception\b"
+    r"|not found|No such|undefined:|cannot |Invalid ))[^\n]{0,300}",
+    re.MULTILINE | re.IGNORECASE,
+)
+_NOT_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failed|failures)\b", re.IGNORECASE)
+
+
+def error_lines(text: str, most: int = 3) -> list[str]:
+    """The first lines that read like errors, each once."""
+    found: dict[str, None] = {}
+    for match in _ERROR_LINE.finditer(ends_of(text)):
+        line = one_line(match.group(), 200)
+        if line and not _NOT_ERROR.search(line):
+            found[line] = None
+        if len(found) == most:
+            break
+    return list(found)

@@ -1,0 +1,99 @@
+"""What a command printed, without the wrapping that an agent's shell tool puts around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from contextstash.context.text.sanitize import without_ansi
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The text that a tool gave back; `exit_code` is None where it says none."""
+
+    text: str
+    exit_code: int | None = None
+
+
+_CHUNK_HEADER = re.compile(
+    r"\A(?:(?:Command|Chunk ID|Wall time|Process exited with code|Process running with session ID"
+    r"|Original token count|Total output lines|Exit code|Output):[^\n]*\n"
+    r"|Process (?:exited with code|running with session ID) [^\n]*\n|\n)+"
+)
+_EXITED = re.compile(r"(?:exited with code|Exit code:?) (-?\d{1,5})")
+_TAGGED = re.compile(r"\A\s*<returncode>(-?\d{1,5})</returncode>\s*(?:<warning>.*?</warning>\s*)?", re.DOTALL)
+_TAGS = re.compile(r"</?(?:output|output_head|output_tail|stdout|stderr|elided_chars)>\n?")
+_PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
+REMINDER_START, REMINDER_END = "<system-reminder>", "</system-reminder>"
+_FOLDER_RESET = re.compile(r"\n?Shell cwd was reset to [^\n]*\s*\Z")
+_HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
+HEADER_ROOM = 2_000
+"""Characters at the start in which a wrapping is looked for."""
+
+
+def unwrap(text: str) -> Printed:
+    """The output proper and the exit code, from the forms that common agents wrap them in: Codex's headers
+    and its JSON envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
+    text = without_ansi(text)
+    text = without_reminders(text)
+    text = text[:-HEADER_ROOM] + _FOLDER_RESET.sub("", text[-HEADER_ROOM:])
+    if text.startswith('{"output":'):
+        return _from_envelope(text)
+    tagged = _TAGGED.match(text[:HEADER_ROOM])
+    if tagged:
+        return Printed(_TAGS.sub("", text[tagged.end() :]), int(tagged.group(1)))
+    if text.startswith("<tool_use_error>"):
+        return Printed(text.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>"))
+    plain = _PLAIN.match(text)
+    if plain:
+        return Printed(text[plain.end() :], int(plain.group(1)))
+    header = _CHUNK_HEADER.match(text[:HEADER_ROOM])
+    if header:
+        code = _EXITED.search(header.group())
+        return Printed(text[header.end() :], int(code.group(1)) if code else None)
+    return Printed(text)
+
+
+def without_reminders(text: str) -> str:
+    """The text without the reminders that a host puts into outputs and requests."""
+    kept: list[str] = []
+    place = 0
+    while (start := text.find(REMINDER_START, place)) >= 0:
+        end = text.find(REMINDER_END, start)
+        if end < 0:
+            break
+        kept.append(text[place:start])
+        place = end + len(REMINDER_END)
+    return "".join([*kept, text[place:]]) if kept else text
+
+
+def _from_envelope(text: str) -> Printed:
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError):
+        return Printed(text)
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("output"), str):
+        return Printed(text)
+    metadata = envelope.get("metadata")
+    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
+    return Printed(envelope["output"], code if isinstance(code, int) else None)
+
+
+def without_heredocs(command: str) -> tuple[str, list[str]]:
+    """The command without the texts fed to it, and these texts."""
+    kept: list[str] = []
+    bodies: list[str] = []
+    closing: str | None = None
+    for line in command.split("\n"):
+        if closing is not None:
+            if line.strip() == closing:
+                closing = None
+            else:
+                bodies.append(line)
+            continue
+        found = _HEREDOC.search(line)
+        closing = found.group(2) if found else None
+        kept.append(_HEREDOC.sub(" ", line))
+    return "\n".join(kept), bodies

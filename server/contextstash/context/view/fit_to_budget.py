@@ -1,0 +1,127 @@
+"""Making a view fit a budget for one request, without changing the session: what is left out, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.view.compaction_plan import cuts_of, leading_system
+from contextstash.context.view.view import Entry, output_tokens, total_tokens
+from contextstash_storage.records import Edit, Message, Output
+
+PLACEHOLDER_TOKENS = 60
+"""About what a placeholder costs; the exact figure comes with its text."""
+
+CUT_TO_TOKENS = 500
+"""What is left of an output of the protected tail that must be cut for the view to fit."""
+
+Shorten = Callable[[Message, Output, int | None], Edit]
+"""`shorten(message, output, tokens)`: the output as a placeholder, or cut to that many tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A view for one request. `dropped` are the entries left out, a run after the system messages;
+    `kept` is all else. `excess` is by how many tokens the view is still over, 0 where it fits."""
+
+    kept: tuple[Entry, ...]
+    dropped: tuple[Entry, ...]
+    shortened: int
+    excess: int
+
+
+def fit(
+    entries: Sequence[Entry],
+    outputs: Mapping[tuple[int, int], Output],
+    budget: int,
+    shorten: Shorten,
+    *,
+    notice_tokens: int = 80,
+    archive: bool = True,
+    keep_messages: int = 0,
+) -> Fitted:
+    """Shrink a view to `budget` tokens: first old tool outputs become placeholders, oldest first, if `archive`; then
+    the oldest messages go, at a place where every pairing rule holds, but never the `keep_messages` newest; last the
+    large outputs of the tail are cut."""
+    current = list(entries)
+    excess = total_tokens(current) - budget
+    if excess <= 0:
+        return Fitted(tuple(current), (), 0, 0)
+    tail = _tail_start(current) if archive else 0
+    current, archived = _shorten_outputs(current, outputs, range(tail), excess, shorten, None)
+    excess = total_tokens(current) - budget
+    dropped: tuple[Entry, ...] = ()
+    if excess > 0:
+        current, dropped = _drop_oldest(current, excess + notice_tokens, keep_messages)
+        excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
+    cut = 0
+    if excess > 0:
+        current, cut = _shorten_outputs(current, outputs, range(len(current)), excess, shorten, CUT_TO_TOKENS)
+        excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
+    return Fitted(tuple(current), dropped, archived + cut, max(0, excess))
+
+
+def _tail_start(entries: Sequence[Entry]) -> int:
+    """Where the newest indivisible piece begins: the last place before the end where the view may be split."""
+    cuts = [cut for cut in cuts_of(entries) if cut < len(entries)]
+    return cuts[-1] if cuts else 0
+
+
+def _drop_oldest(entries: list[Entry], excess: int, keep: int) -> tuple[list[Entry], tuple[Entry, ...]]:
+    head = leading_system(entries)
+    while head < len(entries) and entries[head].summary is not None:
+        head += 1
+    freed = 0
+    cuts = set(cuts_of(entries))
+    best = head
+    for position in range(head, max(head, len(entries) - keep + (keep > 0))):
+        if position in cuts:
+            best = position
+            if freed >= excess:
+                break
+        freed += entries[position].tokens
+    return entries[:head] + entries[best:], tuple(entries[head:best])
+
+
+def _shorten_outputs(
+    entries: list[Entry],
+    outputs: Mapping[tuple[int, int], Output],
+    places: range,
+    excess: int,
+    shorten: Shorten,
+    tokens: int | None,
+) -> tuple[list[Entry], int]:
+    """Shorten outputs, oldest first (largest first where they are cut), until `excess` tokens are freed."""
+    found = _whole_outputs(entries, outputs, places, 2 * (PLACEHOLDER_TOKENS if tokens is None else tokens))
+    if tokens is not None:
+        found.sort(key=lambda item: (-item[0], item[1]))
+    result = list(entries)
+    count = 0
+    for cost, place, index in found:
+        if excess <= 0:
+            break
+        entry = result[place]
+        message = entry.message
+        if message is None:
+            continue
+        edit = shorten(message, outputs[message.seq, index], tokens)
+        if edit.tokens < cost:
+            result[place] = replace(entry, replaced={**entry.replaced, index: edit})
+            excess -= cost - edit.tokens
+            count += 1
+    return result, count
+
+
+def _whole_outputs(
+    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], places: range, least: int
+) -> list[tuple[int, int, int]]:
+    """Outputs shown whole that cost more than `least`: cost, place of the entry, block."""
+    found: list[tuple[int, int, int]] = []
+    for place in places:
+        message = entries[place].message
+        for index in range(len(message.blocks) if message else 0):
+            if message and (message.seq, index) in outputs and index not in entries[place].replaced:
+                cost = output_tokens(message, index)
+                if cost > least:
+                    found.append((cost, place, index))
+    return found

@@ -1,0 +1,144 @@
+"""Which tool outputs to archive: pure planning over a view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.view.view import Entry, output_tokens
+from contextstash_storage.records import Output
+
+CACHE_WRITE = 1.25
+CACHE_READ = 0.10
+"""Price of writing to and of reading from the prompt cache, in prices of a plain input token
+(Anthropic's five-minute cache)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """What a prune may touch, in effective numbers (see ContextSettings). An output below `smallest` tokens is not
+    worth a placeholder of some 50: it often holds the one fact that matters."""
+
+    keep_last: int
+    protect_tokens: int
+    protect_turns: int
+    minimum_tokens: int
+    smallest: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An output that could go to the archive. It costs `view_tokens` in the view now, `content_tokens` of them for
+    what it says, without the overhead of a message."""
+
+    output: Output
+    view_tokens: int
+    content_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """`chosen` in order of position; empty where `reason` says why nothing is worth doing."""
+
+    chosen: tuple[Candidate, ...]
+    tokens: int
+    reason: str
+
+
+def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], limits: PruneLimits) -> PrunePlan:
+    """Walk back from the newest output, skip what is protected, take the rest in one batch.
+
+    An output counts as protected while fewer than `protect_turns` user turns lie after it, while it is among
+    the `keep_last` newest, or while the outputs from it to the end add up to no more than `protect_tokens`.
+    The batch is taken only if it frees more than `minimum_tokens`.
+    """
+    turns = seen = total = protected = small = 0
+    chosen: list[Candidate] = []
+    for entry in reversed(entries):
+        turns += entry.is_user_turn
+        for candidate in _visible_outputs(entry, outputs):
+            tokens = candidate.content_tokens
+            if turns < limits.protect_turns:
+                protected += 1
+                continue
+            seen += 1
+            total += tokens
+            if seen <= limits.keep_last or total <= limits.protect_tokens:
+                protected += 1
+            elif tokens < limits.smallest:
+                small += 1
+            else:
+                chosen.append(candidate)
+    freed = sum(candidate.content_tokens for candidate in chosen)
+    if not chosen:
+        return PrunePlan((), 0, _nothing(protected, small))
+    if freed <= limits.minimum_tokens:
+        return PrunePlan(
+            (),
+            0,
+            f"Nothing done: pruning {len(chosen)} outputs would free about {freed:,} tokens, not more than the minimum"
+            f" of {limits.minimum_tokens:,} that pays for the broken prompt cache."
+            " Pass minimum_tokens=0 to prune all the same.",
+        )
+    plural = "s" if len(chosen) > 1 else ""
+    return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
+
+
+def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int) -> PrunePlan:
+    """Take the oldest outputs, one by one, until no more than `keep` are in the view, whatever their size."""
+    visible = [candidate for entry in entries for candidate in reversed(_visible_outputs(entry, outputs))]
+    chosen = tuple(visible[: max(0, len(visible) - keep)])
+    if not chosen:
+        return PrunePlan((), 0, f"Nothing done: the view holds {len(visible)} tool outputs, not more than {keep}.")
+    plural = "s" if len(chosen) > 1 else ""
+    freed = sum(candidate.content_tokens for candidate in chosen)
+    return PrunePlan(chosen, freed, f"Archived {len(chosen)} tool output{plural}.")
+
+
+def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
+    """The outputs that an entry shows whole or cut, the last one first."""
+    message = entry.message
+    found: list[Candidate] = []
+    for place in range(len(message.blocks) - 1, -1, -1) if message else ():
+        if message is None or (message.seq, place) not in outputs or _is_archived(entry, place):
+            continue
+        output = outputs[message.seq, place]
+        if place in entry.replaced:
+            cost = entry.replaced[place].tokens
+            found.append(Candidate(output, cost, cost))
+        else:
+            cost = output_tokens(message, place)
+            found.append(Candidate(output, cost, cost - message.blocks[place].tokens + output.tokens))
+    return found
+
+
+def _is_archived(entry: Entry, place: int) -> bool:
+    return place in entry.replaced and entry.replaced[place].kind == "archive"
+
+
+def _nothing(protected: int, small: int) -> str:
+    if protected:
+        rest = f", the other {small} are too small to be worth it" if small else ""
+        return (
+            f"Nothing done: {protected} tool outputs are recent enough to be protected{rest}."
+            " Pass a smaller keep_last to prune more."
+        )
+    if small:
+        return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."
+    return "Nothing done: the view holds no tool output that is not archived already."
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEffect:
+    """`rewritten` tokens stand after the first change and go to the prompt cache anew;
+    after `requests` more requests the saving has paid for that."""
+
+    rewritten: int
+    requests: float
+
+
+def cache_effect(after: Sequence[Entry], first_changed_seq: int, saved: int) -> CacheEffect:
+    """What an edit does to the prompt cache. `after` is the view with the edit, `saved` its tokens gone."""
+    rewritten = sum(entry.tokens for entry in after if entry.last_seq >= first_changed_seq)
+    cost = rewritten * (CACHE_WRITE - CACHE_READ)
+    return CacheEffect(rewritten, round(cost / (saved * CACHE_READ), 1) if saved > 0 else float(rewritten))

@@ -1,0 +1,131 @@
+"""Preserved thinking: which of the model's own thinking an edit of earlier messages invalidates, and what to do.
+
+Anthropic's newer models tie each thinking block to everything that stood before it: system prompt, tools, messages.
+Where any of that differs when the block is sent again, that block and every later one are refused, or dropped by the
+API if the request says so (`thinking.block_binding.prefix_mismatch_behavior`). What stands before the change stays
+valid, and so does what the model thinks after it. The thinking that is sent must be an unbroken run of what there was:
+it may be left out from the start, from the end or all of it, not from between. Cache breakpoints are no part of the
+check. Source: Anthropic's guides to preserved thinking and to prefix checks on thinking blocks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from contextstash.context.pairing.blocks import answers_calls
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import Message
+
+Choice = Literal["none", "strip", "drop", "later_cut", "wait"]
+
+_PRESERVING = re.compile(
+    r"claude-(?:(?:fable|mythos)-(?:5-[1-9]|[6-9]|[1-9]\d)|(?:opus|sonnet|haiku)-(?:5-[5-9]|[6-9]|[1-9]\d))(?!\d)"
+)
+
+DROP_REQUEST: dict[str, Any] = {
+    "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    "betas": ["thinking-binding-controls-2026-08-01"],
+}
+"""What a request says to have the API leave invalid thinking out instead of refusing it, as the beta Messages method
+of its SDKs takes it. `betas` goes into the header `anthropic-beta`: the API refuses `block_binding` without it, and
+`thinking` without a `type`; `adaptive` is how these models think where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEffect:
+    """What an edit breaks: the messages whose thinking would be refused, their thinking's tokens, the cache breakpoints
+    that are written anew, and whether a tool loop is open whose thinking must stay. `choice` is what becomes of the
+    thinking, `reason` says so in a sentence."""
+
+    broken_seqs: tuple[int, ...] = ()
+    broken_tokens: int = 0
+    breakpoints: int = 0
+    open_loop: bool = False
+    choice: Choice = "none"
+    reason: str = ""
+
+
+def preserves_thinking(model: str | None) -> bool:
+    """Whether the API checks that nothing before a thinking block has changed: Claude Fable and Mythos from 5.1 on,
+    Opus, Sonnet and Haiku from 5.5 on (Anthropic's list of the models with prefix checks). Accounts from before
+    2026-08-31 are checked only where the request asks for it; that cannot be seen from here."""
+    return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
+
+
+def thinking_effect(
+    messages: Sequence[Message], first_seq: int, *, preserved: bool, choice: str, level: str
+) -> ThinkingEffect:
+    """What an edit breaks, and what to do: by `choice`, or `auto`. `first_seq` is the first message that is shown
+    differently or stands after something that is.
+
+    The thinking of a tool loop that is still open may not be stripped: the model ends the loop with it. An edit that
+    breaks some of it waits for the loop's end, unless the window is nearly full: then the API is asked to drop what is
+    invalid.
+    """
+    broken = [(message.seq, _thinking_tokens(message)) for message in messages if message.seq >= first_seq]
+    broken = [(seq, tokens) for seq, tokens in broken if tokens]
+    breakpoints = sum(block.breakpoint for message in messages if message.seq >= first_seq for block in message.blocks)
+    if not preserved or not broken or choice == "keep":
+        return ThinkingEffect(breakpoints=breakpoints)
+    seqs = tuple(seq for seq, _ in broken)
+    open_loop = seqs[-1] >= _open_loop_start(messages)
+    chosen = _chosen(choice, open_loop, level)
+    tokens = sum(tokens for _, tokens in broken)
+    reason = _REASONS[chosen].format(count=len(seqs), tokens=tokens)
+    return ThinkingEffect(seqs, tokens, breakpoints, open_loop, chosen, reason)
+
+
+def later_cut(entries: Sequence[Entry], cuts: Sequence[int], wanted: int) -> int | None:
+    """The first safe cut at or after `wanted` behind which no thinking is left, where at least half of what would be
+    kept is kept there too; None where there is none."""
+    thinking = [place for place, entry in enumerate(entries) if place >= wanted and _thinks(entry)]
+    if not thinking:
+        return None
+    kept = sum(entry.tokens for entry in entries[wanted:])
+    for cut in cuts:
+        if cut > thinking[-1] and 2 * sum(entry.tokens for entry in entries[cut:]) >= kept:
+            return cut
+    return None
+
+
+def _thinks(entry: Entry) -> bool:
+    return entry.message is not None and not entry.stripped and _thinking_tokens(entry.message) > 0
+
+
+LATER_CUT = "The cut was moved to where no thinking stands after it."
+
+_REASONS: dict[Choice, str] = {
+    "none": "",
+    "strip": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit and is no"
+    " longer shown.",
+    "drop": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit; the request"
+    " asks the API to drop it.",
+    "later_cut": LATER_CUT,
+    "wait": "The thinking of {count} later messages ({tokens:,} tokens) belongs to a tool loop that is still open; this"
+    " edit waits for its end.",
+}
+
+
+def _chosen(choice: str, open_loop: bool, level: str) -> Choice:
+    if choice == "drop":
+        return "drop"
+    if not open_loop:
+        return "strip"
+    return "drop" if level in ("critical", "overflow") or choice == "strip" else "wait"
+
+
+def _thinking_tokens(message: Message) -> int:
+    return sum(max(1, block.tokens) for block in message.blocks if block.type == "thinking")
+
+
+def _open_loop_start(messages: Sequence[Message]) -> int:
+    """The first position that belongs to a tool loop without an end: the list ends with a tool call or its result, and
+    since that position the user has said nothing. Past the end where there is none."""
+    past = messages[-1].seq + 1
+    if not any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks):
+        return past
+    said = [message.seq for message in messages if message.role == "user" and not answers_calls(message)]
+    return said[-1] + 1 if said else 0

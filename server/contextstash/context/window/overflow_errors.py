@@ -1,0 +1,214 @@
+"""Recognizes a provider's refusal of a request that does not fit its context window, and its numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from contextstash.context.window.overflow_patterns import (
+    LOOK_ALIKES,
+    NAMED_PROVIDERS,
+    OPENAI_COMPATIBLE,
+    SAID_OF_AN_ERROR,
+    STATUS_OF_A_RATE_LIMIT,
+    WORDINGS,
+    Shape,
+    Wording,
+    compiled,
+)
+
+EDGE = 4_000
+"""Characters looked at at either end of a text; a refusal stands first, or last after a traceback."""
+
+LONGEST_JSON = 200_000
+"""Characters of a JSON text that is read as such; a longer one is looked at as text, at its ends."""
+
+LONGEST_BARE_TEXT = 1_000
+"""Characters up to which a text is taken for the error itself, needing no word of an error beside it."""
+
+_LONGEST_TEXT = 8 * EDGE
+_MOST_PARTS = 64
+_MOST_MENTIONS = 8
+_DEEPEST = 12
+_NEAR = 250
+
+_ERROR_FIELDS = frozenset({
+    "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",
+    "errormessage", "errors", "errortype", "exception", "finishreason", "httpstatus", "httpstatuscode",
+    "incompletedetails", "innererror", "lasterror", "message", "metadata", "msg", "name", "nctx",
+    "nprompttokens", "object", "providername", "raw", "reason", "response", "responsebody", "status",
+    "statuscode", "stopreason", "text", "title", "type",
+})  # fmt: skip
+"""Fields in which errors say what is wrong, without case, dash and underscore; others may quote a prompt."""
+
+_STOP_FIELDS = frozenset({"stopreason", "finishreason"})
+
+_CONTENT_TYPES = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking"})
+
+_ESCAPED = re.compile(r"\\{1,8}u00([0-9a-fA-F]{2})")
+_ESCAPED_BREAK = re.compile(r"\\{1,8}[nrt]")
+_QUOTE_ESCAPES = re.compile(r"\\{1,8}(?=[\"'`])")
+_CURLY = re.compile("[\u2018\u2019]")
+_SPACE = re.compile("[\\s\u2502]+")
+_SEPARATORS = re.compile(r"[,_.]")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOverflow:
+    """What a provider's refusal of too large a request says; a number it does not say is None.
+
+    `provider` is who answered (a gateway before the model behind it), "unknown" where nothing tells.
+    `limit` is the limit in tokens that refused the request: the model's context length, or its largest
+    prompt where the provider limits that. `prompt_tokens` counts the whole input, tool definitions
+    included, `completion_tokens` the reserve for the reply counted on top of it. `shape` is "bytes"
+    where the request was too large for the transport, which says nothing of the context window.
+    """
+
+    provider: str
+    limit: int | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    shape: Shape = "tokens"
+
+    @property
+    def reply_fills_window(self) -> bool:
+        """Whether the reserve for the reply alone takes the limit: no smaller prompt can help."""
+        return self.limit is not None and self.completion_tokens is not None and self.completion_tokens >= self.limit
+
+
+def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
+    """The overflow that an error tells of, or None where it is about something else.
+
+    `error` is what the caller got: an exception's text, a JSON body or its text, or a whole HTTP
+    response with status and body. Rate limits, too large a `max_tokens`, single over-long strings,
+    images and quotas are not overflows. Never raises; the time taken does not grow beyond reading
+    both ends of a long text once.
+    """
+    text = _text_of(error)
+    if not text or compiled(STATUS_OF_A_RATE_LIMIT).search(text):
+        return None
+    found = _first_wording(text)
+    if found is None:
+        return None
+    wording, match = found
+    numbers = _numbers(match)
+    if "limit" not in numbers and any(compiled(look_alike).search(text) for look_alike in LOOK_ALIKES):
+        return None
+    return ContextOverflow(
+        provider=_provider(wording, text),
+        limit=numbers.get("limit") or None,
+        prompt_tokens=_prompt_tokens(numbers),
+        completion_tokens=numbers.get("reply"),
+        shape=wording.shape,
+    )
+
+
+def _first_wording(text: str) -> tuple[Wording, re.Match[str]] | None:
+    for wording in WORDINGS:
+        for match in islice(compiled(wording.pattern).finditer(text), _MOST_MENTIONS):
+            if _is_said_of_an_error(text, match):
+                return wording, match
+    return None
+
+
+def _is_said_of_an_error(text: str, match: re.Match[str]) -> bool:
+    if len(text) <= LONGEST_BARE_TEXT:
+        return True
+    before = text[max(0, match.start() - _NEAR) : match.start()]
+    after = text[match.end() : match.end() + _NEAR]
+    return compiled(SAID_OF_AN_ERROR).search(f"{before}\n{after}") is not None
+
+
+def _numbers(match: re.Match[str]) -> dict[str, int]:
+    groups = match.groupdict()
+    return {name: int(_SEPARATORS.sub("", digits)) for name, digits in groups.items() if digits}
+
+
+def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
+    if "least" in numbers:
+        # vLLM stops counting one token past what fits, and then says that number.
+        one_too_many = numbers.get("limit", 0) - numbers.get("reply", 0) + 1
+        return numbers["least"] if numbers["least"] != one_too_many else None
+    if "prompt" not in numbers:
+        return None
+    return numbers["prompt"] + numbers.get("tools", 0)
+
+
+def _provider(wording: Wording, text: str) -> str:
+    if not wording.shared:
+        return wording.provider
+    marks = NAMED_PROVIDERS + OPENAI_COMPATIBLE if wording.provider == "openai" else NAMED_PROVIDERS
+    return next((name for name, mark in marks if compiled(mark).search(text)), wording.provider)
+
+
+def _text_of(error: object) -> str:
+    """What an error says as one line of plain text, its fields as `name: value`."""
+    lines: list[str] = []
+    room = _LONGEST_TEXT
+    for line in islice(_lines(error, "", 0), _MOST_PARTS):
+        lines.append(line)
+        room -= len(line)
+        if room <= 0:
+            break
+    return _plain("\n".join(lines))
+
+
+def _lines(value: object, field: str, depth: int) -> Iterator[str]:
+    if depth > _DEEPEST or value is None or isinstance(value, bool):
+        return
+    if isinstance(value, bytes | bytearray):
+        value = value[:LONGEST_JSON].decode("utf-8", "replace")
+    if isinstance(value, str):
+        parsed = _parsed(value)
+        if parsed is None:
+            yield f"{field}: {_ends(value)}" if field else _ends(value)
+        else:
+            yield from _lines(parsed, field, depth + 1)
+    elif isinstance(value, int):
+        yield f"{field}: {_short(value)}"
+    elif isinstance(value, Mapping):
+        for name, part in _telling_parts(value):
+            yield from _lines(part, name, depth + 1)
+    elif isinstance(value, Sequence):
+        for part in islice(value, _MOST_PARTS):
+            yield from _lines(part, field, depth + 1)
+
+
+def _telling_parts(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of an object that can hold a refusal; of a message only why it stopped."""
+    kind = value.get("type")
+    if isinstance(kind, str) and kind in _CONTENT_TYPES:
+        return
+    telling = _STOP_FIELDS if "role" in value else _ERROR_FIELDS
+    for name, part in islice(value.items(), _MOST_PARTS):
+        if isinstance(name, str) and name.lower().replace("_", "").replace("-", "") in telling:
+            yield name, part
+
+
+def _parsed(text: str) -> Mapping[str, Any] | Sequence[Any] | None:
+    """The object or list that a JSON text holds, else None."""
+    if len(text) > LONGEST_JSON or text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _short(value: int) -> str:
+    return str(value) if -(10**12) < value < 10**12 else ""
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * EDGE else f"{text[:EDGE]}\n\n{text[-EDGE:]}"
+
+
+def _plain(text: str) -> str:
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    text = _QUOTE_ESCAPES.sub("", _ESCAPED_BREAK.sub(" ", text))
+    return _SPACE.sub(" ", _CURLY.sub("'", text)).strip()

@@ -1,0 +1,144 @@
+"""Counting tokens: which counter fits a model, and what each block of a message costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.window.settings import ContextSettings
+from contextstash.formats.base import Reading
+from contextstash_storage.records import Block
+
+Encoder = Callable[[str], Callable[[str], int]]
+"""`encoder(name)`: the counting function of a vocabulary."""
+
+UNREADABLE_TOKENS = 50
+"""What is taken for a block whose content only the provider can read, such as encrypted reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How a family of models counts: by which vocabulary, times what, and what a tool result costs beside its text.
+
+    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt that the provider
+    reported, against the count of the tool results just added (`bench/estimation.py`).
+    """
+
+    name: str
+    vocabulary: str = "o200k_base"
+    factor: float = 1.0
+    result_overhead: int = 4
+
+
+FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
+    (
+        re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
+        Family("claude-new", factor=1.55, result_overhead=41),
+    ),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41)),
+    (
+        re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
+    ),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
+    (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05)),
+)
+UNKNOWN = Family("unknown")
+
+
+def family_of(model: str | None) -> Family:
+    """The family a model's name tells, `unknown` where it tells none."""
+    name = (model or "").lower().replace(".", "-")
+    return next((family for mark, family in FAMILIES if mark.search(name)), UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Counts texts in a model's tokens. `name` says how, for people.
+
+    `raw` measures a text; `in_tokens` turns that measure into tokens. A counter that `rounds_up` does so once for a
+    whole message rather than for each of its blocks.
+    """
+
+    name: str
+    raw: Callable[[str], int]
+    factor: float = 1.0
+    result_overhead: int = 0
+    in_tokens: Callable[[int], int] | None = None
+    rounds_up: bool = False
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return self.tokens(self.raw(text))
+
+    def tokens(self, measured: int) -> int:
+        """Tokens of what was measured."""
+        return self.in_tokens(measured) if self.in_tokens else round(measured * self.factor)
+
+
+def _utf8_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+RULES_OF_THUMB: dict[str, Counter] = {
+    "chars": Counter("characters / 4", len, in_tokens=lambda size: size // 4),
+    "chars_plus_one": Counter("characters / 4 + 1", len, in_tokens=lambda size: size // 4 + 1 if size else 0),
+    "chars_rounded_up": Counter(
+        "characters / 4, rounded up", len, in_tokens=lambda size: -(-size // 4), rounds_up=True
+    ),
+    "bytes": Counter("bytes / 4", _utf8_length, in_tokens=lambda size: -(-size // 4), rounds_up=True),
+}
+"""The counters of the parent designs, by the name of the setting `estimator`."""
+
+
+def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) -> Counter:
+    """The counter that the settings ask for, made for a model."""
+    if settings.estimator in RULES_OF_THUMB:
+        return RULES_OF_THUMB[settings.estimator]
+    family = family_of(model)
+    if settings.estimator == "tiktoken":
+        vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
+        return Counter(vocabulary, encoder(vocabulary))
+    name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
+    return Counter(name, encoder(family.vocabulary), family.factor, family.result_overhead)
+
+
+def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:
+    """A message's blocks with their tokens; the overhead of the message is part of its first block."""
+    blocks = reading.blocks or (Block(type="text"),)
+    texts = reading.texts or ("",)
+    measured = _rounded_once(blocks, texts, counter, settings) if counter.rounds_up else None
+    if measured is None:
+        measured = [_tokens(block, text, counter, settings) for block, text in zip(blocks, texts, strict=True)]
+    measured[0] += settings.message_overhead
+    return tuple(block.model_copy(update={"tokens": tokens}) for block, tokens in zip(blocks, measured, strict=True))
+
+
+def _rounded_once(
+    blocks: Sequence[Block], texts: Sequence[str], counter: Counter, settings: ContextSettings
+) -> list[int]:
+    """Tokens by block such that their sum is that of the whole message, rounded once."""
+    tokens = []
+    size = 0
+    for block, text in zip(blocks, texts, strict=True):
+        if block.type in ("image", "document"):
+            tokens.append(settings.image_tokens)
+            continue
+        before = size
+        size += counter.raw(text) + (counter.raw(block.tool or "") if block.type == "tool_call" else 0)
+        tokens.append(counter.tokens(size) - counter.tokens(before))
+    return tokens
+
+
+def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
+    if block.type in ("image", "document"):
+        return settings.image_tokens
+    if block.type == "tool_call":
+        return counter.tokens(counter.raw(block.tool or "") + counter.raw(text))
+    if block.type == "tool_result":
+        return counter.count(text) + counter.result_overhead
+    if block.type == "thinking" and not text:
+        return block.size // 4 if block.size else UNREADABLE_TOKENS
+    return counter.count(text)

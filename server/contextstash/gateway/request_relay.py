@@ -1,0 +1,126 @@
+"""Requests passed on: progress comes back while they last, what a server asks meanwhile goes to the client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mcp import MCPError
+from mcp.client.session import ClientRequestContext
+from mcp.server import ServerRequestContext
+from mcp.types import (
+    CallToolRequest,
+    CallToolRequestParams,
+    CallToolResult,
+    ErrorData,
+    GetPromptRequest,
+    GetPromptRequestParams,
+    GetPromptResult,
+    InputRequiredResult,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+)
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter
+
+from contextstash.gateway.upstream import Upstream
+
+Request = ServerRequestContext[Any, Any]
+
+MOST_ROUNDS = 10
+"""How often one call may ask for input before it ends."""
+
+ENVELOPE = "io.modelcontextprotocol/"
+"""What the names in `_meta` begin with that belong to one connection."""
+
+_TOOL_RESULT: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
+_PROMPT_RESULT: TypeAdapter[Any] = TypeAdapter(GetPromptResult | InputRequiredResult)
+_RESOURCE_RESULT: TypeAdapter[Any] = TypeAdapter(ReadResourceResult | InputRequiredResult)
+
+
+def tool_result(value: Any) -> Any:
+    """A tool's result, or what it asks for first, of a parsed answer. Raises ValidationError if it is neither."""
+    return _TOOL_RESULT.validate_python(value, by_name=False)
+
+
+async def call_tool(
+    upstream: Upstream,
+    name: str,
+    params: CallToolRequestParams,
+    ctx: Request,
+    taken: Callable[[Any], Awaitable[Any]],
+) -> Any:
+    """The result of a tool; `taken` is what becomes of each answer of its server. It is never called twice for one
+    call."""
+
+    async def send(session: Any, answers: Mapping[str, Any]) -> Any:
+        request = CallToolRequest(params=_own_params(params, {"name": name, **answers}, CallToolRequestParams))
+        answer = await session.send_request(request, _TOOL_RESULT, progress_callback=ctx.session.report_progress)
+        return await taken(answer)
+
+    with upstream.backchannel.during(ctx):
+        session = (await upstream.client()).session
+        return await _answered(session, lambda answers: send(session, answers), ctx)
+
+
+async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestParams, ctx: Request) -> Any:
+    """A prompt as its server gives it."""
+
+    async def ask(session: Any) -> Any:
+        async def send(answers: Mapping[str, Any]) -> Any:
+            request = GetPromptRequest(params=_own_params(params, {"name": name, **answers}, GetPromptRequestParams))
+            return await session.send_request(request, _PROMPT_RESULT)
+
+        return await _answered(session, send, ctx)
+
+    with upstream.backchannel.during(ctx):
+        return await upstream.ask(ask)
+
+
+async def read_resource(upstream: Upstream, uri: str, params: ReadResourceRequestParams, ctx: Request) -> Any:
+    """A resource as its server gives it."""
+
+    async def ask(session: Any) -> Any:
+        async def send(answers: Mapping[str, Any]) -> Any:
+            request = ReadResourceRequest(
+                params=_own_params(params, {"uri": uri, **answers}, ReadResourceRequestParams)
+            )
+            return await session.send_request(request, _RESOURCE_RESULT)
+
+        return await _answered(session, send, ctx)
+
+    with upstream.backchannel.during(ctx):
+        return await upstream.ask(ask)
+
+
+def _own_params(params: Any, changes: Mapping[str, Any], kind: Any) -> Any:
+    """The parameters with other names in them, and without what belongs to the client's own connection."""
+    given = params.model_dump(by_alias=True, exclude_none=True)
+    meta = {
+        name: value
+        for name, value in (given.pop("_meta", None) or {}).items()
+        if name != "progressToken" and not name.startswith(ENVELOPE)
+    }
+    return kind.model_validate({**given, **changes, **({"_meta": meta} if meta else {})})
+
+
+async def _answered(session: Any, send: Callable[[Mapping[str, Any]], Awaitable[Any]], ctx: Request) -> Any:
+    """The final result: of a client without such rounds, what is asked for on the way is asked by requests."""
+    result = await send({})
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        return result
+    for _ in range(MOST_ROUNDS):
+        if not isinstance(result, InputRequiredResult):
+            return result
+        answers = {key: await _asked(session, key, each) for key, each in (result.input_requests or {}).items()}
+        result = await send({"inputResponses": answers, "requestState": result.request_state})
+    raise MCPError(-32603, f"The server asked for input more than {MOST_ROUNDS} times in one call.")
+
+
+async def _asked(session: Any, key: str, request: Any) -> Any:
+    context = ClientRequestContext(session=session, request_id=key)
+    answer = await session.dispatch_input_request(context, request)
+    if isinstance(answer, ErrorData):
+        raise MCPError.from_error_data(answer)
+    return answer.model_dump(by_alias=True, exclude_none=True)

@@ -1,0 +1,1 @@
+"""Following: finding a client's transcripts and recording what is new in them."""

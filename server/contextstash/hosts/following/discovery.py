@@ -1,0 +1,58 @@
+"""Finding transcripts: what a file or folder that was named holds of them."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from contextstash.hosts.readers.cline import HISTORY
+from contextstash.hosts.readers.codex_compressed import SUFFIX as COMPRESSED
+from contextstash.hosts.readers.codex_compressed import is_superseded
+from contextstash.hosts.readers.opencode_database import DATABASES, sessions_in_database
+from contextstash.hosts.readers.opencode_storage import sessions_in_files
+from contextstash.hosts.readers.openhands import OpenHandsReader
+from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
+
+SUFFIXES = (".jsonl", ".json", ".traj", COMPRESSED)
+
+
+def transcripts_in(path: Path) -> Iterator[Path]:
+    """The transcripts in a folder, each once; those in a database; else the file itself, whatever it is.
+
+    A folder that is one transcript is found as such, one of a task or of a storage without the files that only
+    belong to it. Files of a transcript's suffix that no rule knows are found too: their content tells what they are.
+    Raises OSError where a named file is a database that cannot be read.
+    """
+    if path.is_dir():
+        yield from _in_folder(path)
+    elif path.suffix == ".db":
+        yield from sessions_in_database(path)
+    else:
+        yield path
+
+
+def _in_folder(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders.sort()
+        if (found := _whole(here)) is not None:
+            folders.clear()
+            yield from found
+            continue
+        for name in fnmatch.filter(files, DATABASES):
+            yield from sessions_in_database(here / name)
+            folders[:] = [name for name in folders if name != "storage"]
+        named = (here / name for name in sorted(files) if name.endswith(SUFFIXES))
+        yield from (path for path in named if not is_superseded(path))
+
+
+def _whole(folder: Path) -> list[Path] | None:
+    """What a folder holds that is known as a whole; None where it is an ordinary one."""
+    if any(reader.claims(folder, None) for reader in (OpenHandsSdkReader(), OpenHandsReader())):
+        return [folder]
+    history = [folder / name for name in HISTORY if (folder / name).is_file()]
+    if history:
+        return history[:1]
+    return sessions_in_files(folder) or None

@@ -1,0 +1,158 @@
+"""Following: a client's current transcript is kept recorded, so that its model need not tell what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextstash.hosts.following.ingest import ingest
+from contextstash.hosts.following.starter import commands_above, starting_host
+from contextstash.hosts.readers import claude_code, codex, gemini, opencode_storage, pi
+from contextstash.hosts.readers.kinds import recognize
+from contextstash.hosts.readers.transcript import DocumentReader
+from contextstash.hosts.regular_files import is_below
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.hosts.readers.kinds import Reader
+    from contextstash.hosts.readers.transcript import Stamp
+    from contextstash.service.stash import Stash
+
+Find = Callable[[], list[Path]]
+"""The current transcript first, then those of its sub-agents; none where there is no transcript yet."""
+
+AUTO = "auto"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFiles:
+    """Where a host keeps its transcripts, given the user's home, and which of them are the current ones of a project,
+    or without a project of a folder."""
+
+    folder: Callable[[Path], Path | None]
+    current: Callable[[Path, Path | None], list[Path]]
+
+
+FILES = {
+    "claude-code": HostFiles(claude_code.projects_folder, claude_code.current_files),
+    "codex": HostFiles(codex.sessions_folder, codex.current_rollouts),
+    "gemini": HostFiles(gemini.home_folder, gemini.current_recordings),
+    "opencode": HostFiles(opencode_storage.data_folder, opencode_storage.current_sessions),
+    "pi": HostFiles(pi.sessions_folder, pi.current_sessions),
+}
+
+HOSTS = tuple(FILES)
+
+
+def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
+    """A function that finds the current session's transcripts of a host, or of the one that started this process
+    (`auto`): none where it isn't known.
+
+    `follow_path` is the transcript itself or the folder it is in; without it, the host's own folder is searched
+    for the latest session in `project` (by default the one that the host started this process for).
+    Raises BadInputError where there is no such host.
+    """
+    if follow not in (*HOSTS, AUTO):
+        raise BadInputError(f"There is no host '{follow[:60]}' to follow. Known: {', '.join(HOSTS)}, and {AUTO}.")
+    host = (starting_host(os.environ, commands_above()) if follow == AUTO else follow) or ""
+    if host not in FILES:
+        _log.warning("No host that can be followed started this server; name it with --follow.")
+        return list
+    files = FILES[host]
+    told: set[Path] = set()
+
+    def find() -> list[Path]:
+        if follow_path is not None and follow_path.is_dir():
+            return _own(files.current(follow_path, None), follow_path, told)
+        if follow_path is not None:
+            return _beside(host, follow_path)
+        folder = files.folder(Path.home())
+        return _own(files.current(folder, project or _own_project(host)), folder, told) if folder is not None else []
+
+    return find
+
+
+def _own(found: list[Path], folder: Path, told: set[Path]) -> list[Path]:
+    """Those that lie below the host's folder once links are resolved; the log names each other one once."""
+    for path in found:
+        if not is_below(path, folder) and path not in told:
+            told.add(path)
+            _log.warning("A transcript is not followed: %s leads out of %s.", path.name, folder)
+    return [path for path in found if path not in told]
+
+
+def _beside(host: str, transcript: Path) -> list[Path]:
+    """A transcript that was named, with those of its sub-agents where they lie beside it."""
+    if host == "claude-code" and transcript.exists():
+        return [transcript, *claude_code.agent_transcripts(transcript)]
+    return [transcript] if transcript.exists() or transcript.parent.is_file() else []
+
+
+def _own_project(host: str) -> Path:
+    """The folder that the client started this server for. Claude Code names it; another client may have been started
+    in Claude Code's shell, and has the name of its project then."""
+    named = os.environ.get("CLAUDE_PROJECT_DIR") if host == "claude-code" else None
+    return Path(named) if named else Path.cwd()
+
+
+class Follower:
+    """Keeps one client's transcripts recorded, each time it is asked."""
+
+    def __init__(self, stash: Stash, find: Find, reader: Reader | None = None) -> None:
+        """`find` is asked each time; `reader` reads what it found, the one that knows it where none is given."""
+        self._stash = stash
+        self._find = find
+        self._reader = reader
+        self._readers: dict[Path, Reader] = {}
+        self._lock = asyncio.Lock()
+        self._seen: dict[Path, Stamp] = {}
+        self._sessions: dict[Path, str | None] = {}
+
+    async def catch_up(self) -> str | None:
+        """Record what is new in the current transcript and its sub-agents' files; the id of its session,
+        None where there is no transcript, or nothing has been said in it. A file that did not change costs one stat."""
+        async with self._lock:
+            try:
+                paths = await asyncio.to_thread(self._find)
+            except OSError as error:
+                _log.warning("The client's transcripts cannot be found: %s", error.strerror or error)
+                return None
+            for path in paths:
+                await self._catch_up(path)
+            return self._sessions.get(paths[0]) if paths else None
+
+    async def _catch_up(self, path: Path) -> None:
+        try:
+            reader = await asyncio.to_thread(self._reader_of, path)
+            seen = await asyncio.to_thread(_stamp, path, reader)
+            if self._seen.get(path) == seen:
+                return
+            report = await ingest(self._stash, path, reader=reader)
+        except OSError as error:
+            _log.warning("A transcript cannot be read: %s", error.strerror or error)
+        except BadInputError as error:
+            _log.warning("A transcript is not recorded: %s", error)
+        else:
+            self._seen[path] = seen
+            self._sessions[path] = report.session_id
+
+    def _reader_of(self, path: Path) -> Reader:
+        if self._reader is not None:
+            return self._reader
+        if path not in self._readers:
+            self._readers[path] = recognize(path)
+        return self._readers[path]
+
+
+def _stamp(path: Path, reader: Reader) -> Stamp:
+    if isinstance(reader, DocumentReader):
+        return reader.stamp(path)
+    found = path.stat()
+    return [found.st_ino, found.st_size, found.st_mtime_ns]

@@ -1,0 +1,170 @@
+"""Ingesting: what is new in a transcript file goes into the stash."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from contextstash.hosts.readers.kinds import Reader, recognize
+from contextstash.hosts.readers.transcript import Batch, DocumentReader, Line, State, TranscriptReader, split_lines
+from contextstash.hosts.regular_files import open_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Cursor
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+MOST_MESSAGES = 500
+MOST_BYTES = 4 * 1024 * 1024
+_HEAD = 1024
+
+Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What came of one file. `session_id` is the session it holds, None where it holds no message yet."""
+
+    session_id: str | None
+    recorded: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """What one read of the file gave; `cursor` is how far it is read after it, `end` whether that is all."""
+
+    parts: tuple[Part, ...]
+    before: Cursor
+    cursor: Cursor
+    end: bool
+
+    @property
+    def session_id(self) -> str | None:
+        found = self.cursor.state.get("session_id")
+        return found if isinstance(found, str) else None
+
+
+async def ingest(
+    stash: Stash,
+    path: Path,
+    *,
+    reader: Reader | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> IngestReport:
+    """Record what is new in this transcript since it was read last. Safe to repeat, and to be cut off at any place.
+
+    `on_progress` is told the bytes read; nothing of one that is read whole. Raises BadInputError where no reader
+    knows the transcript, OSError where it cannot be read, and what the stash raises.
+    """
+    path = await asyncio.to_thread(path.resolve)
+    if reader is None:
+        reader = await asyncio.to_thread(recognize, path)
+    cursor = await stash.read_cursor(str(path)) or Cursor(source=str(path))
+    report = IngestReport(session_id=None)
+    while True:
+        chunk = await asyncio.to_thread(_read, path, reader, cursor)
+        report = await _record(stash, chunk, report)
+        cursor = chunk.cursor
+        if on_progress is not None:
+            on_progress(cursor.offset)
+        if chunk.end:
+            return report
+
+
+async def _record(stash: Stash, chunk: _Chunk, report: IngestReport) -> IngestReport:
+    """The cursor moves with the last part alone: should it not come to that, all are read again."""
+    for place, (session, messages) in enumerate(chunk.parts):
+        last = place == len(chunk.parts) - 1
+        result = await stash.record_transcript(session, messages, chunk.cursor if last else chunk.before)
+        report = replace(
+            report, recorded=report.recorded + result.recorded, duplicates=report.duplicates + result.duplicates
+        )
+    return replace(report, session_id=chunk.session_id or report.session_id)
+
+
+def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
+    if isinstance(reader, DocumentReader):
+        return _read_whole(path, reader, cursor)
+    return _read_chunk(path, reader, cursor)
+
+
+def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
+    size = path.stat().st_size
+    with open_regular(path) as file:
+        if not _continues(file.read(_HEAD), size, cursor):
+            cursor = Cursor(source=cursor.source)
+        lines, length, end = _new_lines(file, cursor, size)
+        file.seek(0)
+        head = file.read(min(_HEAD, cursor.offset + length))
+    state: State = copy.deepcopy(cursor.state.get("reader", {}))
+    parts = tuple(_parts(reader.read(lines, state, cursor.source)))
+    session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
+    after = Cursor(
+        source=cursor.source,
+        offset=cursor.offset + length,
+        state={"reader": state, "head": [len(head), _digest(head)], "session_id": session_id},
+    )
+    return _Chunk(parts, cursor, after, end)
+
+
+def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
+    """All of a transcript that is no file of lines; nothing where it did not change since."""
+    stamp = reader.stamp(path)
+    state: State = copy.deepcopy(cursor.state.get("reader", {}))
+    lines = reader.load(path) if cursor.state.get("stamp") != stamp else []
+    parts = tuple(_parts(reader.read(lines, state, cursor.source))) if lines else ()
+    session_id = cursor.state.get("session_id") or (parts[0][0].session_id if parts else None)
+    after = Cursor(source=cursor.source, state={"reader": state, "stamp": stamp, "session_id": session_id})
+    return _Chunk(parts, cursor, after, end=True)
+
+
+def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
+    """What stands after the cursor, at most a few megabytes of it where its lines are no longer than that;
+    the bytes it takes, and whether it is all."""
+    room = MOST_BYTES
+    while True:
+        file.seek(cursor.offset)
+        data = file.read(room)
+        end = len(data) < room or cursor.offset + len(data) >= size
+        lines, length = split_lines(data, at_end=end)
+        if length or end:
+            return lines, length, end
+        room *= 2
+
+
+def _continues(head: bytes, size: int, cursor: Cursor) -> bool:
+    """Whether the file is still the one that the cursor was made for, and no shorter."""
+    length, digest = cursor.state.get("head", (0, _digest(b"")))
+    return size >= cursor.offset and _digest(head[:length]) == digest
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
+    """The batches, none of the parts too large; one without a message has no more to tell than its session."""
+    for batch in batches:
+        for run in list(_runs(batch.messages)) or [[]]:
+            yield batch.session, run
+
+
+def _runs(messages: Sequence[TranscriptMessage]) -> Iterator[list[TranscriptMessage]]:
+    run: list[TranscriptMessage] = []
+    size = 0
+    for message in messages:
+        length = len(json.dumps(message.body, ensure_ascii=False))
+        if run and (len(run) >= MOST_MESSAGES or size + length > MOST_BYTES):
+            yield run
+            run, size = [], 0
+        run.append(message)
+        size += length
+    if run:
+        yield run

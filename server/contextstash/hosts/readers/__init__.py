@@ -1,0 +1,1 @@
+"""Readers of transcripts, one file for each host."""

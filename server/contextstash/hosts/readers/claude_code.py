@@ -1,0 +1,314 @@
+"""Claude Code's transcripts: JSON lines below ~/.claude/projects, one file a session."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from contextstash.formats.usage import read_usage
+from contextstash.hosts.following.newest import is_within, newest_first
+from contextstash.hosts.readers.documents import part
+from contextstash.hosts.readers.lineage import Lineage
+from contextstash.hosts.readers.reminders import reminder
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, split_lines, text_of
+from contextstash.hosts.regular_files import open_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
+_SIDECHAIN_RECORDS = 300
+
+LONGEST_NAME = 200
+"""Of a project's folder; a longer name is cut there."""
+
+HEAD = 200_000
+"""Bytes of a transcript in which its project is told."""
+
+
+class ClaudeCodeReader:
+    """Reads `user` and `assistant` records; sub-agents become child sessions.
+
+    Replies of the model `<synthetic>` are Claude Code's own words, such as an error of the connection: its model
+    did not write them, so they are passed over.
+    """
+
+    name = "claude-code"
+
+    def knows(self, lines: list[Line]) -> bool:
+        return any(_is_ours(line.record) for line in lines)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        lines = list(lines)
+        reading = _Reading(state, source, lines)
+        for line in lines:
+            reading.take(line.record)
+        return reading.batches()
+
+
+def _is_ours(record: dict[str, Any]) -> bool:
+    if not isinstance(kind := record.get("type"), str):
+        return False
+    return "sessionId" in record or "leafUuid" in record or (kind in _TYPES and "messageId" in record)
+
+
+class _Reading:
+    """One pass over some lines. `awaited` are the calls that come further on in them."""
+
+    def __init__(self, state: State, source: str, lines: list[Line]) -> None:
+        self._state = state
+        self._source = source
+        self._messages: list[tuple[str, TranscriptMessage]] = []
+        self._cleared: list[str] = state.setdefault("cleared", [])
+        self._lineage = Lineage(state.setdefault("lineage", {}))
+        self._roots: dict[str, str] = state.setdefault("roots", {})
+        self._awaited = {call for line in lines for call in _ids(_body(line.record), "tool_use", "id")}
+        self._early: dict[str, list[tuple[str, TranscriptMessage]]] = {}
+
+    def take(self, record: dict[str, Any]) -> None:
+        self._note_session(record)
+        kind = record.get("type")
+        taken = False
+        if kind in ("user", "assistant"):
+            taken = self._take_message(record)
+        elif kind == "attachment":
+            taken = self._take_attachment(record)
+        elif record.get("subtype") == "microcompact_boundary":
+            self._cleared += _cleared_ids(record)
+        elif record.get("subtype") == "compact_boundary" and not record.get("isSidechain"):
+            self._state["kept"] = self._kept(record)
+        uuid = text_of(record.get("uuid"))
+        if uuid and not taken and not record.get("isSidechain"):
+            self._lineage.passed(uuid, _parent(record))
+
+    def _note_session(self, record: dict[str, Any]) -> None:
+        if "session" not in self._state:
+            stem = Path(self._source).stem
+            found = stem if _UUID.fullmatch(stem) else text_of(record.get("sessionId"))
+            if found:
+                self._state["session"] = _UNSAFE.sub("-", found)
+        if record.get("type") in ("custom-title", "ai-title", "summary"):
+            for name in ("customTitle", "aiTitle", "summary"):
+                if title := text_of(record.get(name)):
+                    self._state["title"] = title.strip()[:200]
+
+    def _take_message(self, record: dict[str, Any]) -> bool:
+        body = _body(record)
+        if body.get("model") == "<synthetic>" or not body.get("content"):
+            return False
+        reply = body if record["type"] == "assistant" else {}
+        kept = self._state.pop("kept", {}) if record.get("isCompactSummary") is True else {}
+        usage = reply.get("usage")
+        message = TranscriptMessage(
+            body=body,
+            key=text_of(record.get("uuid")),
+            group=text_of(reply.get("id")),
+            usage=read_usage(usage) if isinstance(usage, dict) else None,
+            model=text_of(reply.get("model")),
+            created_at=moment(record.get("timestamp")),
+            covers_before=record.get("isCompactSummary") is True,
+            covers_before_key=kept.get("covers_before_key"),
+            covers_after_key=kept.get("covers_after_key"),
+            rewind_to_key=self._rewind(record, body),
+            cleared_call_ids=tuple(self._cleared),
+            by_host=record.get("isMeta") is True,
+        )
+        self._cleared.clear()
+        self._place(message, record)
+        return True
+
+    def _kept(self, record: dict[str, Any]) -> dict[str, str]:
+        """The messages that a compaction kept beside its summary: mostly those after what it summarized, and where
+        the user had the later part summarized, those before it. Newer versions list them, older ones name the first
+        and the last; they stay where they are in the file."""
+        segment = part(record, "compactMetadata", "preservedSegment")
+        listed = part(record, "compactMetadata", "preservedMessages")
+        uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
+        kept = [uuid for uuid in uuids if not self._lineage.has_passed(uuid)]
+        if not kept:
+            return {}
+        if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
+            return {"covers_after_key": kept[-1]}
+        return {"covers_before_key": kept[0]}
+
+    def _take_attachment(self, record: dict[str, Any]) -> bool:
+        """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
+        Other attachments are made into words that are not in the transcript, so they are passed over."""
+        blocks = _attached(record.get("attachment"))
+        if blocks:
+            body = {"role": "user", "content": blocks}
+            key = text_of(record.get("uuid"))
+            message = TranscriptMessage(
+                body=body,
+                key=key,
+                created_at=moment(record.get("timestamp")),
+                by_host=part(record, "attachment").get("type") != "queued_command",
+            )
+            self._place(message, record)
+        return bool(blocks)
+
+    def _session_id(self, record: dict[str, Any]) -> str:
+        session = self._state.get("session") or _UNSAFE.sub("-", Path(self._source).stem)
+        if not record.get("isSidechain"):
+            return str(session)
+        parent = text_of(record.get("sessionId"))
+        agent = text_of(record.get("agentId")) or self._root(record)
+        return f"{_UNSAFE.sub('-', parent) if parent else session}.{_UNSAFE.sub('-', agent)}"
+
+    def _root(self, record: dict[str, Any]) -> str:
+        """A name for the sidechain of a record without agent: the first record that it descends from."""
+        uuid, parent = text_of(record.get("uuid")) or "sidechain", _parent(record)
+        root = self._roots.get(parent or "", uuid[:8])
+        self._roots[uuid] = root
+        while len(self._roots) > _SIDECHAIN_RECORDS:
+            del self._roots[next(iter(self._roots))]
+        return root
+
+    def _place(self, message: TranscriptMessage, record: dict[str, Any]) -> None:
+        """Put a message in its place: a result that was written before its call comes after it."""
+        placed = (self._session_id(record), message)
+        answered = _ids(message.body, "tool_result", "tool_use_id")
+        awaited = next((call for call in answered if call in self._awaited), None)
+        if awaited is not None:
+            self._early.setdefault(awaited, []).append(placed)
+        else:
+            self._messages.append(placed)
+        for call in _ids(message.body, "tool_use", "id"):
+            self._awaited.discard(call)
+            self._messages += self._early.pop(call, [])
+        if message.key and not record.get("isSidechain"):
+            self._lineage.recorded(message.key, _parent(record), words=not answered)
+
+    def _rewind(self, record: dict[str, Any], body: dict[str, Any]) -> str | None:
+        """The message a prompt goes back to, where it leaves a reply or a prompt behind; else None."""
+        if record["type"] != "user" or record.get("isSidechain"):
+            return None
+        if record.get("isCompactSummary") is True:
+            self._lineage.compacted()
+            return None
+        return None if _ids(body, "tool_result", "tool_use_id") else self._lineage.prompted(_parent(record))
+
+    def batches(self) -> list[Batch]:
+        self._messages += [placed for waiting in self._early.values() for placed in waiting]
+        found: list[Batch] = []
+        for session_id, message in self._messages:
+            if not found or found[-1].session.session_id != session_id:
+                found.append(Batch(self._session(session_id), []))
+            found[-1].messages.append(message)
+        return found
+
+    def _session(self, session_id: str) -> TranscriptSession:
+        parent = session_id.rsplit(".", 1)[0] if "." in session_id else None
+        return TranscriptSession(
+            session_id=session_id,
+            format="anthropic",
+            agent="claude-code",
+            title=None if parent else self._state.get("title"),
+            source=self._source,
+            parent_session_id=parent,
+        )
+
+
+def _body(record: dict[str, Any]) -> dict[str, Any]:
+    body = record.get("message")
+    return body if isinstance(body, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    """A text, or those in a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def _parent(record: dict[str, Any]) -> str | None:
+    return text_of(record.get("parentUuid")) or text_of(record.get("logicalParentUuid"))
+
+
+def _cleared_ids(record: dict[str, Any]) -> list[str]:
+    """The calls whose results a microcompaction dropped."""
+    metadata = record.get("microcompactMetadata")
+    ids = metadata.get("compactedToolIds") if isinstance(metadata, dict) else None
+    return [call for call in ids if isinstance(call, str)] if isinstance(ids, list) else []
+
+
+def _attached(attachment: object) -> list[dict[str, Any]]:
+    """What the model was shown of an attachment, as far as it is there."""
+    if not isinstance(attachment, dict):
+        return []
+    if attachment.get("type") == "queued_command":
+        prompt = attachment.get("prompt")
+        if isinstance(prompt, list):
+            return [block for block in prompt if isinstance(block, dict)]
+        return [{"type": "text", "text": prompt}] if text_of(prompt) else []
+    if attachment.get("type") == "edited_text_file" and text_of(attachment.get("snippet")):
+        note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
+        return [{"type": "text", "text": reminder(note)}]
+    return []
+
+
+def _ids(body: dict[str, Any], kind: str, field: str) -> list[str]:
+    content = body.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [
+        block[field]
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get(field), str)
+    ]
+
+
+def projects_folder(home: Path) -> Path:
+    """Where Claude Code keeps its transcripts."""
+    configured = os.environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(configured) if configured else home / ".claude") / "projects"
+
+
+def current_transcript(project: Path, projects: Path) -> Path | None:
+    """The transcript of a project's folder that was written last, None where there is none."""
+    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+        for folder in _project_folders(path, projects):
+            if (found := newest_transcript(folder)) is not None and _is_of(found, path, folder):
+                return found
+    return None
+
+
+def _project_folders(path: str, projects: Path) -> list[Path]:
+    """Where the transcripts of a project are, or may be. Claude Code names the folder by the project's path: each
+    UTF-16 unit that is no letter or digit is a hyphen, and a long name is cut and ends with a hash, which depends on
+    what Claude Code runs on."""
+    name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
+    if len(name) <= LONGEST_NAME:
+        return [projects / name]
+    start = f"{name[:LONGEST_NAME]}-"
+    return [folder for folder in projects.glob("*") if folder.name.startswith(start)]
+
+
+def _is_of(transcript: Path, path: str, folder: Path) -> bool:
+    """Whether a transcript in a folder with a hash in its name is this project's."""
+    if len(folder.name) <= LONGEST_NAME:
+        return True
+    with open_regular(transcript) as file:
+        lines, _ = split_lines(file.read(HEAD), at_end=True)
+    known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
+    return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)
+
+
+def newest_transcript(folder: Path) -> Path | None:
+    """The session transcript in a folder that was written last; those of sub-agents don't count,
+    nor what is linked there from elsewhere."""
+    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-")]
+    return next(iter(newest_first(files, folder)), None)
+
+
+def agent_transcripts(transcript: Path) -> list[Path]:
+    """The files in which a session's sub-agents wrote theirs."""
+    folder = transcript.parent / transcript.stem / "subagents"
+    return sorted(file for file in folder.glob("agent-*.jsonl") if is_within(file, transcript.parent))
+
+
+def current_files(folder: Path, project: Path | None) -> list[Path]:
+    """The transcript of this project that was written last (without a project, in this very folder), then those of
+    its sub-agents."""
+    found = newest_transcript(folder) if project is None else current_transcript(project, folder)
+    return [] if found is None else [found, *agent_transcripts(found)]

@@ -1,0 +1,198 @@
+"""Cline's and Roo Code's tasks: `api_conversation_history.json` in a task's folder.
+
+Shapes as in cline/cline, src/core/storage/disk.ts and src/shared/messages (messages of Anthropic's with `ts`,
+`modelInfo` and `metrics`), and RooCodeInc/Roo-Code, src/core/task-persistence/apiMessages.ts and rooMessage.ts (the
+same with marks of condensing, and since version 2 an object with `messages` in the shape of the AI SDK). What calls
+cost stands in `ui_messages.json` beside it, in messages `api_req_started`.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers.documents import (
+    Json,
+    count_of,
+    line_of,
+    load_document,
+    objects,
+    parse_document,
+    part,
+    stamp_of,
+    unseen,
+)
+from contextstash.hosts.readers.plain import named_session_id
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment_of_ms, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native, Usage
+
+HISTORY = ("api_conversation_history.json", "claude_messages.json")
+INTERFACE = "ui_messages.json"
+
+_AI_SDK = frozenset({"tool-call", "tool-result", "reasoning"})
+
+
+class ClineReader:
+    """Reads a task's messages as they stand, those in the AI SDK's shape as Anthropic's. A summary of Roo's covers
+    what it replaced, and so does its note that messages were left out. Not kept: Roo's encrypted reasoning items, and
+    which messages Cline left out (that is not in this file)."""
+
+    name = "cline"
+
+    def claims(self, path: Path, document: object) -> bool:
+        messages = document.get("messages") if isinstance(document, dict) else document
+        return path.name in HISTORY and isinstance(messages, list)
+
+    def stamp(self, path: Path) -> Stamp:
+        interface = path.with_name(INTERFACE)
+        return stamp_of([path, interface] if interface.is_file() else [path])
+
+    def load(self, path: Path) -> list[Line]:
+        document = load_document(path)
+        version_2 = isinstance(document, dict)
+        messages = objects(document.get("messages") if isinstance(document, dict) else document)
+        requests = objects(load_document(path.with_name(INTERFACE))) if path.with_name(INTERFACE).is_file() else []
+        head = {"roo": version_2 or _is_roos(path, messages), "requests": list(_requests(requests))}
+        return [line_of(head), *(line_of(message) for message in messages)]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        head, *records = list(lines) or [line_of({})]
+        usages = _Usages(objects(head.record.get("requests")))
+        fresh = unseen(list(_messages(records, usages)), state)
+        session = TranscriptSession(
+            session_id=named_session_id(f"task-{Path(source).parent.name}", source),
+            format="anthropic",
+            agent="roo-code" if head.record.get("roo") else "cline",
+            source=source,
+        )
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _is_roos(path: Path, messages: Sequence[Json]) -> bool:
+    marks = ("condenseId", "condenseParent", "isSummary", "truncationParent")
+    return "roo-c" in path.as_posix().lower() or any(mark in message for message in messages for mark in marks)
+
+
+def _messages(lines: Sequence[Line], usages: _Usages) -> Iterator[TranscriptMessage]:
+    found = [(place, line, body) for place, line in enumerate(lines) if (body := _body(line.record)) is not None]
+    keys = [_key(place, line) for place, line, _ in found]
+    records = [line.record for _, line, _ in found]
+    for place, (_, line, body) in enumerate(found):
+        yield TranscriptMessage(
+            body=body,
+            key=keys[place],
+            usage=usages.of(line.record) if body["role"] == "assistant" else None,
+            model=text_of(part(line.record, "modelInfo").get("modelId")),
+            created_at=moment_of_ms(line.record.get("ts")),
+            **_covered(records, place, keys),
+        )
+
+
+def _covered(records: Sequence[Json], place: int, keys: Sequence[str]) -> dict[str, Any]:
+    """What a summary of Roo's, or its note that messages were left out, stands for: the messages that name it (in
+    older versions they are gone), between those that were kept."""
+    record = records[place]
+    name = record.get("condenseId") if record.get("isSummary") is True else record.get("truncationId")
+    if not (record.get("isSummary") is True or record.get("isTruncationMarker") is True):
+        return {}
+    parents = [text_of(other.get("condenseParent")) or text_of(other.get("truncationParent")) for other in records]
+    first = parents.index(name) if name in parents and text_of(name) else place
+    after = next((later for later in range(place + 1, len(records)) if parents[later] != name), None)
+    return {
+        "covers_before": True,
+        "covers_after_key": keys[first - 1] if first else None,
+        "covers_before_key": None if after is None else keys[after],
+    }
+
+
+def _key(place: int, line: Line) -> str:
+    """When it was said, by which a message is known wherever it stands; else its place and what it says."""
+    stamp = line.record.get("ts")
+    return f"{stamp}-{line.record.get('role')}" if isinstance(stamp, int) else f"{place}-{line.mark}"
+
+
+def _body(record: Json) -> Native | None:
+    """The message as it stands; one in the AI SDK's shape as Anthropic's."""
+    role, content = record.get("role"), record.get("content")
+    if role not in ("user", "assistant", "tool") or not content:
+        return None
+    if role != "tool" and not any(item.get("type") in _AI_SDK for item in objects(content)):
+        return record
+    blocks = [_block(item) for item in objects(content)]
+    return {"role": "assistant" if role == "assistant" else "user", "content": blocks}
+
+
+def _block(item: Json) -> Native:
+    kind = item.get("type")
+    if kind == "tool-call":
+        arguments = part(item, "input")
+        return {"type": "tool_use", "id": item.get("toolCallId"), "name": item.get("toolName"), "input": arguments}
+    if kind == "tool-result":
+        text, failed = _output(item.get("output"))
+        result = {"type": "tool_result", "tool_use_id": item.get("toolCallId"), "content": text}
+        return {**result, "is_error": True} if failed else result
+    if kind == "reasoning":
+        thinking = {"type": "thinking", "thinking": item.get("text", "")}
+        signature = text_of(part(item, "providerOptions", "anthropic").get("signature"))
+        return {**thinking, "signature": signature} if signature else thinking
+    if kind == "image" and "image" in item:
+        source = {"type": "base64", "media_type": item.get("mediaType", "image/png"), "data": item["image"]}
+        return {"type": "image", "source": source}
+    return item
+
+
+def _output(output: object) -> tuple[str, bool]:
+    """The text of a result in the AI SDK's shape, and whether it is an error."""
+    if not isinstance(output, dict):
+        return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False), False
+    value = output.get("value")
+    failed = str(output.get("type", "")).startswith("error")
+    if isinstance(value, list):
+        return "\n".join(str(item.get("text") or f"[{item.get('type')}]") for item in objects(value)), failed
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), failed
+
+
+def _requests(interface: Iterable[Json]) -> Iterator[Json]:
+    """What each call to the model cost, as the extension shows it, with the time it began."""
+    for message in interface:
+        if message.get("say") == "api_req_started" and isinstance(message.get("ts"), int):
+            told = parse_document(str(message.get("text")).encode("utf-8", "replace"))
+            if isinstance(told, dict) and "tokensIn" in told:
+                numbers = ("tokensIn", "tokensOut", "cacheWrites", "cacheReads")
+                yield {"ts": message["ts"], **{name: told.get(name) or 0 for name in numbers}}
+
+
+class _Usages:
+    """Usage by reply: its own metrics, else the call that began last before it was recorded."""
+
+    def __init__(self, requests: Sequence[Json]) -> None:
+        self._requests = list(requests)
+        self._times = [request["ts"] for request in requests]
+        self._given: set[int] = set()
+
+    def of(self, record: Json) -> Usage | None:
+        tokens = part(record, "metrics", "tokens")
+        if prompt := count_of(tokens, "prompt"):
+            cached = count_of(tokens, "cached")
+            return Usage(
+                prompt_tokens=prompt + cached, completion_tokens=count_of(tokens, "completion"), cached_tokens=cached
+            )
+        stamp = record.get("ts")
+        place = bisect_right(self._times, stamp) - 1 if isinstance(stamp, int) else -1
+        if place < 0 or place in self._given:
+            return None
+        self._given.add(place)
+        return _usage(self._requests[place])
+
+
+def _usage(request: Json) -> Usage | None:
+    read, written = count_of(request, "cacheReads"), count_of(request, "cacheWrites")
+    prompt = count_of(request, "tokensIn") + read + written
+    if not prompt:
+        return None
+    completion = count_of(request, "tokensOut")
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=read, cache_write_tokens=written)

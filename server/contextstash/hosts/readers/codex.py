@@ -1,0 +1,231 @@
+"""Codex CLI's rollout files: OpenAI Responses items, one JSON line each, below ~/.codex/sessions.
+
+Records as in openai/codex, codex-rs/protocol/src/protocol.rs (`RolloutItem`) and codex-rs/rollout/src/policy.rs; what
+a rollback drops as in codex-rs/core/src/context_manager/history.rs (`drop_last_n_user_turns`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextstash.formats.usage import read_usage
+from contextstash.hosts.following.newest import newest_first
+from contextstash.hosts.readers.documents import Json, objects, part
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
+from contextstash.hosts.regular_files import open_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Usage
+
+NOT_SENT = frozenset({"ghost_snapshot", "other"})
+"""Items of the rollout that never go to the model."""
+
+CONTEXT = (
+    "# agents.md instructions", "<environment_context>", "<user_instructions>", "<skill>", "<user_shell_command>",
+    "<turn_aborted>", "<subagent_notification>", "<hook_prompt",
+)  # fmt: skip
+"""How a message of the user's begins that Codex put there itself: no turn begins with it."""
+
+TURNS = 200
+"""How many turns back a rollback is followed."""
+
+MAX_HEAD_BYTES = 4_000_000
+"""Of a rollout's first line, which holds the instructions that the session began with."""
+
+LOOKED_AT = 300
+"""How many of the latest rollouts are looked at for one of a project."""
+
+
+class CodexReader:
+    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback takes
+    back the turns it names, a compaction covers all before it by its summary."""
+
+    name = "codex"
+
+    def knows(self, lines: list[Line]) -> bool:
+        return any(line.record.get("type") == "session_meta" for line in lines)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        reading = _Reading(state)
+        for line in lines:
+            payload = line.record.get("payload")
+            if isinstance(payload, dict):
+                reading.take(line, payload)
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format="openai-responses",
+            agent="codex",
+            model=state.get("model"),
+            source=source,
+            parent_session_id=state.get("parent"),
+            late_usage=reading.late_usage,
+        )
+        return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
+
+
+class _Reading:
+    """One pass over some lines.
+
+    The state's `turns` are the messages that stood last before each turn, `spoken` the last message that Codex did
+    not put there itself, `reply` the last item of a reply that has no usage yet.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.messages: list[TranscriptMessage] = []
+        self.late_usage: tuple[str, Usage] | None = None
+        self._state = state
+
+    def take(self, line: Line, payload: Json) -> None:
+        kind, event = line.record.get("type"), payload.get("type")
+        if kind == "session_meta" and text_of(payload.get("id")):
+            _begin(payload, self._state)
+        elif kind == "turn_context" and text_of(payload.get("model")):
+            self._state["model"] = payload["model"]
+        elif kind == "response_item" and event not in NOT_SENT:
+            self._item(line, payload)
+        elif kind == "compacted":
+            self._compacted(line, payload)
+        elif event == "token_count":
+            info = payload.get("info")
+            usage = info.get("last_token_usage") if isinstance(info, dict) else None
+            if isinstance(usage, dict):
+                self._report(usage)
+        elif event == "thread_rolled_back":
+            self._roll_back(payload.get("num_turns"))
+
+    def _item(self, line: Line, item: Json) -> None:
+        if _is_reply(item):
+            self._state["reply"] = line.mark
+        elif not str(item.get("type")).endswith("_output"):
+            self._state.pop("reply", None)
+        if _begins_turn(item):
+            turns: list[str] = self._state.setdefault("turns", [])
+            turns.append(self._state.get("spoken" if turns else "last", ""))
+            del turns[:-TURNS]
+        self._append(TranscriptMessage(body=item, key=line.mark, model=self._state.get("model")), line)
+        if not _is_context(item):
+            self._state["spoken"] = line.mark
+
+    def _compacted(self, line: Line, payload: Json) -> None:
+        body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
+        self._append(TranscriptMessage(body=body, key=line.mark, covers_before=True), line)
+        self._state.update(turns=[], spoken=line.mark)
+        self._state.pop("reply", None)
+
+    def _append(self, message: TranscriptMessage, line: Line) -> None:
+        self.messages.append(
+            replace(
+                message,
+                created_at=moment(line.record.get("timestamp")),
+                rewind_to_key=self._state.pop("rewind", None),
+            )
+        )
+        self._state["last"] = line.mark
+
+    def _report(self, given: Json) -> None:
+        """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
+        again where only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
+        reply = self._state.pop("reply", None)
+        if reply is None:
+            return
+        usage: Usage | None = read_usage(given)
+        for place in range(len(self.messages) - 1, -1, -1):
+            if self.messages[place].key == reply:
+                self.messages[place] = replace(self.messages[place], usage=usage)
+                return
+        self.late_usage = (reply, usage) if usage else None
+
+    def _roll_back(self, turns: object) -> None:
+        known: list[str] = self._state.get("turns", [])
+        if isinstance(turns, int) and turns > 0 and known:
+            first = max(0, len(known) - turns)
+            self._state.update(dict.fromkeys(("rewind", "spoken", "last"), known[first]))
+            del known[first:]
+            self._state.pop("reply", None)
+
+
+def _begin(payload: Json, state: State) -> None:
+    """A fork repeats the meta record of what it was forked from: the first one counts."""
+    if "session" not in state:
+        state["session"] = payload["id"]
+        parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
+        if parent:
+            state["parent"] = parent
+
+
+def _is_reply(item: Json) -> bool:
+    kind = str(item.get("type"))
+    return item.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
+
+
+def _begins_turn(item: Json) -> bool:
+    """Words of the user's, or of another agent."""
+    return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
+
+
+def _is_context(item: Json) -> bool:
+    """Whether Codex put this message there itself, before a turn of the user's."""
+    if item.get("role") == "developer":
+        return True
+    texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
+    return item.get("role") == "user" and any(text.startswith(CONTEXT) for text in texts)
+
+
+def _summary(payload: Json) -> str:
+    """What Codex put in place of the history: its summary, or the texts of the messages that it kept."""
+    if text := text_of(payload.get("message")):
+        return text
+    texts = []
+    for item in objects(payload.get("replacement_history")):
+        texts += [found["text"] for found in objects(item.get("content")) if text_of(found.get("text"))]
+    return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"
+
+
+def sessions_folder(home: Path) -> Path:
+    """Where Codex keeps its rollouts."""
+    configured = os.environ.get("CODEX_HOME")
+    return (Path(configured) if configured else home / ".codex") / "sessions"
+
+
+def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
+    """The rollout of this project (of any where none is named) that was written last, then those of its sub-agents.
+
+    A rollout's first line tells its folder, and whose sub-agent it is.
+    """
+    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:LOOKED_AT]
+    agents: list[tuple[Path, Json]] = []
+    for file in files:
+        head = _head(file)
+        if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
+            agents.append((file, head))
+        elif project is None or _is_at(head.get("cwd"), project):
+            own = text_of(head.get("id"))
+            return [file, *(agent for agent, told in agents if own and own in json.dumps(_parents(told)))]
+    return []
+
+
+def is_rollout_of(file: Path, project: Path) -> bool:
+    """Whether a rollout is of a session in this folder."""
+    return _is_at(_head(file).get("cwd"), project)
+
+
+def _head(file: Path) -> dict[str, Any]:
+    try:
+        with open_regular(file) as lines:
+            record = json.loads(lines.readline(MAX_HEAD_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    payload = record.get("payload") if isinstance(record, dict) else None
+    return payload if isinstance(payload, dict) else {}
+
+
+def _parents(head: Json) -> list[object]:
+    return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
+
+
+def _is_at(directory: object, project: Path) -> bool:
+    return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())

@@ -1,0 +1,64 @@
+"""Codex CLI's older rollouts, which it compresses: `rollout-….jsonl.zst`, the same lines as before.
+
+Names as in openai/codex, codex-rs/rollout/src/compression.rs; where both files are there, the plain one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from contextstash.hosts.readers.codex import CodexReader
+from contextstash.hosts.readers.documents import stamp_of
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, split_lines
+from contextstash.hosts.regular_files import read_regular
+from contextstash_storage.errors import BadInputError
+
+SUFFIX = ".jsonl.zst"
+
+ZSTANDARD = ("compression.zstd", "backports.zstd")
+"""Who can decompress: Python from 3.14 on, else a package of the same interface, where it is installed."""
+
+
+class CompressedCodexReader:
+    """Reads a compressed rollout whole. Its messages have the keys that they had in the plain one, so what was read
+    of that is not recorded again."""
+
+    name = "codex"
+
+    def claims(self, path: Path, document: object) -> bool:
+        return path.name.endswith(SUFFIX)
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        """Raises BadInputError where this Python cannot decompress it."""
+        zstd = _zstandard()
+        try:
+            data = zstd.decompress(read_regular(path))
+        except zstd.ZstdError as error:
+            raise BadInputError(f"This compressed rollout is damaged or still being written: {error}.") from error
+        return split_lines(data, at_end=True)[0]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        return CodexReader().read(lines, {}, source.removesuffix(".zst"))
+
+
+def is_superseded(path: Path) -> bool:
+    """Whether the plain rollout is there beside this compressed one."""
+    return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()
+
+
+def _zstandard() -> ModuleType:
+    for name in ZSTANDARD:
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise BadInputError(
+        "This rollout is compressed, which Python reads from 3.14 on. Install the package backports.zstd beside"
+        " contextstash, or decompress the file first: zstd -d FILE."
+    )

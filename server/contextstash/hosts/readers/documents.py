@@ -1,0 +1,127 @@
+"""Documents: transcripts that are read whole, and what is new in them since the last time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers.transcript import Line, Stamp, State, mark_of, split_lines
+from contextstash.hosts.regular_files import read_regular
+from contextstash.json_text import kept_value
+from contextstash.service.recording.transcript_records import TranscriptMessage
+
+TAIL = 400
+"""How many of the last messages are known one by one, so that it is seen where they were taken back."""
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+def parse_document(data: bytes) -> object:
+    """The JSON value of these bytes; None where they are none."""
+    try:
+        return kept_value(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def load_document(path: Path) -> object:
+    """The JSON value in this file; None where it holds none, as a file being written may. Raises OSError."""
+    document = parse_document(read_regular(path))
+    if document is None:
+        _log.warning("A file of a transcript holds no JSON just now and is passed over: %s", path.name)
+    return document
+
+
+def load_lines(path: Path) -> list[Line]:
+    """The records of a file of JSON lines. Raises OSError."""
+    return split_lines(read_regular(path), at_end=True)[0]
+
+
+def line_of(record: Json) -> Line:
+    """A record that stood in a document."""
+    return Line(record, mark_of(json.dumps(record).encode()))
+
+
+def objects(value: object) -> list[Json]:
+    """The objects in a list; none where it is no list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def part(record: object, *names: str) -> Json:
+    """The object found under these names, one below the other; empty where there is none."""
+    for name in names:
+        record = record.get(name) if isinstance(record, dict) else None
+    return record if isinstance(record, dict) else {}
+
+
+def count_of(record: Json, *names: str) -> int:
+    """The first of these fields that holds a positive number; 0 where none does."""
+    for name in names:
+        value = record.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def stamp_of(paths: Iterable[Path]) -> Stamp:
+    """When these files and folders changed last, and how large they are. Raises OSError where one isn't there."""
+    stamp: Stamp = []
+    for path in paths:
+        found = path.stat()
+        stamp += [found.st_mtime_ns, found.st_size]
+    return stamp
+
+
+def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:
+    """The messages that `state` does not know yet, and `state` with all of them.
+
+    Where messages were replaced by others since, the first new one says what was abandoned. Where some of them are
+    still there, only moved, nothing was.
+    """
+    marks = [_short(message.key or "") for message in messages]
+    known = _known(marks, state)
+    fresh = list(messages[known:])
+    gone = set(_tail(state)[known - _base(state) :]) if known >= _base(state) else set()
+    if fresh and gone and gone.isdisjoint(marks[known:]) and fresh[0].rewind_to_key is None:
+        before = messages[known - 1].key if known else ""
+        fresh[0] = replace(fresh[0], rewind_to_key=before)
+    if fresh:
+        base = max(0, len(marks) - TAIL)
+        state.update(count=len(marks), head=_digest(marks[:base]), tail=" ".join(marks[base:]))
+    return fresh
+
+
+def _known(marks: Sequence[str], state: State) -> int:
+    """How many of these messages are the ones that were there at the last reading."""
+    base = _base(state)
+    if len(marks) < base or _digest(marks[:base]) != state.get("head", _digest([])):
+        return 0
+    known = base
+    for before, now in zip(_tail(state), marks[base:], strict=False):
+        if before != now:
+            break
+        known += 1
+    return known
+
+
+def _tail(state: State) -> list[str]:
+    return str(state.get("tail", "")).split()
+
+
+def _base(state: State) -> int:
+    return int(state.get("count", 0)) - len(_tail(state))
+
+
+def _short(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def _digest(marks: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(marks).encode()).hexdigest()[:20]

@@ -1,0 +1,242 @@
+"""Gemini CLI's session recordings and checkpoints, below ~/.gemini/tmp.
+
+Shapes as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
+`chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message (again
+where it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls) hold a
+list of Gemini's own contents: see contextstash.hosts.readers.gemini_contents.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.following.newest import newest_first
+from contextstash.hosts.readers import chat_messages as chat
+from contextstash.hosts.readers.documents import (
+    Json,
+    count_of,
+    line_of,
+    load_document,
+    load_lines,
+    objects,
+    part,
+    stamp_of,
+    unseen,
+)
+from contextstash.hosts.readers.gemini_contents import content_of, response_text
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, text_of
+from contextstash.hosts.regular_files import open_regular
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Usage
+
+IN_HAND = ("validating", "scheduled", "awaiting_approval", "executing")
+"""How calls stand that have no result yet."""
+
+
+class GeminiReader:
+    """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
+
+    Kept of a reply: text, thoughts (as `reasoning_content`), calls, usage. Not kept: which calls were made together,
+    thought signatures, what the terminal showed of a result, notes of Gemini CLI itself (`info`, `error`), and the
+    answer that it puts after a summary of its own. After a compression the summary covers what it replaced.
+    """
+
+    name = "gemini"
+
+    def claims(self, path: Path, document: object) -> bool:
+        records = objects(document) if isinstance(document, list) else [document]
+        return any(isinstance(record, dict) and {"sessionId", "projectHash"} <= record.keys() for record in records[:3])
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        if path.suffix == ".jsonl":
+            return load_lines(path)
+        document = load_document(path)
+        return [line_of(document)] if isinstance(document, dict) else []
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        recording = _Recording()
+        for line in lines:
+            recording.take(line.record)
+        messages = unseen(list(recording.messages()), state)
+        return [Batch(_session(recording.head, source), messages)] if messages else []
+
+
+def _session(head: Json, source: str) -> TranscriptSession:
+    path = Path(source)
+    parent = path.parent.name if head.get("kind") == "subagent" else None
+    return TranscriptSession(
+        session_id=text_of(head.get("sessionId")) or path.stem,
+        format="openai-chat",
+        agent="gemini",
+        title=(text_of(head.get("summary")) or "")[:200] or None,
+        source=source,
+        parent_session_id=parent,
+    )
+
+
+class _Recording:
+    """What a recording says once all its lines are applied."""
+
+    def __init__(self) -> None:
+        self.head: Json = {}
+        self._records: dict[str, Json] = {}
+        self._summaries: dict[str, str | None] = {}
+
+    def take(self, record: Json) -> None:
+        if text_of(record.get("$rewindTo")):
+            self._rewind(record["$rewindTo"])
+        elif isinstance(record.get("$set"), dict):
+            self._set(record["$set"])
+        elif text_of(record.get("id")):
+            self._records[record["id"]] = record
+        elif "sessionId" in record:
+            self._set(record)
+
+    def _set(self, given: Json) -> None:
+        self.head |= {name: value for name, value in given.items() if name != "messages" and value is not None}
+        if isinstance(given.get("messages"), list):
+            self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
+
+    def _rewind(self, to: str) -> None:
+        """Back to before this message; to the beginning where it is not there."""
+        ids = list(self._records)
+        for gone in ids[ids.index(to) if to in ids else 0 :]:
+            del self._records[gone]
+
+    def _replace(self, records: list[Json]) -> None:
+        """The history as Gemini CLI made it anew. What was there already stays as it was first written: it may have
+        been masked since. Where a beginning is gone, what leads the rest holds the summary of it."""
+        ids = [record["id"] for record in records]
+        known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
+        before = list(self._records)
+        forgotten = before[: before.index(ids[known])] if known < len(ids) else before
+        asked = [record for record in records[:known] if record.get("type") == "user"]
+        if asked and not set(forgotten) <= set(ids):
+            summary = next((record for record in asked if "<state_snapshot>" in json.dumps(record)), asked[-1])
+            self._summaries[summary["id"]] = ids[known] if known < len(ids) else None
+            self._records[summary["id"]] = summary
+        for record in records[known:] if before else records:
+            self._records.setdefault(record["id"], record)
+
+    def messages(self) -> Iterator[TranscriptMessage]:
+        """A last reply whose calls are still being made is read once they are done."""
+        last = next(reversed(self._records), None)
+        spoken = {
+            key: list(_messages(record))
+            for key, record in self._records.items()
+            if key != last or not _is_being_made(record)
+        }
+        for key, messages in spoken.items():
+            for message in messages:
+                yield self._as_summary(message, spoken) if key in self._summaries else message
+
+    def _as_summary(self, message: TranscriptMessage, spoken: dict[str, list[TranscriptMessage]]) -> TranscriptMessage:
+        kept = self._summaries[str(message.key)]
+        ids = list(spoken)
+        after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in spoken else []
+        first = next((found.key for place in after for found in spoken[place]), None)
+        return replace(message, covers_before=True, covers_before_key=first)
+
+
+def _is_being_made(record: Json) -> bool:
+    """Whether a call in this reply has no end yet (packages/core/src/scheduler/types.ts)."""
+    return any(found.get("status") in IN_HAND for found in objects(record.get("toolCalls")))
+
+
+def _messages(record: Json) -> Iterator[TranscriptMessage]:
+    if record.get("type") == "user":
+        yield from _user(record)
+    elif record.get("type") == "gemini":
+        yield from _reply(record)
+
+
+def _user(record: Json) -> Iterator[TranscriptMessage]:
+    """What the user said. The results of calls stand with the calls."""
+    content = content_of(record.get("content"))
+    if content:
+        yield TranscriptMessage(
+            body=chat.said_by_user(content), key=record["id"], created_at=moment(record.get("timestamp"))
+        )
+
+
+def _reply(record: Json) -> Iterator[TranscriptMessage]:
+    content = content_of(record.get("content"))
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    thoughts = "\n\n".join(filter(None, (_thought(item) for item in objects(record.get("thoughts")))))
+    about: dict[str, Any] = {"model": text_of(record.get("model")), "created_at": moment(record.get("timestamp"))}
+    calls = [item for item in objects(record.get("toolCalls")) if text_of(item.get("id")) and text_of(item.get("name"))]
+    usage = _usage(record.get("tokens"))
+    if text or (thoughts and not calls):
+        body = chat.reply(text, reasoning=thoughts)
+        yield TranscriptMessage(body=body, key=record["id"], usage=usage, **about)
+        usage, thoughts = None, ""
+    for item in calls:
+        key = f"{record['id']}#{item['id']}"
+        body = chat.reply("", [chat.call(item["id"], item["name"], item.get("args"))], thoughts)
+        yield TranscriptMessage(body=body, key=key, usage=usage, **about)
+        usage, thoughts = None, ""
+        if item.get("result"):
+            answer = chat.result(item["id"], response_text(item["result"]))
+            yield TranscriptMessage(body=answer, key=f"{key}=", created_at=moment(item.get("timestamp")))
+
+
+def _thought(thought: Json) -> str:
+    subject, description = text_of(thought.get("subject")), text_of(thought.get("description"))
+    return "\n".join(filter(None, (f"**{subject}**" if subject else None, description)))
+
+
+def _usage(tokens: object) -> Usage | None:
+    """`input` is the whole prompt; thoughts are counted apart from `output`."""
+    found = part({"tokens": tokens}, "tokens")
+    prompt = count_of(found, "input")
+    completion = count_of(found, "output") + count_of(found, "thoughts")
+    if not prompt:
+        return None
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=count_of(found, "cached"))
+
+
+def home_folder(home: Path) -> Path:
+    """Where Gemini CLI keeps everything."""
+    configured = os.environ.get("GEMINI_CLI_HOME")
+    return (Path(configured) if configured else home) / ".gemini"
+
+
+def _chats_folder(root: Path, project: Path) -> Path:
+    """Where the recordings of a project are: as packages/core/src/config/projectRegistry.ts says, below the project's
+    short name, in older versions below the hash of its path."""
+    registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
+    hashes = []
+    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
+        named = part(registry, "projects").get(path)
+        if isinstance(named, str) and re.fullmatch(r"[a-z0-9-]+", named):
+            return root / "tmp" / named / "chats"
+        hashes.append(root / "tmp" / sha256(path.encode("utf-8", "surrogatepass")).hexdigest() / "chats")
+    return next((folder for folder in hashes if folder.is_dir()), hashes[0])
+
+
+def current_recordings(folder: Path, project: Path | None) -> list[Path]:
+    """The recording of this project that was written last (without a project, of this very folder), then those of its
+    sub-agents."""
+    chats = folder if project is None else _chats_folder(folder, project)
+    found = newest_first([*chats.glob("session-*.json"), *chats.glob("session-*.jsonl")], chats)
+    if not found:
+        return []
+    session = _session_in(found[0])
+    return [found[0], *newest_first((chats / session).glob("*.jsonl"), chats)] if session else found[:1]
+
+
+def _session_in(file: Path) -> str | None:
+    """The id of the session in a recording: it stands at its head."""
+    with open_regular(file) as recording:
+        told = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
+    return told[1].decode() if told else None

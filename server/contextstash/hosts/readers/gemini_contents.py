@@ -1,0 +1,151 @@
+"""Gemini's own contents, as its API takes them and as Gemini CLI's checkpoints keep them.
+
+Checkpoints as in google-gemini/gemini-cli, packages/core/src/core/logger.ts (`checkpoint-<tag>.json`: a list of
+contents, or an object with `history`) and packages/core/src/utils/checkpointUtils.ts (one for each edit:
+`clientHistory`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers import chat_messages as chat
+from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, part, stamp_of, unseen
+from contextstash.hosts.readers.plain import plain_session_id
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native
+
+
+class GeminiContentsReader:
+    """Reads contents as OpenAI Chat messages. Not kept: thought signatures, and media other than images.
+
+    Gemini pairs calls and results by their order where they have no ids; then they are given some.
+    """
+
+    name = "gemini-contents"
+
+    def claims(self, path: Path, document: object) -> bool:
+        contents = _contents(document)
+        return bool(contents) and all(
+            item.get("role") in ("user", "model") and isinstance(item.get("parts"), list) for item in contents
+        )
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        return [line_of(record) for record in _contents(load_document(path))]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        calls = _Calls()
+        messages = [
+            TranscriptMessage(body=body, key=f"{place}-{number}-{line.mark}")
+            for place, line in enumerate(lines)
+            for number, body in enumerate(_bodies(line.record, calls))
+        ]
+        session = TranscriptSession(
+            session_id=plain_session_id(source), format="openai-chat", agent="gemini", source=source
+        )
+        fresh = unseen(messages, state)
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _contents(document: object) -> list[Json]:
+    if isinstance(document, dict):
+        document = document.get("history") if "history" in document else document.get("clientHistory")
+    return objects(document)
+
+
+class _Calls:
+    """Ids for calls and results that have none: by name, in order."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: dict[str, list[str]] = {}
+
+    def called(self, name: str, given: object) -> str:
+        self._count += 1
+        call_id = text_of(given) or f"call_{self._count}"
+        self._open.setdefault(name, []).append(call_id)
+        return call_id
+
+    def answered(self, name: str, given: object) -> str:
+        waiting = self._open.get(name) or []
+        call_id = text_of(given) or (waiting[0] if waiting else f"call_{name}")
+        if call_id in waiting:
+            waiting.remove(call_id)
+        return call_id
+
+
+def _bodies(record: Json, calls: _Calls) -> Iterator[Native]:
+    parts = objects(record.get("parts"))
+    if record.get("role") == "model":
+        if body := _model(parts, calls):
+            yield body
+        return
+    for answer in (part(item, "functionResponse") for item in parts):
+        if name := text_of(answer.get("name")):
+            yield chat.result(calls.answered(name, answer.get("id")), response_text([{"functionResponse": answer}]))
+    if content := content_of([item for item in parts if "functionResponse" not in item]):
+        yield chat.said_by_user(content)
+
+
+def _model(parts: list[Json], calls: _Calls) -> Native | None:
+    spoken = [item for item in parts if not item.get("thought")]
+    thoughts = "\n\n".join(filter(None, (text_of(item.get("text")) for item in parts if item.get("thought"))))
+    called = [part(item, "functionCall") for item in spoken]
+    made = [
+        chat.call(calls.called(name, item.get("id")), name, item.get("args"))
+        for item in called
+        if (name := text_of(item.get("name")))
+    ]
+    text = "".join(str(item["text"]) for item in spoken if text_of(item.get("text")))
+    return chat.reply(text, made, thoughts) if text or made or thoughts else None
+
+
+def content_of(value: Any) -> chat.Content:
+    """A text, a part, or a list of them, as the content of a message; empty where there is nothing to say."""
+    items = value if isinstance(value, list) else [value]
+    return chat.simple([found for item in items if (found := _part(item)) is not None])
+
+
+def _part(item: object) -> Native | None:
+    if isinstance(item, str):
+        return chat.text_part(item) if item else None
+    if not isinstance(item, dict) or "functionResponse" in item or "functionCall" in item:
+        return None
+    if text_of(item.get("text")):
+        return chat.text_part(item["text"])
+    media, file = part(item, "inlineData"), part(item, "fileData")
+    kind = str(media.get("mimeType") or file.get("mimeType") or "")
+    if media and kind.startswith("image/"):
+        return chat.image_part(f"data:{kind};base64,{media.get('data', '')}")
+    if media or file:
+        return chat.text_part(f"[{kind or 'file'} {file.get('fileUri', '')}]".replace(" ]", "]"))
+    return None
+
+
+def response_text(value: object) -> str:
+    """What a call gave, of the parts that Gemini was sent."""
+    items = value if isinstance(value, list) else [value]
+    texts = []
+    for item in items:
+        answer = part(item, "functionResponse")
+        response = answer.get("response")
+        if answer:
+            texts.append(_response(response))
+        elif found := _part(item):
+            texts.append(found.get("text") or "[image]")
+    return "\n".join(texts)
+
+
+def _response(response: object) -> str:
+    if isinstance(response, dict) and len(response) == 1:
+        [only] = response.values()
+        if isinstance(only, str):
+            return only
+    return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)

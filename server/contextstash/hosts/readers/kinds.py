@@ -1,0 +1,103 @@
+"""Which kind of transcript a file or folder is: told by its content, not by its name alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from contextstash.hosts.readers.claude_code import ClaudeCodeReader
+from contextstash.hosts.readers.cline import ClineReader
+from contextstash.hosts.readers.codex import CodexReader
+from contextstash.hosts.readers.codex_compressed import SUFFIX, CompressedCodexReader
+from contextstash.hosts.readers.documents import line_of, parse_document
+from contextstash.hosts.readers.gemini import GeminiReader
+from contextstash.hosts.readers.gemini_contents import GeminiContentsReader
+from contextstash.hosts.readers.opencode import OpenCodeReader
+from contextstash.hosts.readers.openhands import OpenHandsReader
+from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
+from contextstash.hosts.readers.pi import PiReader
+from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
+from contextstash.hosts.readers.swe_agent import SweAgentReader
+from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, split_lines
+from contextstash.hosts.readers.vscode import VSCodeReader
+from contextstash.hosts.regular_files import MAX_WHOLE_BYTES, open_regular
+from contextstash_storage.errors import BadInputError
+
+Reader = TranscriptReader | DocumentReader
+
+LINE_READERS: tuple[TranscriptReader, ...] = (CodexReader(), PiReader(), ClaudeCodeReader(), PlainReader())
+DOCUMENT_READERS: tuple[DocumentReader, ...] = (
+    CompressedCodexReader(),
+    ClineReader(),
+    OpenCodeReader(),
+    GeminiReader(),
+    VSCodeReader(),
+    SweAgentReader(),
+    OpenHandsSdkReader(),
+    OpenHandsReader(),
+    GeminiContentsReader(),
+    PlainDocumentReader(),
+)
+
+HEAD = 1_000_000
+"""Bytes of a file's head by which its kind is told."""
+
+RECORDS = 60
+"""So many records at its head tell what a file of lines is."""
+
+KNOWN = (
+    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
+    " and files of OpenAI or Anthropic messages (a JSON list, an object with messages, or JSON lines)"
+)
+
+
+def recognize(path: Path) -> Reader:
+    """The reader for a transcript. Raises BadInputError where none knows it, OSError where it can't be read."""
+    reader = _reader_of(path)
+    if reader is None:
+        raise BadInputError(f"This is no transcript that is known here: {KNOWN} can be read.")
+    return reader
+
+
+def _reader_of(path: Path) -> Reader | None:
+    if not path.is_file():
+        if not path.exists() and not path.parent.is_file():
+            path.stat()
+        return _claiming(path, None)
+    if path.name.endswith(SUFFIX):
+        return _claiming(path, None)
+    with open_regular(path) as file:
+        head = file.read(HEAD)
+        if _begins_with_record(head):
+            lines = _first_lines(head)
+            if len(head) < HEAD and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
+                return found
+            return _knowing(lines) or _claiming(path, [line.record for line in lines])
+        head += file.read(MAX_WHOLE_BYTES)
+    document = parse_document(head)
+    if document is None:
+        return _knowing(_first_lines(head))
+    return _claiming(path, document) or _knowing([line_of(document)] if isinstance(document, dict) else [])
+
+
+def _claiming(path: Path, document: object) -> DocumentReader | None:
+    return next((reader for reader in DOCUMENT_READERS if reader.claims(path, document)), None)
+
+
+def _knowing(lines: list[Line]) -> TranscriptReader | None:
+    return next((reader for reader in LINE_READERS if lines and reader.knows(lines)), None)
+
+
+def _first_lines(head: bytes) -> list[Line]:
+    """The records at the head; lines that begin none are not looked at."""
+    cut = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
+    records = b"\n".join(line for line in cut.split(b"\n") if b"{" in line[:8])
+    return split_lines(records, at_end=True)[0][:RECORDS]
+
+
+def _begins_with_record(head: bytes) -> bool:
+    first, newline, _ = head.lstrip().partition(b"\n")
+    try:
+        return bool(newline) and isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False

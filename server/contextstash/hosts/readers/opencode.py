@@ -1,0 +1,203 @@
+"""OpenCode's sessions: messages made of parts, in files below its data folder, or in its database.
+
+Shapes as in anomalyco/opencode (once sst/opencode), packages/opencode/src/session/message-v2.ts; where they are kept as
+in src/storage/storage.ts (`storage/session/<project>/<session>.json`, `storage/message/<session>/<message>.json`,
+`storage/part/<message>/<part>.json`) and, since OpenCode 1.2, src/session/session.sql.ts (`opencode.db`).
+`opencode export` writes the same as one object. How they are found: contextstash.hosts.readers.opencode_storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers.documents import Json, count_of, objects, part, unseen
+from contextstash.hosts.readers.opencode_storage import claims, load, stamp
+from contextstash.hosts.readers.reminders import reminder
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment_of_ms, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native, Usage
+
+INTERRUPTED = "[Tool execution was interrupted]"
+"""What OpenCode itself answers a call with whose tool did not end."""
+
+
+class OpenCodeReader:
+    """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
+
+    A reply is read once it is complete, or followed by another message. The outputs that OpenCode pruned are whole
+    here, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
+    marks, attachments of results, and the marker that a compaction leaves where the summary follows it.
+    """
+
+    name = "opencode"
+
+    def claims(self, path: Path, document: object) -> bool:
+        return claims(path, document)
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp(path)
+
+    def load(self, path: Path) -> list[Line]:
+        return load(path)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        head, *records = [line.record for line in lines] or [{}]
+        fresh = unseen(list(_messages(records)), state)
+        session = TranscriptSession(
+            session_id=text_of(head.get("id")) or Path(source).stem,
+            format="anthropic",
+            agent="opencode",
+            title=(text_of(head.get("title")) or "")[:200] or None,
+            source=source,
+            parent_session_id=text_of(head.get("parentID")),
+        )
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
+    first_keys: dict[str, str] = {}
+    kept: dict[str, str | None] = {}
+    pruned: list[tuple[float, str]] = []
+    for place, record in enumerate(records):
+        info, parts = part(record, "info"), objects(record.get("parts"))
+        key = str(info.get("id"))
+        last = place == len(records) - 1
+        if info.get("role") == "user":
+            spoken = list(_user(info, parts))
+            tails = [text_of(found.get("tail_start_id")) for found in parts if found.get("type") == "compaction"]
+            kept[key] = tails[0] if tails else None
+        elif last and not _is_complete(info):
+            return
+        else:
+            spoken = list(_reply(info, parts))
+        if info.get("summary") is True:
+            tail = kept.get(str(info.get("parentID")))
+            spoken = [
+                replace(message, covers_before=True, covers_before_key=first_keys.get(tail or ""))
+                for message in spoken[:1]
+            ]
+        for message in spoken:
+            first_keys.setdefault(key, str(message.key))
+            yield _with_pruned(message, pruned)
+        pruned += _pruned(parts)
+
+
+def _is_complete(info: Json) -> bool:
+    return bool(part(info, "time").get("completed") or info.get("error"))
+
+
+def _pruned(parts: list[Json]) -> list[tuple[float, str]]:
+    """The calls whose output OpenCode dropped, and when it did."""
+    times = [(part(item, "state", "time").get("compacted"), item.get("callID")) for item in parts]
+    return [(when, call) for when, call in times if isinstance(when, int | float) and isinstance(call, str)]
+
+
+def _with_pruned(message: TranscriptMessage, pruned: list[tuple[float, str]]) -> TranscriptMessage:
+    now = message.created_at.timestamp() * 1000 if message.created_at else 0.0
+    done = [found for found in pruned if found[0] <= now]
+    for found in done:
+        pruned.remove(found)
+    return replace(message, cleared_call_ids=tuple(call for _, call in done)) if done else message
+
+
+def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
+    blocks = [block for item in parts if (block := _said(item)) is not None]
+    if blocks:
+        created = moment_of_ms(part(info, "time").get("created"))
+        yield TranscriptMessage(body={"role": "user", "content": blocks}, key=str(info["id"]), created_at=created)
+
+
+def _said(item: Json) -> Native | None:
+    kind = item.get("type")
+    if kind == "text" and text_of(item.get("text")) and not item.get("ignored"):
+        # What OpenCode says itself in the user's message, such as the text of a file that the user named.
+        return {"type": "text", "text": reminder(item["text"]) if item.get("synthetic") is True else item["text"]}
+    if kind == "subtask":
+        return {"type": "text", "text": f"[{item.get('agent')} was sent to: {item.get('prompt')}]"}
+    if kind == "file" and item.get("mime") not in ("text/plain", "application/x-directory"):
+        return _file(item)
+    return None
+
+
+def _file(item: Json) -> Native:
+    """Files of text stand in parts of their own; images in the message as data."""
+    url, kind = str(item.get("url") or ""), str(item.get("mime") or "")
+    if kind.startswith("image/") and url.startswith("data:") and "," in url:
+        source = {"type": "base64", "media_type": kind, "data": url.partition(",")[2]}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": f"[Attached {kind or 'file'}: {item.get('filename') or 'file'}]"}
+
+
+def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
+    """The steps of a reply. A message that is no longer than one step has its message's id as its key."""
+    about: dict[str, Any] = {
+        "model": text_of(info.get("modelID")),
+        "created_at": moment_of_ms(part(info, "time").get("created")),
+    }
+    steps = list(_steps(parts))
+    for number, (step, tokens) in enumerate(steps):
+        key = str(info["id"]) if number == 0 else f"{info['id']}#{number}"
+        tokens = tokens or (part(info, "tokens") if number == len(steps) - 1 else {})
+        blocks = [block for item in step if (block := _block(item)) is not None]
+        if blocks:
+            body = {"role": "assistant", "content": blocks}
+            yield TranscriptMessage(body=body, key=key, usage=_usage(tokens), **about)
+        if results := [_result(item) for item in step if _is_call(item)]:
+            done = max((part(item, "state", "time").get("end") or 0 for item in step if _is_call(item)), default=0)
+            body = {"role": "user", "content": results}
+            created = moment_of_ms(done) or about["created_at"]
+            yield TranscriptMessage(body=body, key=f"{key}=", created_at=created)
+
+
+def _steps(parts: list[Json]) -> Iterator[tuple[list[Json], Json]]:
+    """The parts of each step, and the tokens reported at its end."""
+    step: list[Json] = []
+    for item in parts:
+        if item.get("type") == "step-finish":
+            yield step, part(item, "tokens")
+            step = []
+        else:
+            step.append(item)
+    if step:
+        yield step, {}
+
+
+def _is_call(item: Json) -> bool:
+    return item.get("type") == "tool" and bool(text_of(item.get("callID"))) and bool(text_of(item.get("tool")))
+
+
+def _block(item: Json) -> Native | None:
+    kind = item.get("type")
+    if kind == "text" and text_of(item.get("text")):
+        return {"type": "text", "text": item["text"]}
+    if kind == "reasoning" and text_of(item.get("text")):
+        thinking = {"type": "thinking", "thinking": item["text"]}
+        signature = text_of(part(item, "metadata", "anthropic").get("signature"))
+        return {**thinking, "signature": signature} if signature else thinking
+    if _is_call(item):
+        arguments = part(item, "state", "input")
+        return {"type": "tool_use", "id": item["callID"], "name": item["tool"], "input": arguments}
+    return None
+
+
+def _result(item: Json) -> Native:
+    state = part(item, "state")
+    result = {"type": "tool_result", "tool_use_id": item["callID"]}
+    if state.get("status") == "completed":
+        return {**result, "content": str(state.get("output") or "")}
+    if state.get("status") == "error":
+        return {**result, "content": str(state.get("error") or ""), "is_error": True}
+    return {**result, "content": INTERRUPTED, "is_error": True}
+
+
+def _usage(tokens: Json) -> Usage | None:
+    """OpenCode counts cached parts apart from `input`, and reasoning apart from `output`."""
+    cached, written = count_of(part(tokens, "cache"), "read"), count_of(part(tokens, "cache"), "write")
+    prompt = count_of(tokens, "input") + cached + written
+    if not prompt:
+        return None
+    completion = count_of(tokens, "output") + count_of(tokens, "reasoning")
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)

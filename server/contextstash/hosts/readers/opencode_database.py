@@ -1,0 +1,91 @@
+"""OpenCode's database of sessions (since its version 1.2), read only. See contextstash.hosts.readers.opencode.
+
+A session in the database is named as if it were a file in it: `…/opencode.db/<session id>`. Tables as in
+anomalyco/opencode, packages/opencode/src/session/session.sql.ts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from contextstash.hosts.readers.documents import Json
+from contextstash.hosts.readers.transcript import Stamp
+from contextstash.json_text import kept_value
+
+DATABASES = "opencode*.db"
+"""`opencode.db`, or `opencode-<channel>.db` of a version that is not a released one (src/storage/db.ts)."""
+
+
+def is_in_database(path: Path) -> bool:
+    """Whether this names a session in a database."""
+    return path.parent.suffix == ".db" and path.parent.is_file()
+
+
+@contextmanager
+def _open(file: Path) -> Iterator[sqlite3.Connection]:
+    """The database, to be read. Raises OSError where it can't be."""
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise OSError(f"{file.name} is no database of OpenCode's that can be read ({error})") from error
+
+
+def stamp_in_database(path: Path) -> Stamp:
+    """How many rows a session has, and when one of them changed last. Raises OSError."""
+    rows = "SELECT COUNT(*), COALESCE(MAX(time_updated), 0) FROM {} WHERE session_id = ?"
+    with _open(path.parent) as database:
+        found = [database.execute(rows.format(table), (path.name,)).fetchone() for table in ("message", "part")]
+    return [int(number) for row in found for number in row]
+
+
+def load_from_database(path: Path) -> Iterator[Json]:
+    """The session's own record, then each message with its parts. Raises OSError."""
+    with _open(path.parent) as database:
+        found = database.execute("SELECT id, parent_id, title, directory FROM session WHERE id = ?", (path.name,))
+        session = found.fetchone()
+        if session is None:
+            return
+        head = dict(zip(("id", "parentID", "title", "directory"), session, strict=True))
+        yield {name: value for name, value in head.items() if value is not None}
+        parts: dict[str, list[Json]] = {}
+        rows = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
+        for message_id, part_id, data in database.execute(rows, (path.name,)):
+            parts.setdefault(message_id, []).append({**_object(data), "id": part_id})
+        rows = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        for message_id, data in database.execute(rows, (path.name,)):
+            yield {"info": {**_object(data), "id": message_id}, "parts": parts.get(message_id, [])}
+
+
+def _object(data: object) -> Json:
+    try:
+        found = kept_value(data) if isinstance(data, str | bytes) else None
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def sessions_in_database(file: Path) -> list[Path]:
+    """Every session in this database. Raises OSError where it is none of OpenCode's."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
+    return [file / str(session) for (session,) in rows]
+
+
+def current_in_database(file: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was touched last (of any where none is named), then those of its sub-agents.
+    Raises OSError."""
+    with _open(file) as database:
+        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
+    own = [row[0] for row in rows if row[1] is None and (project is None or is_at(row[2], project))]
+    if not own:
+        return []
+    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
+
+
+def is_at(directory: object, project: Path) -> bool:
+    """Whether a session's directory is this project's."""
+    return isinstance(directory, str) and Path(directory) in (project.absolute(), project.resolve())

@@ -1,0 +1,178 @@
+"""OpenHands' events as its server and evaluations kept them up to version 1: `events/<n>.json`, and trajectory files.
+
+Shapes as in All-Hands-AI/OpenHands, openhands/events/serialization/event.py (`event_to_dict`), and how they become
+messages as in openhands/memory/conversation_memory.py. The events of the newer software-agent-sdk:
+contextstash.hosts.readers.openhands_sdk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from contextstash.formats.usage import read_usage
+from contextstash.hosts.readers import chat_messages as chat
+from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, part, stamp_of, unseen
+from contextstash.hosts.readers.plain import plain_session_id
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native
+
+NOT_SAID = frozenset({"agent_state_changed", "change_agent_state", "null", "recall", "loop_recovery", "start", "pause"})
+"""Actions and observations that the model is not shown as messages."""
+
+
+class OpenHandsReader:
+    """Reads events as OpenAI Chat messages: a reply with all its calls, then the results as they came.
+
+    A condensation becomes a summary that covers the events it forgot. Not kept: recalled knowledge and workspace
+    information, screenshots, and what an event says beside its message.
+    """
+
+    name = "openhands"
+
+    def claims(self, path: Path, document: object) -> bool:
+        events = objects([load_document(file) for file in _files(path)[:1]] if path.is_dir() else document)
+        return bool(events) and all(
+            "source" in event and ("action" in event or "observation" in event) for event in events[:5]
+        )
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([_events_folder(path), *_files(path)[-1:]] if path.is_dir() else [path])
+
+    def load(self, path: Path) -> list[Line]:
+        found = [load_document(file) for file in _files(path)] if path.is_dir() else load_document(path)
+        return [line_of(event) for event in objects(found)]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        conversation = _Conversation()
+        for place, line in enumerate(lines):
+            conversation.take(line, place)
+        fresh = unseen(conversation.messages, state)
+        session = TranscriptSession(
+            session_id=_session_id(Path(source)), format="openai-chat", agent="openhands", source=source
+        )
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _events_folder(path: Path) -> Path:
+    return path / "events" if (path / "events").is_dir() else path
+
+
+def _files(path: Path) -> list[Path]:
+    """The events in a folder, in order: they are named by their numbers."""
+    files = [file for file in _events_folder(path).glob("*.json") if file.stem.isdecimal()]
+    return sorted(files, key=lambda file: int(file.stem))
+
+
+def _session_id(path: Path) -> str:
+    named = path.parent if path.name == "events" else path
+    return f"openhands-{named.name}".replace(" ", "-") if path.is_dir() else plain_session_id(str(path))
+
+
+class _Conversation:
+    """The messages that the events so far make, and which of them each event is in."""
+
+    def __init__(self) -> None:
+        self.messages: list[TranscriptMessage] = []
+        self._at: dict[int, str] = {}
+        self._replies: dict[str, str] = {}
+
+    def take(self, line: Line, place: int) -> None:
+        event = line.record
+        told = event.get("id")
+        number = told if isinstance(told, int) else place
+        if event.get("action") == "condensation":
+            self._condense(event, f"{number}-{line.mark}")
+            return
+        if str(event.get("action") or event.get("observation")) in NOT_SAID:
+            return
+        response = part(event, "tool_call_metadata", "model_response")
+        reply = text_of(response.get("id")) if "action" in event else None
+        if reply in self._replies:
+            self._at[number] = self._replies[str(reply)]
+            return
+        body = _action(event, response) if "action" in event else _observation(event)
+        if body is None:
+            return
+        key = f"{number}-{line.mark}"
+        self._at[number] = key
+        if reply is not None:
+            self._replies[reply] = key
+        usage = read_usage(part(response, "usage")) if body["role"] == "assistant" else None
+        model = text_of(response.get("model"))
+        by_host = body["role"] == "user" and "observation" in event
+        self.messages.append(
+            TranscriptMessage(body=body, key=key, group=reply, usage=usage, model=model, by_host=by_host)
+        )
+
+    def _condense(self, event: Json, key: str) -> None:
+        """The summary stands for the events that were forgotten; those before and after them stay."""
+        arguments = part(event, "args")
+        forgotten = _forgotten(arguments)
+        covered = [place for place in self._at if place in forgotten]
+        if not covered:
+            return
+        before = [place for place in self._at if place < min(covered)]
+        after = [place for place in self._at if place > max(covered)]
+        summary = text_of(arguments.get("summary")) or "(Events before this were left out.)"
+        self.messages.append(
+            TranscriptMessage(
+                body=chat.said_by_user(summary),
+                key=key,
+                covers_before=True,
+                covers_after_key=self._at[max(before)] if before else None,
+                covers_before_key=self._at[min(after)] if after else None,
+            )
+        )
+
+
+def _forgotten(arguments: Json) -> set[int]:
+    ids = arguments.get("forgotten_event_ids")
+    if isinstance(ids, list):
+        return {number for number in ids if isinstance(number, int)}
+    first, last = arguments.get("forgotten_events_start_id"), arguments.get("forgotten_events_end_id")
+    return set(range(first, last + 1)) if isinstance(first, int) and isinstance(last, int) else set()
+
+
+def _action(event: Json, response: Json) -> Native | None:
+    arguments = part(event, "args")
+    by_user = event.get("source") == "user"
+    if event["action"] == "system":
+        return chat.said_by_system(str(arguments.get("content") or ""))
+    if event["action"] == "message":
+        words = str(arguments.get("content") or "")
+        urls = arguments.get("image_urls")
+        images = [chat.image_part(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
+        if by_user:
+            return chat.said_by_user([chat.text_part(words), *images] if images else words) if words or images else None
+        return chat.reply(words) if words else None
+    if by_user:
+        command = arguments.get("command") or arguments.get("path") or event["action"]
+        return chat.said_by_user(f"User executed the command:\n{command}")
+    message = part({"": next(iter(objects(response.get("choices"))), {})}, "", "message")
+    if event["action"] != "finish" and (calls := objects(message.get("tool_calls"))):
+        return {
+            "role": "assistant",
+            "content": message.get("content"),
+            "tool_calls": [_call(item) for item in calls],
+        }
+    said = [message.get("content"), arguments.get("thought"), arguments.get("final_thought"), event.get("message")]
+    text = next((found for found in said if text_of(found)), None)
+    return chat.reply(str(text)) if text else None
+
+
+def _call(item: Json) -> Native:
+    function = part(item, "function")
+    return chat.call(str(item.get("id")), str(function.get("name")), function.get("arguments"))
+
+
+def _observation(event: Json) -> Native | None:
+    text = str(event.get("content") or "")
+    code = part(event, "extras", "metadata").get("exit_code")
+    if event.get("observation") == "run" and isinstance(code, int):
+        text += f"\n[Command finished with exit code {code}]"
+    call_id = text_of(part(event, "tool_call_metadata").get("tool_call_id"))
+    if call_id:
+        return chat.result(call_id, text)
+    return chat.said_by_user(text) if text else None

@@ -1,0 +1,210 @@
+"""Conversations of OpenHands' software-agent-sdk: a folder with `base_state.json` and `events/event-<n>-<id>.json`.
+
+Shapes as in OpenHands/software-agent-sdk, openhands-sdk/openhands/sdk/event (events, and how those of one reply make
+one message in event/base.py) and conversation/persistence_const.py (names).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers import chat_messages as chat
+from contextstash.hosts.readers.documents import Json, count_of, line_of, load_document, objects, part, stamp_of, unseen
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native, Usage
+
+STATE = "base_state.json"
+
+_NAME = re.compile(r"event-(\d{5,})-[0-9a-fA-F-]{8,}\.json")
+_RESULTS = ("ObservationEvent", "UserRejectObservation", "AgentErrorEvent")
+
+
+class OpenHandsSdkReader:
+    """Reads events as OpenAI Chat messages (with LiteLLM's `thinking_blocks`); usage from `base_state.json`.
+
+    A condensation becomes a summary that covers the events it forgot. Not kept: tool definitions, reasoning items of
+    OpenAI Responses, security risks, and events that the model is not shown.
+    """
+
+    name = "openhands-sdk"
+
+    def claims(self, path: Path, document: object) -> bool:
+        return path.is_dir() and bool(_files(path))
+
+    def stamp(self, path: Path) -> Stamp:
+        state = _folder(path) / STATE
+        return stamp_of([_folder(path) / "events", *_files(path)[-1:], *([state] if state.is_file() else [])])
+
+    def load(self, path: Path) -> list[Line]:
+        state = _folder(path) / STATE
+        reports = list(_reports(load_document(state))) if state.is_file() else []
+        events = objects([load_document(file) for file in _files(path)])
+        return [line_of({"reports": reports}), *(line_of(event) for event in events)]
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        head, *rest = [line.record for line in lines] or [{}]
+        usages = {report["response_id"]: _usage(report) for report in objects(head.get("reports"))}
+        fresh = unseen(list(_messages(rest, usages)), state)
+        name = _folder(Path(source)).name.replace(" ", "-")
+        session = TranscriptSession(
+            session_id=f"openhands-{name}", format="openai-chat", agent="openhands", source=source
+        )
+        return [Batch(session, fresh)] if fresh else []
+
+
+def _folder(path: Path) -> Path:
+    return path.parent if path.name == "events" else path
+
+
+def _files(path: Path) -> list[Path]:
+    named = [(found, file) for file in (_folder(path) / "events").glob("event-*.json") if (found := _number(file))]
+    return [file for _, file in sorted(named)]
+
+
+def _number(file: Path) -> tuple[int] | None:
+    found = _NAME.fullmatch(file.name)
+    return (int(found[1]),) if found else None
+
+
+def _reports(state: object) -> Iterator[Json]:
+    """The usage of each call, of all models together."""
+    stats = part(state, "stats")
+    found = part(stats, "usage_to_metrics") or part(stats, "service_to_metrics")
+    for metrics in found.values():
+        for report in objects(part({"": metrics}, "").get("token_usages")):
+            if text_of(report.get("response_id")):
+                yield report
+
+
+def _usage(report: Json) -> Usage | None:
+    prompt = count_of(report, "prompt_tokens")
+    if not prompt:
+        return None
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=count_of(report, "completion_tokens"),
+        cached_tokens=count_of(report, "cache_read_tokens"),
+        cache_write_tokens=count_of(report, "cache_write_tokens"),
+    )
+
+
+def _messages(events: Sequence[Json], usages: dict[str, Usage | None]) -> Iterator[TranscriptMessage]:
+    keys: dict[str, str] = {}
+    for reply, group in groupby(events, key=_reply_of):
+        batch = list(group)
+        if reply is None:
+            for event in batch:
+                if (message := _one(event, keys, usages)) is not None:
+                    keys[str(event.get("id"))] = str(message.key)
+                    yield message
+            continue
+        key = str(batch[0].get("id")) if len(batch) == 1 else f"{batch[0].get('id')}+{len(batch)}"
+        keys |= {str(event.get("id")): key for event in batch}
+        yield TranscriptMessage(body=_calls(batch), key=key, group=reply, usage=usages.get(reply))
+
+
+def _reply_of(event: Json) -> str | None:
+    """The reply that an action belongs to: several make one message."""
+    return str(event.get("llm_response_id")) if event.get("kind") == "ActionEvent" else None
+
+
+def _one(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> TranscriptMessage | None:
+    kind, key = event.get("kind"), str(event.get("id"))
+    if kind == "Condensation":
+        return _condensation(event, key, keys)
+    body = _result(event) if kind in _RESULTS else _said(event)
+    if body is None:
+        return None
+    reply = text_of(event.get("llm_response_id"))
+    by_host = body["role"] == "user" and event.get("source") == "environment"
+    return TranscriptMessage(body=body, key=key, group=reply, usage=usages.get(reply or ""), by_host=by_host)
+
+
+def _said(event: Json) -> Native | None:
+    if event.get("kind") == "SystemPromptEvent":
+        prompts = (part(event, "system_prompt").get("text"), part(event, "dynamic_context").get("text"))
+        return chat.said_by_system("\n\n".join(filter(None, map(text_of, prompts))))
+    if event.get("kind") != "MessageEvent":
+        return None
+    message = part(event, "llm_message")
+    content = _content([*_parts(message.get("content")), *objects(event.get("extended_content"))])
+    if message.get("role") == "assistant":
+        return {**chat.reply(str(content)), **_thinking(message)} if content else None
+    return chat.said_by_user(content) if content else None
+
+
+def _calls(batch: Sequence[Json]) -> Native:
+    first = batch[0]
+    text = _content(_parts(first.get("thought")))
+    made = [chat.call(str(event.get("tool_call_id")), *_called(event)) for event in batch]
+    return {**chat.reply(text if isinstance(text, str) else "", made), **_thinking(first)}
+
+
+def _called(event: Json) -> tuple[str, object]:
+    """The tool's name and arguments; older events keep the call in LiteLLM's shape."""
+    called = part(event, "tool_call")
+    inner = part(called, "function") or called
+    return str(event.get("tool_name") or inner.get("name")), inner.get("arguments")
+
+
+def _thinking(said: Json) -> Native:
+    kept = {name: said.get(name) for name in ("reasoning_content", "thinking_blocks", "reasoning_details")}
+    return {name: value for name, value in kept.items() if value}
+
+
+def _result(event: Json) -> Native | None:
+    call_id = text_of(event.get("tool_call_id"))
+    if call_id is None:
+        return None
+    if event["kind"] == "AgentErrorEvent":
+        return chat.result(call_id, str(event.get("error") or ""))
+    if event["kind"] == "UserRejectObservation":
+        return chat.result(call_id, f"Action rejected: {event.get('rejection_reason')}")
+    extra = objects(event.get("extended_content"))
+    return chat.result(call_id, _content([*_seen(part(event, "observation")), *extra]))
+
+
+def _seen(observation: Json) -> list[Json]:
+    """What the model was shown of an observation: its content, in older ones a field of another name."""
+    for name in ("content", "output", "message", "result", "error"):
+        if observation.get(name):
+            return _parts(observation[name])
+    rest = {name: value for name, value in observation.items() if name != "kind" and value}
+    return [chat.text_part(json.dumps(rest, ensure_ascii=False))] if rest else []
+
+
+def _parts(content: Any) -> list[Json]:
+    return [chat.text_part(content)] if isinstance(content, str) else objects(content)
+
+
+def _content(parts: Iterable[Json]) -> chat.Content:
+    found: list[Native] = []
+    for item in parts:
+        if isinstance(item.get("text"), str):
+            found.append(chat.text_part(item["text"]))
+        urls = item.get("image_urls")
+        found += [chat.image_part(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
+    return chat.simple(found)
+
+
+def _condensation(event: Json, key: str, keys: dict[str, str]) -> TranscriptMessage | None:
+    forgotten = {str(found) for found in event.get("forgotten_event_ids") or ()}
+    ids = list(keys)
+    covered = [place for place, found in enumerate(ids) if found in forgotten]
+    if not covered:
+        return None
+    before, after = ids[: covered[0]], ids[covered[-1] + 1 :]
+    summary = text_of(event.get("summary")) or "(Events before this were left out.)"
+    return TranscriptMessage(
+        body=chat.said_by_user(summary),
+        key=key,
+        covers_before=True,
+        covers_after_key=keys[before[-1]] if before else None,
+        covers_before_key=keys[after[0]] if after else None,
+    )

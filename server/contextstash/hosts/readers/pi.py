@@ -1,0 +1,197 @@
+"""pi's session files: a tree of entries, one JSON line each, its messages in a form of its own.
+
+Entries as in badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-manager.ts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.following.newest import newest_first
+from contextstash.hosts.readers.documents import Json, count_of, objects
+from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.records import Native, Usage
+
+ENTRIES = 300
+"""How many entries that are no messages are remembered, so that it is known which messages stand around them."""
+
+COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
+LEFT = "Another branch of this conversation was left. Its summary:\n\n"
+
+
+class PiReader:
+    """Reads messages in the shape of Anthropic's, nothing left out: pi keeps one form for all providers.
+
+    An entry below another than the last one takes the conversation back there; a compaction's summary covers all
+    before the first entry that it kept (all, in files of pi's first version: their entries have no ids). Not kept:
+    what an extension stores for itself, labels, and commands that the user kept from the model.
+    """
+
+    name = "pi"
+
+    def knows(self, lines: list[Line]) -> bool:
+        return any(line.record.get("type") == "session" and "cwd" in line.record for line in lines)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        messages: list[TranscriptMessage] = []
+        for line in lines:
+            if line.record.get("type") == "session" and text_of(line.record.get("id")):
+                state.setdefault("session", line.record["id"])
+                continue
+            if line.record.get("type") == "session_info" and text_of(line.record.get("name")):
+                state["title"] = line.record["name"][:200]
+            found = _message(line, state)
+            rewind = _follow(line.record, found is not None, state)
+            if found is not None:
+                messages.append(replace(found, rewind_to_key=rewind))
+        session = TranscriptSession(
+            session_id=str(state.get("session") or Path(source).stem),
+            format="anthropic",
+            agent="pi",
+            title=state.get("title"),
+            source=source,
+        )
+        return [Batch(session, messages)] if messages else []
+
+
+def _follow(entry: Json, said: bool, state: State) -> str | None:
+    """Where this entry takes the conversation back to, None where it goes on; and `state` with it.
+
+    `before` leads from an entry that is no message to the message above it, `after` to the one below it, `waiting`
+    are those that have none below them yet, `back` is what the next message takes the conversation back to.
+    """
+    own = text_of(entry.get("id"))
+    if own is None:
+        return None
+    parent = text_of(entry.get("parentId"))
+    before: dict[str, str] = state.setdefault("before", {})
+    above = before.get(parent or "", parent or "")
+    if "last" in state and parent != state["last"]:
+        state["back"] = above
+    state["last"] = own
+    waiting: list[str] = state.setdefault("waiting", [])
+    if said:
+        after: dict[str, str] = state.setdefault("after", {})
+        after |= dict.fromkeys(waiting, own)
+        waiting.clear()
+        _keep_late(after)
+        back: str | None = state.pop("back", None)
+        return back
+    before[own] = above
+    waiting.append(own)
+    _keep_late(before)
+    del waiting[:-ENTRIES]
+    return None
+
+
+def _keep_late(entries: dict[str, str]) -> None:
+    while len(entries) > ENTRIES:
+        del entries[next(iter(entries))]
+
+
+def _message(line: Line, state: State) -> TranscriptMessage | None:
+    entry = line.record
+    body = _body(entry)
+    if body is None:
+        return None
+    said = entry["message"] if entry.get("type") == "message" else {}
+    reply = said.get("role") == "assistant"
+    kept = text_of(entry.get("firstKeptEntryId"))
+    return TranscriptMessage(
+        body=body,
+        key=text_of(entry.get("id")) or line.mark,
+        usage=_usage(said.get("usage")) if reply else None,
+        model=text_of(said.get("model")) if reply else None,
+        created_at=moment(entry.get("timestamp")),
+        covers_before=entry.get("type") == "compaction",
+        by_host=body["role"] == "user" and said.get("role") not in ("user", "toolResult"),
+        covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
+    )
+
+
+def _body(entry: Json) -> Native | None:
+    kind = entry.get("type")
+    if kind == "message" and isinstance(entry.get("message"), dict):
+        return _said(entry["message"])
+    if kind == "custom_message":
+        return _said({"role": "custom", "content": entry.get("content")})
+    if kind in ("compaction", "branch_summary") and text_of(entry.get("summary")):
+        opening = COMPACTED if kind == "compaction" else LEFT
+        return {"role": "user", "content": [{"type": "text", "text": opening + entry["summary"]}]}
+    return None
+
+
+def _said(message: Json) -> Native | None:
+    role = message.get("role")
+    if role == "bashExecution":
+        return None if message.get("excludeFromContext") else _command(message)
+    if not message.get("content"):
+        return None
+    content = message["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = [_block(block) for block in objects(content)]
+    if role != "toolResult":
+        return {"role": "user" if role in ("custom", "hookMessage") else role, "content": blocks}
+    result = {"type": "tool_result", "tool_use_id": message.get("toolCallId"), "content": blocks}
+    if message.get("isError"):
+        result["is_error"] = True
+    return {"role": "user", "content": [result]}
+
+
+def _command(message: Json) -> Native:
+    """A command that the user ran himself."""
+    text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
+    if message.get("exitCode"):
+        text += f"\nIt exited with code {message['exitCode']}."
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    kind = block.get("type")
+    if kind == "toolCall":
+        arguments = block.get("arguments") or {}
+        return {"type": "tool_use", "id": block.get("id"), "name": block.get("name"), "input": arguments}
+    if kind == "thinking":
+        thinking = {"type": "thinking", "thinking": block.get("thinking", "")}
+        return {**thinking, "signature": block["thinkingSignature"]} if block.get("thinkingSignature") else thinking
+    if kind == "image" and "data" in block:
+        source = {"type": "base64", "media_type": block.get("mimeType", "image/png"), "data": block["data"]}
+        return {"type": "image", "source": source}
+    return block
+
+
+def _usage(usage: object) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    cached, written = count_of(usage, "cacheRead"), count_of(usage, "cacheWrite")
+    prompt = count_of(usage, "input") + cached + written
+    if not prompt:
+        return None
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=count_of(usage, "output"),
+        cached_tokens=cached,
+        cache_write_tokens=written,
+    )
+
+
+def sessions_folder(home: Path) -> Path:
+    """Where pi keeps its sessions."""
+    configured = os.environ.get("PI_CODING_AGENT_DIR")
+    return (Path(configured).expanduser() if configured else home / ".pi" / "agent") / "sessions"
+
+
+def current_sessions(folder: Path, project: Path | None) -> list[Path]:
+    """The session of this project that was written last; without a project, of this very folder."""
+    for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))) if project else [""]:
+        name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
+        place = folder / name if project else folder
+        if found := newest_first(place.glob("*.jsonl"), place):
+            return found[:1]
+    return []

@@ -1,0 +1,103 @@
+"""Plain files of messages: JSON lines, or one JSON document: a list, or a provider request that holds one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from contextstash.formats import detect_format
+from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, stamp_of, unseen
+from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash_storage.errors import BadMessageError
+
+
+class PlainReader:
+    """Reads lines of provider messages as they are. A message's key is its position in the file and what it says."""
+
+    name = "messages"
+
+    def knows(self, lines: list[Line]) -> bool:
+        return _are_messages(lines)
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        lines = list(lines)
+        if not lines:
+            return []
+        start = state.get("count", 0)
+        state["count"] = start + len(lines)
+        state.setdefault("format", detect_format([line.record for line in lines]))
+        return [Batch(_session(source, state), _messages(lines, start))]
+
+
+class PlainDocumentReader:
+    """Reads a list of provider messages as they are. A list that grew adds its new messages alone; where others took
+    the place of its last ones, the view has those, and the old ones stay in the history."""
+
+    name = "messages"
+
+    def claims(self, path: Path, document: object) -> bool:
+        lines = _lines_of(document)
+        return bool(lines) and _are_messages(lines)
+
+    def stamp(self, path: Path) -> Stamp:
+        return stamp_of([path])
+
+    def load(self, path: Path) -> list[Line]:
+        return _lines_of(load_document(path))
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        lines = list(lines)
+        if not lines:
+            return []
+        state.setdefault("format", detect_format([line.record for line in lines]))
+        fresh = unseen(_messages(lines, 0), state)
+        return [Batch(_session(source, state), fresh)] if fresh else []
+
+
+def plain_session_id(source: str) -> str:
+    """A session id made of the file's name and, to tell files of one name apart, its place."""
+    return named_session_id(Path(source).stem, source)
+
+
+def named_session_id(name: str, source: str) -> str:
+    """A session id made of a name and, to tell sessions of one name apart, their source."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:80] or "session"
+    return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def _are_messages(lines: Sequence[Line]) -> bool:
+    try:
+        detect_format([line.record for line in lines])
+    except BadMessageError:
+        return False
+    return True
+
+
+def _messages(lines: Sequence[Line], start: int) -> list[TranscriptMessage]:
+    return [TranscriptMessage(body=line.record, key=f"{place}-{line.mark}") for place, line in enumerate(lines, start)]
+
+
+def _session(source: str, state: State) -> TranscriptSession:
+    return TranscriptSession(session_id=plain_session_id(source), format=state["format"])
+
+
+def _lines_of(document: object) -> list[Line]:
+    """The messages of a document; none where it is not a list of them."""
+    if isinstance(document, dict):
+        document = _messages_in(document)
+    found = objects(document)
+    return [line_of(item) for item in found] if isinstance(document, list) and len(found) == len(document) else []
+
+
+def _messages_in(document: Json) -> list[Any] | None:
+    """The messages of a request, the system prompt that stands beside them first."""
+    for key, prompt in (("messages", "system"), ("input", "instructions")):
+        if isinstance(document.get(key), list):
+            system = document.get(prompt)
+            head = [{"role": "system", "content": system}] if system else []
+            return [*head, *document[key]]
+    return None

@@ -1,0 +1,14 @@
+"""What a host put into a user's message by itself, marked so that it is not taken for the user's words."""
+
+from __future__ import annotations
+
+import re
+
+from contextstash.context.tool_outputs.shell_envelope import REMINDER_END, REMINDER_START
+
+_TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
+
+
+def reminder(text: str) -> str:
+    """The text between the tags of a reminder, which nothing in it can end."""
+    return f"{REMINDER_START}\n{_TAG.sub('‹', text)}\n{REMINDER_END}"

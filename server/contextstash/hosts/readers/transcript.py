@@ -1,0 +1,161 @@
+"""Transcripts: what readers of them share. Files of lines are read from where the last reading stopped; a transcript
+that its host rewrites, or spreads over files, is read whole each time it changed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from contextstash.json_text import KEEPING, kept_value
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+
+logger = logging.getLogger(__name__)
+
+State = dict[str, Any]
+"""What a reader must remember between two readings: JSON values only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One record of a transcript. `mark` is a short name of the line's bytes, the same at every reading."""
+
+    record: dict[str, Any]
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of one session, in order."""
+
+    session: TranscriptSession
+    messages: list[TranscriptMessage]
+
+
+class TranscriptReader(Protocol):
+    """Knows one kind of transcript."""
+
+    name: str
+
+    def knows(self, lines: list[Line]) -> bool:
+        """Whether a file that begins with these lines is of this kind."""
+        ...
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages in these lines, and `state` brought up to date. Unknown records are passed over."""
+        ...
+
+
+Stamp = list[int]
+"""What changes whenever a transcript on disk does."""
+
+
+@runtime_checkable
+class DocumentReader(Protocol):
+    """Knows one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
+
+    name: str
+
+    def claims(self, path: Path, document: object) -> bool:
+        """Whether this is of this kind. `document` is the file's JSON value, its records where it is a file of lines,
+        None where it is no file or neither of them. Raises OSError where it cannot be read."""
+        ...
+
+    def stamp(self, path: Path) -> Stamp:
+        """Raises OSError where the transcript isn't there."""
+        ...
+
+    def load(self, path: Path) -> list[Line]:
+        """All records, in order. Raises OSError where they cannot be read."""
+        ...
+
+    def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
+        """The messages that were not there at the last reading, and `state` brought up to date. `lines` are all of
+        the transcript's."""
+        ...
+
+
+def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
+    """Whole records in `data`, and how many bytes they took.
+
+    A last line without its end is left for the next reading, unless it is the end of the file and complete.
+    A damaged line is passed over with a warning; records that run together on a line are taken apart.
+    """
+    end = data.rfind(b"\n") + 1
+    lines = [line for raw in data[:end].split(b"\n") for line in _records(raw)]
+    rest = data[end:]
+    if at_end and rest.strip() and (last := _whole(rest)) is not None:
+        lines.append(last)
+        end = len(data)
+    return lines, end
+
+
+def _whole(raw: bytes) -> Line | None:
+    try:
+        record = kept_value(raw)
+    except (ValueError, RecursionError):
+        return None
+    return Line(record, mark_of(raw)) if isinstance(record, dict) else None
+
+
+def _records(raw: bytes) -> Iterator[Line]:
+    text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0").strip()
+    place = 0
+    while place < len(text):
+        try:
+            record, end = KEEPING.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            again = _resume(text, place)
+            logger.warning("a damaged record of %d characters is passed over", len(text) - place)
+            if again is None:
+                return
+            place = again
+            continue
+        if isinstance(record, dict):
+            yield Line(record, mark_of(text[place:end].encode("utf-8", "surrogatepass")))
+        place = end
+        while place < len(text) and text[place].isspace():
+            place += 1
+
+
+_BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
+"""How the records of the hosts begin."""
+
+
+def _resume(text: str, place: int) -> int | None:
+    """Where, after a record that broke off, the next one on the same line begins."""
+    found = _BEGINNING.search(text, place + 1)
+    return found.start() if found else None
+
+
+def mark_of(raw: bytes) -> str:
+    """A short name of these bytes."""
+    return hashlib.sha256(raw.strip()).hexdigest()[:20]
+
+
+def moment(value: object) -> datetime | None:
+    """An ISO 8601 time with zone, None where it is none."""
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def moment_of_ms(value: object) -> datetime | None:
+    """A time told in milliseconds since 1970, None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
+        return None
+    return datetime.fromtimestamp(value / 1000, UTC)
+
+
+def text_of(value: object) -> str | None:
+    """A text that isn't empty, else None."""
+    return value if isinstance(value, str) and value.strip() else None

@@ -1,0 +1,88 @@
+"""Estimating: how full a session's window is, by what method, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context.window import estimate as counting
+from contextstash.context.window import thresholds
+from contextstash.context.window.thresholds import Room
+from contextstash.context.window.token_counters import measure
+from contextstash.formats import detect_format, get_format
+from contextstash.service.results import Estimate, Trigger
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.records import Counters, Native, NewMessage, Session
+
+
+async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """From the session's running counters alone: the same effort however long the session is."""
+    settings = access.settings(session)
+    model = model or session.model
+    room = access.room(settings, model, session)
+    counter = access.counter(settings, model)
+    counters = session.counters
+    followed = session.source is not None
+    tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
+    level = thresholds.level_of(tokens, room)
+    return Estimate(
+        session_id=session.session_id,
+        tokens=tokens,
+        window=room.window,
+        usable=room.usable,
+        percent=thresholds.percent_of(tokens, room),
+        level=level,
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens, followed=followed),
+        messages_trigger=_trigger(thresholds.since_summary(counters), room.messages_at) if room.messages_at else None,
+        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(room, settings)),
+        next_step=thresholds.next_step(level, followed=followed),
+    )
+
+
+def own_tokens(access: Access, session: Session) -> int:
+    """Tokens of the view that contextstash keeps. Where a client sends its own history, which our edits do not
+    change, that is what was counted, whatever the client reports."""
+    settings = access.settings(session)
+    counter = access.counter(settings, session.model)
+    if session.source is not None:
+        return round(session.counters.view_tokens * counting.growth_ratio(session.counters, settings))
+    return counting.estimate(session.counters, settings, counter.name)[0]
+
+
+def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
+    """What these messages alone would take, nothing recorded."""
+    settings = access.settings()
+    room: Room = access.room(settings, model)
+    counter = access.counter(settings, model)
+    fmt = get_format(detect_format(natives))
+    counters = Counters()
+    for seq, native in enumerate(natives):
+        reading = fmt.read(native)
+        message = NewMessage(
+            body=native,
+            role=reading.role,
+            blocks=measure(reading, counter, settings),
+            usage=reading.usage,
+            group=reading.group,
+        )
+        counters = counting.count_message(counters, message, seq)
+    tokens, method = counting.estimate(counters, settings, counter.name)
+    level = thresholds.level_of(tokens, room)
+    return Estimate(
+        tokens=tokens,
+        window=room.window,
+        usable=room.usable,
+        percent=thresholds.percent_of(tokens, room),
+        level=level,
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens),
+        messages_trigger=_trigger(len(natives), room.messages_at) if room.messages_at else None,
+        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(room, settings)),
+        next_step=thresholds.next_step(level),
+    )
+
+
+def _trigger(value: int, threshold: int) -> Trigger:
+    return Trigger(value=value, threshold=threshold, percent=round(100 * value / threshold, 1))

@@ -1,0 +1,1 @@
+"""Queries: everything that only reads, and the transfer of whole sessions."""

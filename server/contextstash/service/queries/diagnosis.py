@@ -1,0 +1,51 @@
+"""Diagnosing: what filled a session's window again after a compaction, and whether it goes round in circles."""
+
+from __future__ import annotations
+
+from contextstash.context.window.backoff import oscillation
+from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
+from contextstash.service.estimate import estimate_session
+from contextstash.service.reduction.recent_reductions import passages_of, threshold_of
+from contextstash.service.results import Estimate
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.records import Session
+
+
+async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """The estimate, and where the window is filling: by what, since the last compaction."""
+    estimate = await estimate_session(access, session, model)
+    if estimate.level == "ok":
+        return estimate
+    found = (_ignored(session, estimate), await _refilled(access, session, estimate), await _circling(access, session))
+    notes = [note for note in found if note]
+    return estimate.model_copy(update={"notes": notes or None})
+
+
+def _ignored(session: Session, estimate: Estimate) -> str | None:
+    """A client that passes its messages on but sends its own history to the model makes every prune useless."""
+    unrecorded = estimate.breakdown.get("unrecorded", 0)
+    if session.source is not None or not session.counters.own or unrecorded <= estimate.usable // 2:
+        return None
+    return (
+        f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
+        " definitions, or a client that does not send what get_context answers."
+    )
+
+
+async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
+    if session.source is not None and session.counters.own:
+        return None  # the last compaction was of our view alone: the client's window was never emptied
+    events = await access.store.last_events(access.owner, session.session_id, ("compaction", "recovery"), 1)
+    if not events or not events[0].parts:
+        return None
+    [event] = events
+    outputs = await access.store.read_outputs(access.owner, session.session_id, first=event.seq)
+    refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)
+    return refill_sentence(refill) if refill.tokens > 0 else None
+
+
+async def _circling(access: Access, session: Session) -> str | None:
+    settings = access.settings(session)
+    room = access.room(settings, session.model, session)
+    passages = await passages_of(access, session.session_id)
+    return oscillation(passages, threshold_of(room, settings), room.usable)

@@ -1,0 +1,137 @@
+"""Retrieving: pages of archived outputs, and search over everything that was ever recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from contextstash.context.text.paging import page
+from contextstash.context.text.snippets import snippet
+from contextstash.service.recording.output_archive import outputs_session_id
+from contextstash.service.results import Hit, OutputPage, SearchResult
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
+from contextstash_storage.records import Output, SearchHit
+
+DEFAULT_PAGE_TOKENS = 4_000
+MOST_PAGE_TOKENS = 8_000
+"""Clients warn or cut at about 10,000 tokens of tool result."""
+
+FIELDS_TOKENS = 80
+"""What the other fields of a page take beside its text."""
+
+MOST_QUERY_CHARACTERS = 4_000
+"""As many as the store looks at."""
+
+DEFAULT_HITS = 10
+MOST_HITS = 50
+SCOPES = ("session", "outputs", "messages", "everywhere")
+
+
+async def get_archived_output(
+    access: Access,
+    handle: str,
+    *,
+    session_id: str | None = None,
+    offset: int | None = None,
+    limit: int | None = None,
+    pattern: str | None = None,
+    max_tokens: int | None = None,
+) -> OutputPage:
+    """One page of an original output. Raises HandleNotFoundError, BadInputError on a pattern that
+    can't be used, OverloadedError while too many patterns are searched for."""
+    most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
+    if most < 50:
+        raise BadInputError("max_tokens must be 50 or more.")
+    bound = min(most, MOST_PAGE_TOKENS)
+    found_in, output = await _find(access, handle.strip(), session_id)
+    session = await access.store.get_session(access.owner, found_in)
+    text = await access.output_text(session, output)
+    counter = access.counter(access.settings(session), session.model)
+    make = partial(
+        page,
+        text,
+        offset=offset,
+        limit=limit,
+        pattern=pattern,
+        max_tokens=max(bound // 2, bound - FIELDS_TOKENS),
+        count=counter.count,
+        total_tokens=output.tokens,
+    )
+    result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
+    return OutputPage(
+        handle=output.handle,
+        tool=output.tool,
+        text=result.text,
+        total_lines=result.total_lines,
+        total_tokens=result.total_tokens,
+        next_offset=result.next_offset,
+        note=result.note,
+    )
+
+
+async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
+    """The session and output of a handle: of the session named, or among the outputs kept for it."""
+    try:
+        return await access.store.find_output(access.owner, handle, session_id)
+    except HandleNotFoundError:
+        if session_id is None:
+            raise
+        return await access.store.find_output(access.owner, handle, outputs_session_id(session_id))
+
+
+async def search_history(
+    access: Access,
+    query: str,
+    *,
+    session_id: str | None = None,
+    limit: int | None = None,
+    scope: str | None = None,
+) -> SearchResult:
+    """Ranked finds. `scope` is `session` (the default), `outputs` or `messages` (only these of the session), or
+    `everywhere` (all of the owner's sessions, as also where no session is named or followed)."""
+    if not query.strip():
+        raise BadInputError("query is empty: pass the words, names or paths to look for.")
+    if scope is not None and scope not in SCOPES:
+        raise BadInputError(f"scope is one of {', '.join(SCOPES)}, not '{scope}'.")
+    most = min(MOST_HITS, DEFAULT_HITS if limit is None else limit)
+    if most < 1:
+        raise BadInputError("limit must be 1 or more.")
+    if scope == "everywhere":
+        session_id = None
+    elif session_id is None:
+        session_id = await access.current_session_id()
+    else:
+        await access.session(session_id)
+    kind = scope if scope in ("outputs", "messages") else "all"
+    hits = await _hits(access, query, session_id, kind, most)
+    note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
+    terms = query[:MOST_QUERY_CHARACTERS].split()
+    shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
+    return SearchResult(hits=shown, note=note)
+
+
+async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
+    """The best finds; those among the outputs kept for a session count as the session's own."""
+    hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)
+    if session_id is None or kind == "messages":
+        return hits
+    with suppress(NotFoundError, BadInputError):
+        kept = outputs_session_id(session_id)
+        hits += await access.store.search(access.owner, query, session_id=kept, scope="outputs", limit=most)
+    return sorted(hits, key=lambda hit: -hit.score)[:most]
+
+
+def _hit(hit: SearchHit, terms: Sequence[str]) -> Hit:
+    text, matched = snippet(hit.text, terms)
+    return Hit(
+        handle=hit.handles[0] if hit.handles else None,
+        session_id=hit.session_id,
+        seq=hit.seq,
+        role=hit.role,
+        snippet=text,
+        score=round(hit.score, 3),
+        matched=matched,
+    )

@@ -1,0 +1,151 @@
+"""Sessions themselves: listing, configuring, deleting, and paging through the full history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from contextstash.context.view.view import Entry, edits_in_force, lay
+from contextstash.context.window.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
+from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
+from contextstash.service.results import (
+    ConfigureResult,
+    DeleteResult,
+    MessageLine,
+    MessagePage,
+    SessionLine,
+    SessionList,
+)
+from contextstash.service.session_snapshot import Access
+from contextstash.summarizers import CONSENT
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Message, Session
+
+MOST_LISTED = 200
+
+NOT_OVERWRITTEN = (
+    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
+    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
+    " the database next; close other programs that use the file."
+)
+
+COUNTING = ("estimator", "image_tokens", "message_overhead")
+"""Settings by which a message is counted when it is recorded."""
+
+
+async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
+    """One page of sessions; `cursor` is the previous page's `next_cursor`."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise BadInputError(f"limit is 1 to {MOST_LISTED}, not {limit}.")
+    found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
+    page = found[:limit]
+    return SessionList(
+        sessions=[await _line(access, session) for session in page],
+        next_cursor=page[-1].session_id if len(found) > limit else None,
+    )
+
+
+async def _line(access: Access, session: Session) -> SessionLine:
+    estimate = await estimate_session(access, session)
+    return SessionLine(
+        session_id=session.session_id,
+        title=session.title,
+        agent=session.agent,
+        model=session.model,
+        messages=session.counters.messages,
+        tokens=estimate.tokens,
+        percent=estimate.percent,
+        level=estimate.level,
+        updated_at=session.updated_at.isoformat(),
+        parent_session_id=session.parent_session_id,
+    )
+
+
+async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
+    """Change a session's own layer; answers the settings then in force."""
+    session = await access.session(session_id)
+    _check_destination(access, session, settings)
+    unknown = settings.keys() - ContextSettings.model_fields.keys()
+    layer = {
+        name: value
+        for name, value in {**session_layer(session.settings), **settings}.items()
+        if value is not None or name in unknown
+    }
+    before = access.settings(session).model_dump()
+    after = resolve_settings(access.layer(session.agent), layer).model_dump()
+    await access.store.update_session(access.owner, session.session_id, settings=layer)
+    counted = [name for name in COUNTING if before[name] != after[name]]
+    note = None
+    if counted and session.counters.messages:
+        note = (
+            f"The {session.counters.messages:,} messages recorded before keep the count they were given;"
+            f" {', '.join(counted)} count for new ones. Set them before the first message to have all counted alike."
+        )
+    return ConfigureResult(
+        session_id=session.session_id,
+        settings={name: value for name, value in after.items() if value is not None},
+        changed=[name for name in after if before[name] != after[name]],
+        note=note,
+    )
+
+
+def _check_destination(access: Access, session: Session, settings: Mapping[str, Any]) -> None:
+    """Raises BadInputError if a session's own settings, which its model may change, would send it to where the user has
+    not agreed to."""
+    if settings.get(DESTINATION) is not None:
+        raise BadInputError(
+            f"{DESTINATION} says where sessions are sent: no session can set it, only the user's own configuration"
+            " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
+        )
+    asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
+    if asked and not access.may_call_model(session.agent):
+        raise BadInputError(
+            "A session cannot have a model called without the user's consent, which only the user's own configuration"
+            f" gives: {CONSENT}. Without it, summarizer is auto, sampling or extractive."
+        )
+
+
+async def delete(access: Access, session_id: str) -> DeleteResult:
+    """Delete a session for good, with the outputs kept for it. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    along: list[str] = []
+    with suppress(BadInputError):
+        along.append(outputs_session_id(session_id))
+    overwritten = await access.store.delete_session(access.owner, session_id, along=along)
+    return DeleteResult(
+        session_id=session_id,
+        deleted=True,
+        messages=session.counters.messages,
+        note=None if overwritten else NOT_OVERWRITTEN,
+    )
+
+
+async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:
+    """Messages as they were recorded, from position `first` on, and whether the model still sees them so."""
+    session = await access.session(session_id)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
+    shown = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
+    return MessagePage(
+        session_id=session_id,
+        messages=[_message_line(message, shown.get(message.seq)) for message in messages],
+        total=total,
+        next_seq=last + 1 if last + 1 < total else None,
+    )
+
+
+def _message_line(message: Message, entry: Entry | None) -> MessageLine:
+    kind = entry.kind if entry else message.kind
+    return MessageLine(
+        seq=message.seq,
+        role=message.role,
+        kind=kind,
+        tokens=message.tokens,
+        agent_visible=entry is not None and kind != "tool_result_archived",
+        user_visible=message.user_visible,
+        message=message.body or {},
+    )

@@ -1,0 +1,99 @@
+"""The history beside the view: each message as it was recorded, and what the model sees in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay, span
+from contextstash.formats import get_format
+from contextstash.formats.base import Format
+from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.records import Edit, Message
+
+MOST_MESSAGES = 500
+
+
+async def read_beside(access: Access, session_id: str, first: int, limit: int) -> BesidePage:
+    """Messages `first` to `first + limit - 1`. Raises SessionNotFoundError, and BadInputError on wrong numbers."""
+    if first < 0 or not 1 <= limit <= MOST_MESSAGES:
+        raise BadInputError(f"first is 0 or more, limit 1 to {MOST_MESSAGES}.")
+    session = await access.session(session_id)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
+    outputs = await access.store.read_outputs(access.owner, session_id, first=first, last=last)
+    fmt = get_format(session.format or "openai-chat")
+    entries = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
+    handles = {(output.seq, output.block): output.handle for output in outputs}
+    return BesidePage(
+        session_id=session_id,
+        messages=[_message(message, entries.get(message.seq), overlay, fmt, handles) for message in messages],
+        summaries=[_summary(edit) for edit in overlay.summaries if _touches(edit, first, last)],
+        total=total,
+        first=first,
+        next_seq=last + 1 if last + 1 < total else None,
+    )
+
+
+def _message(
+    message: Message, entry: Entry | None, overlay: Overlay, fmt: Format, handles: dict[tuple[int, int], str]
+) -> BesideMessage:
+    return BesideMessage(
+        seq=message.seq,
+        role=message.role,
+        tokens=message.tokens,
+        created_at=message.created_at.isoformat(),
+        blocks=[_block(place, entry, handles.get((message.seq, place)), *read) for place, read in _read(message, fmt)],
+        summary_id=None if entry else _covering(overlay.covers, message.seq),
+        visible=entry is not None,
+    )
+
+
+def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[str, str, str]]]:
+    """Each block's place, type, heading and text; of a message that its format cannot read any more, nothing."""
+    try:
+        reading = fmt.read(message.body or {})
+    except ContextstashError:
+        return []
+    return [
+        (place, (block.type, " ".join(filter(None, (block.tool, block.argument))), text))
+        for place, (block, text) in enumerate(zip(reading.blocks, reading.texts, strict=True))
+    ]
+
+
+def _block(place: int, entry: Entry | None, handle: str | None, kind: str, heading: str, text: str) -> BesideBlock:
+    edit = entry.replaced.get(place) if entry else None
+    stripped = entry is not None and entry.stripped and kind == "thinking"
+    return BesideBlock(
+        type=kind,
+        heading=heading,
+        text=text,
+        handle=handle,
+        shown=edit.text if edit else None,
+        state=edit.kind if edit else "strip" if stripped else None,
+    )
+
+
+def _covering(covers: Sequence[Edit], seq: int) -> str | None:
+    """The id of the summary that hides a message; None where something else does."""
+    return next((edit.summary_id for edit in covers if span(edit)[0] <= seq <= span(edit)[1]), None)
+
+
+def _summary(edit: Edit) -> BesideSummary:
+    first, last = span(edit)
+    return BesideSummary(
+        summary_id=edit.summary_id or "",
+        first_seq=first,
+        last_seq=last,
+        text=edit.text,
+        tokens=edit.tokens,
+        strategy=edit.strategy or "",
+        level=edit.level or "recent",
+    )
+
+
+def _touches(edit: Edit, first: int, last: int) -> bool:
+    return span(edit)[0] <= last and span(edit)[1] >= first

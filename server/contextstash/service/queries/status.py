@@ -1,0 +1,73 @@
+"""The state of a session's context as a person wants to see it: how full, with what, and what was done to it."""
+
+from __future__ import annotations
+
+from contextstash.context.view.view import edits_in_force, span
+from contextstash.service.queries.diagnosis import estimate_with_notes
+from contextstash.service.queries.savings import SHRINKING, savings_of
+from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.records import Edit, Event
+
+CHANGES_SHOWN = 12
+
+
+async def context_status(access: Access, session_id: str | None) -> ContextStatus:
+    """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    estimate = await estimate_with_notes(access, session)
+    overlay = edits_in_force(await access.store.read_edits(access.owner, session.session_id))
+    summaries = overlay.summaries
+    events = await access.store.last_events(access.owner, session.session_id, SHRINKING, CHANGES_SHOWN)
+    return ContextStatus(
+        session_id=session.session_id,
+        title=session.title,
+        agent=session.agent,
+        estimate=estimate,
+        due=_due(estimate) or None,
+        messages=session.counters.messages,
+        messages_summarized=sum(_covered(edit) for edit in summaries),
+        outputs_archived=sum(edit.kind == "archive" for edit in overlay.replaced.values()),
+        last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
+        savings=await savings_of(access, session),
+        changes=[change_of(event) for event in events],
+    )
+
+
+def _due(estimate: Estimate) -> list[str]:
+    """What the next message triggers; tokens are compared as they are now, since nobody knows how long it will be."""
+    found = []
+    messages, tokens = estimate.messages_trigger, estimate.tokens_trigger
+    if messages is not None and messages.value + 1 >= messages.threshold:
+        found.append(f"messages {messages.value + 1:,} / {messages.threshold:,}")
+    if tokens.value >= tokens.threshold:
+        found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
+    return found
+
+
+def _covered(edit: Edit) -> int:
+    first, last = span(edit)
+    return last - first + 1
+
+
+def _made(edit: Edit) -> SummaryMade:
+    return SummaryMade(
+        summary_id=edit.summary_id or "",
+        messages=_covered(edit),
+        tokens=edit.tokens,
+        strategy=edit.strategy or "",
+        created_at=edit.created_at.isoformat() if edit.created_at else None,
+    )
+
+
+def change_of(event: Event) -> Change:
+    """What an event did to a session's context."""
+    return Change(
+        kind=event.kind,
+        seq=event.seq,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+        reason=event.reason,
+        strategy=event.strategy,
+        created_at=event.created_at.isoformat() if event.created_at else None,
+    )

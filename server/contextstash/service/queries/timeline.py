@@ -1,0 +1,92 @@
+"""A session's window over time: what it held as messages came, and what prunes and compactions took out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from contextstash.context.view.view import part_named
+from contextstash.service.estimate import estimate_session
+from contextstash.service.queries.savings import MOST_CALLS, SHRINKING
+from contextstash.service.queries.status import change_of
+from contextstash.service.results import Timeline, TimelinePoint
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.records import Call, Event, TokenSum
+
+POINTS = 200
+"""Runs of messages of which each is one point."""
+
+MOST_CHANGES = 500
+
+UNRECORDED = "unrecorded"
+
+Parts = dict[str, float]
+
+
+async def timeline(access: Access, session_id: str, points_wanted: int = POINTS) -> Timeline:
+    """The window after each run of messages, and just before and after each change. In between what came is added to
+    what a change left; the last point is the present estimate. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    owner, total = access.owner, session.counters.messages
+    estimate = await estimate_session(access, session)
+    width = max(1, -(-total // points_wanted))
+    runs = _by_run(await access.store.token_sums(owner, session_id, width))
+    calls = await access.store.read_calls(owner, session_id, limit=MOST_CALLS)
+    events = (await access.store.last_events(owner, session_id, SHRINKING, MOST_CHANGES))[::-1]
+    counted = _points(runs, width, total, [event for event in events if event.parts])
+    points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
+    points.append(TimelinePoint(seq=total, parts=estimate.breakdown))
+    return Timeline(
+        session_id=session_id,
+        usable=estimate.usable,
+        points=points,
+        changes=[change_of(event) for event in events],
+    )
+
+
+def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
+    runs: dict[int, Parts] = {}
+    for each in sums:
+        parts = runs.setdefault(each.run, {})
+        part = part_named(each.role, each.kind, each.type).value
+        parts[part] = parts.get(part, 0) + each.tokens
+    return runs
+
+
+def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Event]) -> Iterator[TimelinePoint]:
+    held: Parts = {}
+    waiting = list(events)
+    for run in range(-(-total // width)):
+        start, end = run * width, min(total, (run + 1) * width)
+        at = start
+        while waiting and waiting[0].seq <= end:
+            event = waiting.pop(0)
+            held = _plus(held, runs.get(run, {}), (max(at, event.seq) - at) / (end - start))
+            at = max(at, event.seq)
+            yield _point(at, held)
+            held = dict(event.parts)
+            yield _point(at, held)
+        held = _plus(held, runs.get(run, {}), (end - at) / (end - start))
+        yield _point(end, held)
+
+
+def _with_reported(points: Iterator[TimelinePoint], calls: Sequence[Call]) -> Iterator[TimelinePoint]:
+    """The points with what was in the window beside the messages, as the last report before each tells."""
+    waiting = list(calls)[::-1]
+    unrecorded = 0
+    for point in points:
+        last = None
+        while waiting and waiting[-1].request_seq < point.seq:
+            last = waiting.pop()
+        counted = sum(tokens for part, tokens in point.parts.items() if part != UNRECORDED)
+        if last is not None:
+            unrecorded = max(0, last.prompt_tokens - counted)
+        parts = {**point.parts, UNRECORDED: unrecorded} if unrecorded else point.parts
+        yield point.model_copy(update={"parts": parts})
+
+
+def _plus(held: Parts, came: Parts, share: float) -> Parts:
+    return {part: held.get(part, 0) + came.get(part, 0) * share for part in {**held, **came}}
+
+
+def _point(seq: int, held: Parts) -> TimelinePoint:
+    return TimelinePoint(seq=seq, parts={part: round(tokens) for part, tokens in held.items() if tokens >= 1})

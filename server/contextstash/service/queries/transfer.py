@@ -1,0 +1,191 @@
+"""A whole session as records that leave this database and come into another: equal there, handles included."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from contextstash import __version__
+from contextstash.formats import get_format
+from contextstash.formats.base import Format
+from contextstash.json_text import kept_value
+from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
+from contextstash.service.recording.output_archive import outputs_session_id
+from contextstash.service.results import CopyResult
+from contextstash.service.session_snapshot import READ_AT_ONCE, Access
+from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
+from contextstash_storage.records import Call, Copied, Edit, Event, Message, NewMessage, Output, Session
+
+VERSION = 1
+
+MARK = "contextstash_session"
+"""The key by which the first record of a session is known; its value is the version of this form."""
+
+LOGGED_AT_ONCE = 1_000
+
+KINDS: Mapping[str, type[Edit] | type[Event] | type[Call]] = {"edit": Edit, "event": Event, "call": Call}
+
+
+async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
+    """The records of a session, and those of the session that keeps outputs for it. Only a page of messages is held in
+    memory. Raises SessionNotFoundError."""
+    session = await access.session(session_id)
+    async for record in _records(access, session):
+        yield record
+    try:
+        outputs = await access.store.get_session(access.owner, outputs_session_id(session_id))
+    except (SessionNotFoundError, BadInputError):
+        return
+    async for record in _records(access, outputs):
+        yield record
+
+
+async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
+    told = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
+    yield {MARK: VERSION, "written_by": f"contextstash {__version__}", "session": told}
+    owner, name = access.owner, session.session_id
+    for first in range(0, session.counters.messages, READ_AT_ONCE):
+        last = min(first + READ_AT_ONCE, session.counters.messages) - 1
+        outputs: dict[int, list[Output]] = {}
+        for output in await access.store.read_outputs(owner, name, first=first, last=last):
+            outputs.setdefault(output.seq, []).append(output)
+        for message in await access.store.read_messages(owner, name, first=first, last=last):
+            yield {"message": _told(message, outputs.get(message.seq, []))}
+    for edit in (await access.store.read_edits(owner, name))[: session.counters.edits]:
+        yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
+    async for event in _logged(access.store.read_events, owner, name, "event_id"):
+        yield {"event": event.model_dump(mode="json", exclude_none=True, exclude={"event_id"})}
+    async for call in _logged(access.store.read_calls, owner, name, "call_id"):
+        yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
+
+
+def _told(message: Message, outputs: list[Output]) -> dict[str, Any]:
+    told = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
+    if outputs:
+        told["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
+    return {**told, "body": message.body}
+
+
+async def _logged(read: Any, owner: str, session_id: str, number: str) -> AsyncIterator[Any]:
+    after = 0
+    while page := await read(owner, session_id, after=after, limit=LOGGED_AT_ONCE):
+        for each in page:
+            yield each
+        after = getattr(page[-1], number)
+
+
+def is_session(record: object) -> bool:
+    """Whether a record is the first of a session in this form."""
+    return isinstance(record, dict) and MARK in record
+
+
+async def import_session(access: Access, lines: Iterable[str], session_id: str | None = None) -> CopyResult:
+    """Store the sessions of these lines as they were, the first under another id where one is given. One that is here
+    already is left as it is. Raises BadInputError on a line that is none of such a session, naming it; then nothing of
+    its session is stored."""
+    reading = _Lines(lines)
+    result: CopyResult | None = None
+    while (session := reading.next_session(access.owner)) is not None:
+        if session_id is not None:
+            session = _renamed(session, session_id, result)
+        stored = await access.store.copy_session(session, reading.items(session))
+        known = 0 if stored else await _same(access, session)
+        reading.pass_over()
+        if result is None:
+            recorded = session.counters.messages if stored else 0
+            result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
+    if result is None:
+        raise BadInputError("There is no session in that file.")
+    return result
+
+
+def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Session:
+    check_session_id(session_id)
+    if first is None:
+        return session.model_copy(update={"session_id": session_id})
+    return session.model_copy(update={"session_id": outputs_session_id(session_id), "parent_session_id": session_id})
+
+
+async def _same(access: Access, session: Session) -> int:
+    """How many messages are here already. Raises BadInputError where the session of that id is another one."""
+    here = await access.store.get_session(access.owner, session.session_id)
+    if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
+        raise BadInputError(
+            f"There is another session {session.session_id} here. Import this one under another id: --session NEW_ID."
+        )
+    return session.counters.messages
+
+
+class _Lines:
+    """The lines of a file, read one by one; where one session ends, the next begins."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = enumerate(lines, start=1)
+        self._begun: Mapping[str, Any] | None = None
+        self._number = 0
+
+    def next_session(self, owner: str) -> Session | None:
+        """The session that begins here; None at the end."""
+        record = self._begun or self._next()
+        self._begun = None
+        if record is None:
+            return None
+        if record.get(MARK) != VERSION:
+            raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
+        try:
+            return Session.model_validate({**record["session"], "owner": owner})
+        except (ValidationError, KeyError, TypeError) as error:
+            raise self._wrong() from error
+
+    def items(self, session: Session) -> Iterator[Copied]:
+        """What the session is made of."""
+        fmt = get_format(session.format or "openai-chat")
+        calls: dict[str, tuple[str, str]] = {}
+        while (record := self._next()) is not None:
+            if is_session(record):
+                self._begun = record
+                return
+            yield self._item(record, fmt, calls)
+
+    def pass_over(self) -> None:
+        """Go on to the next session."""
+        while self._begun is None and (record := self._next()) is not None:
+            if is_session(record):
+                self._begun = record
+
+    def _next(self) -> Mapping[str, Any] | None:
+        for number, line in self._lines:
+            self._number = number
+            if line.strip():
+                try:
+                    record = kept_value(line)
+                except (ValueError, RecursionError) as error:
+                    raise self._wrong() from error
+                if not isinstance(record, dict):
+                    raise self._wrong()
+                return record
+        return None
+
+    def _item(self, record: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> Copied:
+        try:
+            if "message" in record:
+                return _message(record["message"], fmt, calls)
+            [(name, told)] = record.items()
+            return KINDS[name].model_validate(told)
+        except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
+            raise self._wrong() from error
+
+    def _wrong(self) -> BadInputError:
+        return BadInputError(f"Line {self._number} is none of an exported session. Nothing of that session was stored.")
+
+
+def _message(told: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:
+    outputs = [{**output, "seq": 0} for output in told.get("outputs", ())]
+    message = NewMessage.model_validate({**told, "outputs": outputs})
+    remember_calls(calls, message.blocks)
+    texts = fmt.read(message.body).texts or ("",)
+    if len(texts) != len(message.blocks):
+        return message
+    return message.model_copy(update={"search_text": search_text_of(texts, message.blocks, calls)})

@@ -1,0 +1,191 @@
+"""Batches of messages and what identifies them: a position, an id, or that the list is the whole conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash.context.view.branches import KnownPath, known_path, rewinding
+from contextstash.formats import get_format
+from contextstash.service.apply_edits import ATTEMPTS
+from contextstash.service.recording.client_edits import weighed_together
+from contextstash.service.recording.messages import RECENT_MESSAGES, Calls, append, is_large, remember_calls
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.bodies import fingerprint
+from contextstash_storage.errors import BadInputError, EditConflictError
+from contextstash_storage.records import Appended, Counters, Edit, Native, Session
+
+MAX_BATCH_ID = 200
+"""Characters of a batch_id; the same as for a session's id."""
+
+WAIT_SECONDS = 0.01
+"""Before a plan is made again, longer each time: the transaction of another process takes some 10 ms."""
+
+REPEATED = (
+    "This looks like messages that were recorded before, and was recorded again. If it was a repetition: pass first_seq"
+    " (next_seq of the answer before), batch_id, or whole=true with the whole conversation; then it is stored once."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """By what a batch is recognized if it is recorded again; by nothing if all of these are unset."""
+
+    first_seq: int | None = None
+    batch_id: str | None = None
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if there is more than one, or one is not as it must be."""
+        if (self.first_seq is not None) + (self.batch_id is not None) + self.whole > 1:
+            raise BadInputError(
+                "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
+                " whole=true (the messages are the whole conversation)."
+            )
+        if self.first_seq is not None and self.first_seq < 0:
+            raise BadInputError("first_seq is the position of the first message: 0 or more. next_seq tells it.")
+        if self.batch_id is not None and not 0 < len(self.batch_id) <= MAX_BATCH_ID:
+            raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
+
+
+async def record_batch(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    mark: Mark,
+    extras: Sequence[Mapping[str, Any]],
+) -> Appended:
+    """Store the messages that are not known by the mark. `calls` are the session's recent tool calls, and get the ones
+    of these messages added."""
+    if mark.whole:
+        return await _record_whole(access, session, natives, calls, extras)
+    if mark.first_seq is not None:
+        return await _record_at(access, session, natives, calls, mark.first_seq, extras)
+    return await append(access, session, natives, calls, extras=extras, batch_id=mark.batch_id)
+
+
+async def _record_at(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    first_seq: int,
+    extras: Sequence[Mapping[str, Any]],
+) -> Appended:
+    """Messages that stand at their positions are neither read nor counted again; the store compares the others."""
+    stored: list[bytes] = []
+    if first_seq < session.counters.messages:
+        stored = (await access.store.read_fingerprints(access.owner, session.session_id, first=first_seq))[
+            : len(natives)
+        ]
+    listed = await _fingerprints(natives[: len(stored)])
+    known = len(stored) if listed == stored else 0
+    appended = await append(access, session, natives[known:], calls, extras=extras[known:], first_seq=first_seq + known)
+    return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
+
+
+async def _record_whole(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    extras: Sequence[Mapping[str, Any]],
+) -> Appended:
+    """Make the list the session's conversation: what is known of it is shown, what was left is hidden, the rest is
+    appended. Planned again while others change the session; each piece that was stored counts as known then."""
+    listed = await _fingerprints(natives)
+    first = await _plan(access, session, listed)
+    plan, furthest, attempts = first, first.path.count, 0
+    while True:
+        try:
+            appended = await _follow(access, session, natives, calls, extras, plan)
+        except EditConflictError as error:
+            attempts += 1
+            if attempts == ATTEMPTS:
+                raise EditConflictError(
+                    "Others change this session all the time; send the same list again in a moment."
+                ) from error
+            await asyncio.sleep(WAIT_SECONDS * attempts)
+        else:
+            return await _with_pieces(access, appended, natives, first, plan)
+        plan = await _plan(access, session, listed)
+        if plan.path.count > furthest:  # a piece of it was stored before the conflict: that is no lost attempt
+            furthest, attempts = plan.path.count, 0
+
+
+async def _with_pieces(
+    access: Access, appended: Appended, natives: Sequence[Native], first: _Plan, last: _Plan
+) -> Appended:
+    """What was appended, with the pieces that were stored before a conflict; of those only the positions are known."""
+    stored = appended.messages
+    if pieces := last.path.seqs[first.path.count :]:
+        found = await access.store.read_messages_at(access.owner, appended.session.session_id, pieces)
+        stored = (*(message.model_copy(update={"body": None}) for message in found), *stored)
+    return appended.model_copy(update={"messages": stored, "duplicates": len(natives) - len(stored), "first_seq": None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What makes a list the conversation of a session of so many messages and edits."""
+
+    messages: int
+    edits: int
+    path: KnownPath
+    changes: tuple[Edit, ...]
+
+    def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
+        """The changes. Raises EditConflictError if the session is another one by now."""
+        if (counters.messages, counters.edits) != (self.messages, self.edits):
+            raise EditConflictError("The session was changed while a whole conversation was compared with it.")
+        return self.changes
+
+
+async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _Plan:
+    edits = await access.store.read_edits(access.owner, session.session_id)
+    stored = await access.store.read_fingerprints(access.owner, session.session_id)
+    path = known_path(edits, stored, listed)
+    changes = rewinding(edits, len(stored), path.last)
+    return _Plan(len(stored), len(edits), path, tuple(changes))
+
+
+async def _follow(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    extras: Sequence[Mapping[str, Any]],
+    plan: _Plan,
+) -> Appended:
+    """Do what was planned. Raises EditConflictError if the session was changed meanwhile."""
+    known = plan.path.count
+    if plan.changes:
+        desk = await access.desk(session.session_id)
+        plan.edits_before(desk.session.counters)
+        weighed = await weighed_together(access, desk, list(plan.changes))
+        plan = _Plan(plan.messages, plan.edits, plan.path, tuple(weighed))
+    elif known == len(natives):
+        session = await access.store.get_session(access.owner, session.session_id)
+        return Appended(messages=(), duplicates=known, session=session)
+    if plan.path.last != plan.messages - 1:
+        _remember_listed(session, natives[:known], calls)
+    return await append(access, session, natives[known:], calls, extras=extras[known:], before=plan.edits_before)
+
+
+def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:
+    """Add the tool calls before the new messages: on a branch that comes back they are not the newest ones stored."""
+    fmt = get_format(session.format or "openai-chat")
+    for native in known[-RECENT_MESSAGES:]:
+        remember_calls(calls, fmt.read(native).blocks)
+
+
+async def _fingerprints(natives: Sequence[Native]) -> list[bytes]:
+    if is_large(natives):
+        return await asyncio.to_thread(_all_fingerprints, natives)
+    return _all_fingerprints(natives)
+
+
+def _all_fingerprints(natives: Sequence[Native]) -> list[bytes]:
+    return [fingerprint(native) for native in natives]

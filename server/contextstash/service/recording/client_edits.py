@@ -1,0 +1,175 @@
+"""Mirroring: what a client did to its own window (compacted, went back, dropped results), as edits of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.branches import HOST, restored, rewinding
+from contextstash.context.view.compaction_plan import cuts_of
+from contextstash.context.view.view import Entry, difference, span
+from contextstash.context.window.estimate import reported_late
+from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
+from contextstash.service.recording.transcript_records import TranscriptMessage
+from contextstash.service.reduction.prune import archive_edit
+from contextstash.service.reduction.summaries import summary_id
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.errors import EditConflictError
+from contextstash_storage.records import Call, Counters, Edit, Message, Part, Session, Usage
+from contextstash_storage.store import EditsAfter
+
+
+async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
+    """What the client did to its window before this message came. Safe to repeat."""
+    session_id = session.session_id
+    if message.rewind_to_key is not None:
+        await retrying(lambda: _rewind(access, session_id, message))
+    if message.cleared_call_ids:
+        await retrying(lambda: _clear(access, session_id, frozenset(message.cleared_call_ids)))
+
+
+def whole_compaction(text: str) -> EditsAfter:
+    """The edit that shows everything up to the client's own summary, `text`, as that summary."""
+
+    def edits(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+        last = stored[-1]
+        if last.kind != "summary":
+            return []
+        tokens = last.tokens
+        delta = {part: -count for part, count in counters.parts.items()}
+        delta[Part.SUMMARIES] = delta.get(Part.SUMMARIES, 0) + tokens
+        edit = _summary(text, 0, last.seq, tokens, at=last.seq)
+        changes = {
+            "delta": {part: change for part, change in delta.items() if change},
+            "view_messages": 1 - counters.view_messages,
+            "view_results": -counters.view_results,
+        }
+        return [edit.model_copy(update=changes)]
+
+    return edits
+
+
+async def partial_compaction(
+    access: Access, session: Session, message: TranscriptMessage, text: str
+) -> EditsAfter | None:
+    """The edits that show what a compaction covered as the client's summary, `text`, and leave what it kept beside it;
+    None where nothing is known of that, or it covered nothing. They go in together with the summary's own message,
+    which is not shown where it stands. Raises EditConflictError, when they go in, where the session changed meanwhile.
+    """
+    after = await _position(access, session.session_id, message.covers_after_key)
+    before = await _position(access, session.session_id, message.covers_before_key)
+    if after is None and before is None:
+        return None
+    desk = await access.desk(session.session_id)
+    own = desk.session.counters.messages
+    first, last = 0 if after is None else after + 1, own if before is None else before - 1
+    undone = [edit for edit in desk.overlay.summaries if _overlaps(edit, first, last)]
+    entries = await entries_after(access, desk, restored(undone)) if undone else list(desk.entries)
+    first, last = _safe(entries, first, last, own)
+    if first > last:
+        return None
+    summary = _summary(text, first, last, desk.counter.count(text) + desk.settings.message_overhead, at=own)
+    edits = await weighed_together(access, desk, [*restored(undone), summary])
+
+    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
+        if (counters.messages - len(stored), counters.edits) != (own, len(desk.edits)):
+            raise EditConflictError("The session changed while its client's compaction was laid over it.")
+        return edits
+
+    return unchanged
+
+
+def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Edit:
+    """`at` is the position of the client's message that holds the summary."""
+    return Edit(
+        kind="summary",
+        seq=at,
+        first_seq=first,
+        last_seq=last,
+        summary_id=summary_id(first, last, text),
+        strategy=HOST,
+        level="recent",
+        text=text,
+        summary=text,
+        tokens=tokens,
+    )
+
+
+def _overlaps(cover: Edit, first: int, last: int) -> bool:
+    """Whether a summary covers some of these messages and others too."""
+    start, end = span(cover)
+    return start <= last and end >= first and not (first <= start and end <= last)
+
+
+def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[int, int]:
+    """The messages that may be covered of those from `first` to `last`: nothing that stays is parted from what it
+    belongs to. `end` is the position after the last message."""
+    starts = [entries[cut].first_seq if cut < len(entries) else end for cut in cuts_of(entries)]
+    first = 0 if first == 0 else min((start for start in starts if start >= first), default=end)
+    if last < end:
+        last = max((start for start in starts if start <= last + 1), default=0) - 1
+    return first, last
+
+
+async def weighed_together(access: Access, desk: Desk, edits: list[Edit]) -> list[Edit]:
+    """The edits, what they change of the counters told by the last one."""
+    entries = await entries_after(access, desk, edits)
+    return [*edits[:-1], edits[-1].model_copy(update=difference(desk.entries, entries))]
+
+
+async def _position(access: Access, session_id: str, key: str | None) -> int | None:
+    return None if key is None else await access.store.find_key(access.owner, session_id, key)
+
+
+async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> None:
+    if await _position(access, session_id, message.key) is not None:
+        return
+    to = await _position(access, session_id, message.rewind_to_key) if message.rewind_to_key else -1
+    if to is None:
+        return
+    desk = await access.desk(session_id)
+    if edits := rewinding(desk.edits, desk.session.counters.messages, to):
+        weighed = await weighed_together(access, desk, edits)
+        await access.store.append_edits(access.owner, session_id, weighed, expected=len(desk.edits), own=False)
+
+
+async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:
+    desk = await access.desk(session_id)
+    edits = []
+    for entry in desk.entries:
+        for block, found in enumerate(entry.message.blocks if entry.message else ()):
+            seq = entry.first_seq
+            if found.call_id in call_ids and (seq, block) in desk.outputs and block not in entry.replaced:
+                output = desk.outputs[seq, block]
+                text = await access.output_text(desk.session, output)
+                digest = digest_output(output.tool, output.argument, text, output.is_error)
+                edit = archive_edit(desk, output, digest)
+                if edit.tokens < found.tokens:
+                    after = replaced(entry, block, edit)
+                    edits.append(weighed(edit, entry, after))
+                    entry = after
+    if edits:
+        await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits), own=False)
+
+
+async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
+    """The usage of a reply that was recorded before its report came. Safe to repeat."""
+    session_id = session.session_id
+    seq = await _position(access, session_id, key)
+    if seq is None or session.counters.reported_seq >= seq:
+        return session
+    reply, *later = await access.store.read_messages(access.owner, session_id, first=seq, bodies=False)
+    since = sum(found.tokens for found in later if found.agent_visible)
+    anchored = await access.store.change_counters(
+        access.owner, session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
+    )
+    call = Call(
+        purpose="agent",
+        model=session.model,
+        request_seq=seq - 1,
+        request_edits=session.counters.edits,
+        created_at=reply.created_at,
+        **usage.model_dump(),
+    )
+    await access.store.append_call(access.owner, session_id, call)
+    return anchored

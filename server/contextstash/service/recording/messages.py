@@ -1,0 +1,304 @@
+"""Recording: provider-native messages in, durable rows out, each message read and counted once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from base64 import b32encode
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash.context.window.estimate import count_message
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.token_counters import Counter, measure
+from contextstash.formats import detect_format, get_format
+from contextstash.formats.base import Format
+from contextstash.formats.block_limit import check_blocks
+from contextstash.formats.usage import read_usage
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
+from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
+from contextstash_storage.store import EditsAfter, EditsBefore
+
+RECENT_MESSAGES = 60
+"""How far back an answer's tool call is looked for."""
+
+IN_THREAD_CHARACTERS = 200_000
+"""From this size on a batch is counted in a worker thread, so that other calls go on."""
+
+IN_THREAD_MESSAGES = 100
+"""The same by the number of messages; each takes about 100 µs."""
+
+Calls = dict[str, tuple[str, str]]
+"""Tool name and main argument by call id."""
+
+
+class RecentCalls:
+    """Tool calls of the sessions recorded last, so that a result recorded later finds its call."""
+
+    def __init__(self, access: Access, sessions: int = 64) -> None:
+        self._access = access
+        self._limit = sessions
+        self._known: OrderedDict[str, tuple[int, Calls]] = OrderedDict()
+
+    async def of(self, session: Session) -> Calls:
+        """The session's recent calls; read anew where another process has recorded meanwhile."""
+        count = session.counters.messages
+        at, calls = self._known.get(session.session_id, (-1, {}))
+        if at != count:
+            calls = {}
+            messages = await self._access.store.read_messages(
+                self._access.owner, session.session_id, first=max(0, count - RECENT_MESSAGES), bodies=False
+            )
+            for message in messages:
+                remember_calls(calls, message.blocks)
+        return calls
+
+    def keep(self, session: Session, calls: Calls) -> None:
+        """Remember the calls as of this state of the session."""
+        self._known[session.session_id] = (session.counters.messages, calls)
+        self._known.move_to_end(session.session_id)
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+
+
+def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
+    """Add the calls among these blocks; only the newest few hundred are kept."""
+    for block in blocks:
+        if block.type == "tool_call" and block.call_id:
+            calls.pop(block.call_id, None)
+            calls[block.call_id] = (block.tool or "tool", block.argument or "")
+    while len(calls) > 500:
+        del calls[next(iter(calls))]
+
+
+async def ensure_session(access: Access, session_id: str | None, natives: Sequence[Native], **facts: Any) -> Session:
+    """The session to record into: the one named, made if it is not there, or a new one with an id of its own.
+
+    `facts` are fields of Session; those that are None or already known stay as they are, but a new model counts.
+    """
+    check_blocks(natives)
+    given = {name: value for name, value in facts.items() if value is not None}
+    if session_id is not None:
+        check_session_id(session_id)
+        try:
+            session = await access.store.get_session(access.owner, session_id)
+        except SessionNotFoundError:
+            pass
+        else:
+            return await _with_facts(access, session, given)
+    format_name = given.pop("format", None) or detect_format(natives)
+    now = datetime.now(UTC)
+    return await access.store.create_session(
+        Session(
+            session_id=session_id or new_session_id(),
+            owner=access.owner,
+            format=get_format(format_name).name,
+            created_at=now,
+            updated_at=now,
+            **given,
+        )
+    )
+
+
+async def _with_facts(access: Access, session: Session, given: dict[str, Any]) -> Session:
+    if "format" in given and get_format(given["format"]).name != session.format:
+        raise BadInputError(
+            f"Session {session.session_id} holds {session.format} messages;"
+            f" record {given['format']} messages in a session of their own."
+        )
+    changed = {
+        name: given[name]
+        for name in ("model", "agent", "title")
+        if name in given and given[name] != getattr(session, name) and (name != "title" or not session.title)
+    }
+    if not changed:
+        return session
+    return await access.store.update_session(access.owner, session.session_id, **changed)
+
+
+def new_session_id() -> str:
+    """A fresh id, sortable by time."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+def check_session_id(session_id: str) -> None:
+    """Raises BadInputError unless the id can stand in a URI and on a command line."""
+    fine = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
+    if not fine:
+        raise BadInputError(
+            "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
+        )
+
+
+async def append(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    *,
+    extras: Sequence[Mapping[str, Any]] = (),
+    first_seq: int | None = None,
+    batch_id: str | None = None,
+    before: EditsBefore | None = None,
+    cursor: Cursor | None = None,
+    edits: EditsAfter | None = None,
+) -> Appended:
+    """Read, count and store messages, as SessionStore.append_messages says. `extras[i]` are further fields of
+    NewMessage for `natives[i]`. Raises BadMessageError, naming the message, before anything is stored."""
+    check_blocks(natives)
+    settings = access.settings(session)
+    counter = access.counter(settings, session.model)
+    fmt = get_format(session.format or "openai-chat")
+
+    def read_all() -> list[NewMessage]:
+        return [
+            _new_message(fmt, native, place, counter, settings, calls, extras[place] if extras else {})
+            for place, native in enumerate(natives)
+        ]
+
+    messages = await asyncio.to_thread(read_all) if is_large(natives) else read_all()
+    return await access.store.append_messages(
+        access.owner,
+        session.session_id,
+        messages,
+        count=count_message,
+        first_seq=first_seq,
+        batch_id=batch_id,
+        before=before,
+        cursor=cursor,
+        edits=edits,
+    )
+
+
+def is_large(natives: Sequence[Native]) -> bool:
+    """Whether reading these takes so long that it is done in a worker thread."""
+    if len(natives) > IN_THREAD_MESSAGES:
+        return True
+    size = 0
+    for native in natives:
+        size += _size(native, IN_THREAD_CHARACTERS)
+        if size > IN_THREAD_CHARACTERS:
+            return True
+    return False
+
+
+def _size(value: object, enough: int) -> int:
+    """About how many characters a JSON value holds; stops counting once it is `enough`."""
+    if isinstance(value, str):
+        return len(value)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    size = 0
+    for child in children:
+        size += _size(child, enough)
+        if size > enough:
+            break
+    return size
+
+
+def _new_message(
+    fmt: Format,
+    native: Native,
+    place: int,
+    counter: Counter,
+    settings: ContextSettings,
+    calls: Calls,
+    extra: Mapping[str, Any],
+) -> NewMessage:
+    try:
+        reading = fmt.read(native)
+    except BadMessageError as error:
+        raise BadMessageError(f"Message {place} cannot be recorded: {error}") from error
+    blocks = measure(reading, counter, settings)
+    texts = reading.texts or ("",)
+    remember_calls(calls, blocks)
+    blocks = tuple(_named(block, calls) for block in blocks)
+    outputs = _outputs(texts, blocks, counter, calls)
+    fields: dict[str, Any] = {
+        "kind": "tool_result" if outputs else "message",
+        "usage": reading.usage,
+        "model": reading.model,
+        "group": reading.group,
+        **extra,
+    }
+    return NewMessage(
+        body=native,
+        role=reading.role,
+        blocks=blocks,
+        outputs=outputs,
+        search_text=search_text_of(texts, blocks, calls),
+        **fields,
+    )
+
+
+def _named(block: Block, calls: Calls) -> Block:
+    """A tool result with the name of the tool that gave it."""
+    if block.type != "tool_result" or block.tool or block.call_id not in calls:
+        return block
+    return block.model_copy(update={"tool": calls[block.call_id][0]})
+
+
+def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, calls: Calls) -> tuple[Output, ...]:
+    outputs = []
+    for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
+        if block.type != "tool_result":
+            continue
+        tool, argument = calls.get(block.call_id or "", (block.tool or "tool", ""))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+        outputs.append(
+            Output(
+                handle=output_handle(tool, argument, text),
+                seq=0,
+                block=place,
+                tool=tool,
+                argument=argument,
+                tokens=counter.count(text),
+                characters=len(text),
+                lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
+                sha256=digest.hexdigest(),
+                is_error=block.is_error,
+            )
+        )
+    return tuple(outputs)
+
+
+def output_handle(tool: str, argument: str, text: str) -> str:
+    """The short name of an output: made from what it is, so that the same history has the same handles."""
+    content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
+    return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+
+
+def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
+    """What is searched: all text; for a tool result also the call that it answers."""
+    pieces: list[str] = []
+    for block, text in zip(blocks, texts, strict=True):
+        if block.type in ("image", "document", "opaque"):
+            continue
+        if block.type == "tool_result" and block.call_id in calls:
+            pieces.append(" ".join(calls[block.call_id]))
+        elif block.type == "tool_call" and block.tool:
+            pieces.append(block.tool)
+        pieces.append(text)
+    return "\n".join(piece for piece in pieces if piece)
+
+
+def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Extra fields that put a reported usage on the last reply of a batch. Raises BadInputError where it
+    is not in a provider's form, or where there is no reply to put it on."""
+    extras: list[dict[str, Any]] = [{} for _ in natives]
+    if usage is None:
+        return extras
+    read: Usage | None = read_usage(usage)
+    if read is None:
+        raise BadInputError(
+            "usage must be what the provider reported: {'input_tokens': …, 'output_tokens': …} or"
+            " {'prompt_tokens': …, 'completion_tokens': …}."
+        )
+    for place in range(len(natives) - 1, -1, -1):
+        if fmt.read(natives[place]).role == "assistant":
+            extras[place]["usage"] = read
+            return extras
+    raise BadInputError("usage belongs to a reply, but none of these messages is an assistant's.")

@@ -1,0 +1,88 @@
+"""Keeping: outputs that are in no recorded message, archived in sessions that hold nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash.formats import get_format
+from contextstash.service.recording.messages import append, check_session_id, output_handle
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import Native, Session
+
+OUTPUTS_SESSION = "outputs"
+"""The session that keeps the outputs of no session."""
+
+OUTPUTS_SUFFIX = ".outputs"
+"""What the id of a session ends with that keeps the outputs of another; that one is its parent."""
+
+OUTPUTS_AGENT = "contextstash-outputs"
+"""The agent of sessions that only keep outputs; nobody talks in them."""
+
+FORMAT = "openai-chat"
+
+MOST_COUNTED = 200_000
+"""Characters up to which a kept output is counted by the settings' counter; to count more takes longer than to store
+it, so a rule of thumb does."""
+
+
+def outputs_session_id(session_id: str | None) -> str:
+    """The id of the session that keeps the outputs of this one. Raises BadInputError where that can be no id."""
+    if session_id is None:
+        return OUTPUTS_SESSION
+    name = f"{session_id}{OUTPUTS_SUFFIX}"
+    check_session_id(name)
+    return name
+
+
+async def keep_output(access: Access, text: str, *, tool: str, argument: str, session_id: str | None) -> str:
+    """The handle of an output that is durably archived when this answers. The same output, of the same call, is stored
+    once. Raises BadInputError on a session id that is none, StoreError where it cannot be stored."""
+    name = outputs_session_id(session_id)
+    call_id = _call_id(text, tool, argument)
+    call = _call(call_id, tool or "tool", argument)
+    natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
+    keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
+    session = _outputs_session(access, name, session_id, counted=len(text) <= MOST_COUNTED)
+    try:
+        await append(access, session, natives, {}, extras=keys)
+    except SessionNotFoundError:
+        await access.store.create_session(_outputs_session(access, name, session_id))
+        await append(access, session, natives, {}, extras=keys)
+    [block] = get_format(FORMAT).read(call).blocks
+    return output_handle(block.tool or "tool", block.argument or "", text)
+
+
+def _outputs_session(access: Access, name: str, parent: str | None, *, counted: bool = True) -> Session:
+    now = datetime.now(UTC)
+    settings: dict[str, Any] = {"automatic": False}
+    return Session(
+        session_id=name,
+        owner=access.owner,
+        agent=OUTPUTS_AGENT,
+        format=FORMAT,
+        title=f"Outputs of {parent}" if parent else "Outputs of no session",
+        settings=settings if counted else {**settings, "estimator": "bytes"},
+        parent_session_id=parent,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _call_id(text: str, tool: str, argument: str) -> str:
+    """Another for another output, the same for the same."""
+    content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
+    return f"call_{hashlib.sha256(content).hexdigest()}"
+
+
+def _call(call_id: str, tool: str, argument: str) -> Native:
+    arguments = json.dumps({"command": argument}) if argument else "{}"
+    function = {"name": tool, "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }

@@ -1,0 +1,182 @@
+"""Limiting: of an output over a limit only a part is shown; the whole is archived before."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.window.token_counters import Counter
+from contextstash.formats import get_format
+from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
+from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
+from contextstash.service.recording.output_archive import keep_output
+from contextstash.service.reduction.thinking import plan_stripping
+from contextstash.service.results import LimitedOutput
+from contextstash.service.session_snapshot import READ_AT_ONCE, Access, Desk, Place
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import Appended, Edit, Message, Output, Session
+
+Answer = TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+
+
+def check_limits(limits: Mapping[str, Any] | None) -> None:
+    """Raises BadInputError where these are no limits of one output, naming the right name or value."""
+    OutputLimits().merged(limits)
+
+
+def limited_edit(desk: Desk, output: Output, text: str, limits: OutputLimits) -> Edit:
+    """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
+    shown = limit(text, limits, desk.counter.count, output.handle).text
+    return Edit(
+        kind="truncate",
+        seq=output.seq,
+        block=output.block,
+        handle=output.handle,
+        text=shown,
+        tokens=desk.counter.count(shown),
+    )
+
+
+def truncate_edit(desk: Desk, output: Output, text: str, tokens: int) -> Edit:
+    """The edit that shows an output cut to so many tokens, in the session's own way."""
+    return limited_edit(desk, output, text, OutputLimits(tokens=tokens, cut=desk.settings.output_cut))
+
+
+async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str, Any] | None = None) -> Session:
+    """Cut the outputs among new messages that are over the session's limits, or over those of this call in their place;
+    answers the session as it then is. Raises BadInputError on a limit that is none."""
+    session = appended.session
+    rules = OutputLimits.of(access.settings(session)).merged(limits)
+    texts = await _over_limits(access, session, appended.messages, rules)
+    if not texts:
+        return session
+
+    async def attempt() -> Session:
+        desk = await access.desk(session.session_id)
+        edits = await _aside_if_large(texts.values(), _truncate_edits, desk, texts, rules)
+        if not edits:
+            return desk.session
+        stripping = plan_stripping(desk, min(edit.seq or 0 for edit in edits))
+        handles = [edit.handle or "" for edit in edits]
+        edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
+        return await access.store.append_edits(access.owner, session.session_id, edits, expected=len(desk.edits))
+
+    return await retrying(attempt)
+
+
+async def _over_limits(
+    access: Access, session: Session, messages: Sequence[Message], rules: OutputLimits
+) -> dict[Place, str]:
+    """The texts of the outputs among these messages that are over a limit, by where they stand."""
+    seqs = [message.seq for message in messages if _places(message, rules)]
+    if not seqs:
+        return {}
+    counter = access.counter(access.settings(session), session.model)
+    fmt = get_format(session.format or "openai-chat")
+    over: dict[Place, str] = {}
+    for start in range(0, len(seqs), READ_AT_ONCE):
+        stored = await access.store.read_messages_at(
+            access.owner, session.session_id, seqs[start : start + READ_AT_ONCE]
+        )
+        texts = {
+            (message.seq, place): text
+            for message in stored
+            for place, text in enumerate(fmt.read(message.body or {}).texts)
+            if place in _places(message, rules)
+        }
+        over |= await _aside_if_large(texts.values(), _not_held, texts, rules, counter)
+    return over
+
+
+def _places(message: Message, rules: OutputLimits) -> list[int]:
+    """The blocks of a message that may be over a limit, as far as can be told without their texts."""
+    return [
+        place
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_result" and rules.may_cut(block.size, block.tokens) and not is_own_retrieval(block.tool)
+    ]
+
+
+def _not_held(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter) -> dict[Place, str]:
+    return {place: text for place, text in texts.items() if not rules.holds(text, counter.count)}
+
+
+def _truncate_edits(desk: Desk, texts: Mapping[Place, str], rules: OutputLimits) -> list[Edit]:
+    shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
+    edits = []
+    for (seq, block), text in texts.items():
+        output = desk.outputs.get((seq, block))
+        before = shown.get(seq)
+        if output is None or before is None or block in before.replaced:
+            continue
+        if is_own_retrieval(output.tool, output.argument):
+            continue
+        edit = limited_edit(desk, output, text, rules)
+        after = shown[seq] = replaced(before, block, edit)
+        edits.append(weighed(edit, before, after))
+    return edits
+
+
+async def _aside_if_large(
+    texts: Iterable[str],
+    work: Callable[Arguments, Answer],
+    *arguments: Arguments.args,
+    **named: Arguments.kwargs,
+) -> Answer:
+    """What `work` answers, made in a worker thread where the texts are large, so that other calls go on."""
+    if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
+        return await asyncio.to_thread(work, *arguments, **named)
+    return work(*arguments, **named)
+
+
+async def limit_text(
+    access: Access,
+    text: str,
+    *,
+    tool: str = "clip",
+    argument: str = "",
+    session_id: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+    keep_whole: bool = True,
+) -> LimitedOutput:
+    """One output that is in no recorded message, within the limits of a session, else of the server, or of this call in
+    their place.
+
+    Where it is cut, the whole is durable before this answers, in a session that only keeps outputs: that of the session
+    named, or one for all others. The same output is kept once and has the same handle. Our own retrievals are never
+    cut. Raises BadInputError on a limit that is none, and StoreError where the whole cannot be kept.
+    """
+    session = await _session_or_none(access, session_id)
+    settings = access.settings(session)
+    rules = OutputLimits.of(settings).merged(limits)
+    count = access.counter(settings, session.model if session else None).count
+    if is_own_retrieval(tool, argument) or await _aside_if_large([text], rules.holds, text, count):
+        return LimitedOutput(text=text, cut=False)
+    handle = ""
+    if keep_whole:
+        handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
+    limited = await _aside_if_large([text], limit, text, rules, count, handle)
+    return LimitedOutput(
+        text=limited.text,
+        cut=True,
+        handle=handle or None,
+        sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        lines=limited.lines,
+        characters=limited.characters,
+        bytes=limited.bytes,
+        spilled=limited.spilled,
+    )
+
+
+async def _session_or_none(access: Access, session_id: str | None) -> Session | None:
+    if session_id is None:
+        return None
+    try:
+        return await access.session(session_id)
+    except SessionNotFoundError:
+        return None

@@ -1,0 +1,139 @@
+"""Following: messages out of a client's transcript, with what the client itself did to its window."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from contextstash.formats import get_format
+from contextstash.formats.base import Format
+from contextstash.service.apply_edits import retrying
+from contextstash.service.recording.client_edits import mirror_before, partial_compaction, report_late, whole_compaction
+from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
+from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import BadMessageError
+from contextstash_storage.records import Appended, Cursor, Session
+from contextstash_storage.store import EditsAfter
+
+logger = logging.getLogger(__name__)
+
+
+async def record_transcript(
+    access: Access,
+    recent: RecentCalls,
+    transcript: TranscriptSession,
+    messages: Sequence[TranscriptMessage],
+    cursor: Cursor,
+) -> Appended:
+    """Append what was read of a transcript; the cursor moves with the last messages, in one transaction.
+
+    Safe to repeat after a crash at any place: messages are known by their keys, edits by what they cover.
+    """
+    session = await ensure_session(
+        access,
+        transcript.session_id,
+        [message.body for message in messages],
+        format=transcript.format,
+        agent=transcript.agent,
+        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
+        title=transcript.title,
+        source=transcript.source,
+        parent_session_id=transcript.parent_session_id,
+    )
+    if transcript.late_usage is not None:
+        session = await report_late(access, session, *transcript.late_usage)
+    messages = _readable(messages, get_format(session.format or transcript.format))
+    calls = await recent.of(session)
+    total = Appended(messages=(), duplicates=0, session=session)
+    runs = _runs(messages)
+    for place, run in enumerate(runs):
+        await _before(access, total.session, run[0] if run else None)
+        at_end = cursor if place == len(runs) - 1 else None
+        part = await retrying(partial(_append_run, access, total.session, run, calls, at_end))
+        total = Appended(
+            messages=total.messages + part.messages,
+            duplicates=total.duplicates + part.duplicates,
+            session=part.session,
+        )
+    recent.keep(total.session, calls)
+    return total
+
+
+def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
+    """The messages that can be read; a damaged one must not keep the rest of a transcript out."""
+    readable = []
+    for message in messages:
+        try:
+            fmt.read(message.body)
+        except BadMessageError as error:
+            logger.warning("a message of a transcript is passed over: %s", error)
+        else:
+            readable.append(message)
+    return readable
+
+
+def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:
+    """Messages cut before each one that says what the client did meanwhile, and after each summary of its own."""
+    runs: list[list[TranscriptMessage]] = [[]]
+    for message in messages:
+        if runs[-1] and _says_what_was_done(message):
+            runs.append([])
+        runs[-1].append(message)
+        if message.covers_before:
+            runs.append([])
+    return runs if runs[-1] or len(runs) == 1 else runs[:-1]
+
+
+def _says_what_was_done(message: TranscriptMessage) -> bool:
+    """Whether it can be recorded only once all messages before it are."""
+    return message.rewind_to_key is not None or bool(message.cleared_call_ids) or _keeps_some(message)
+
+
+def _keeps_some(message: TranscriptMessage) -> bool:
+    """Whether this is a summary beside which the client kept messages."""
+    return message.covers_before and (message.covers_before_key is not None or message.covers_after_key is not None)
+
+
+async def _append_run(
+    access: Access, session: Session, run: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor | None
+) -> Appended:
+    edits: EditsAfter | None = None
+    hidden = False
+    if run and run[-1].covers_before:
+        text = "\n".join(get_format(session.format or "anthropic").read(run[-1].body).texts)
+        if _keeps_some(run[-1]):
+            edits = await partial_compaction(access, session, run[-1], text)
+        hidden = edits is not None
+        edits = edits or whole_compaction(text)
+    return await append(
+        access,
+        session,
+        [message.body for message in run],
+        calls,
+        extras=[_extra(message, hidden=hidden) for message in run],
+        cursor=cursor,
+        edits=edits,
+    )
+
+
+def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
+    """`hidden`: the message is not shown in the view where it stands."""
+    given = {
+        "key": message.key,
+        "group": message.group,
+        "usage": message.usage,
+        "model": message.model,
+        "created_at": message.created_at or datetime.now(UTC),
+        "kind": "summary" if message.covers_before else "host" if message.by_host else None,
+        "agent_visible": False if hidden else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _before(access: Access, session: Session, message: TranscriptMessage | None) -> None:
+    """What the client did to its window before this message, as edits of the view."""
+    if message is not None and session.counters.messages > 0:
+        await mirror_before(access, session, message)

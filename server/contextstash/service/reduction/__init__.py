@@ -1,0 +1,1 @@
+"""Reduction: prune, compact, restore, and the summaries and digests that these write."""

@@ -1,0 +1,238 @@
+"""Managing by itself: after a recording, prune and compact where a trigger fires, and say what was done.
+
+Recording never waits for a model: where the writer is slow, the compaction goes on in the background, and the next
+recording's answer tells how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from contextstash.context.window.backoff import oscillation, worth_trying
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.thresholds import Due, Room, due, results_due, since_summary
+from contextstash.faults import fault_of
+from contextstash.service.bounded_cache import Recent
+from contextstash.service.estimate import estimate_session, own_tokens
+from contextstash.service.reduction.compact import compact
+from contextstash.service.reduction.prune import prune, prune_oldest
+from contextstash.service.reduction.recent_reductions import passages_of, threshold_of
+from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.results import CompactResult, Estimate, PruneResult
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import Event, Session
+
+logger = logging.getLogger(__name__)
+
+RETRY_MESSAGES = 10
+RETRY_GROWTH = 0.05
+"""Where nothing could be done, it is tried again after so many messages, or this share of usable, more."""
+
+REMEMBERED_SESSIONS = 1_024
+"""Of so many sessions it is kept in memory what to tell and what was tried in vain: some hundred bytes each."""
+
+BEGUN = "A compaction was begun in the background."
+
+
+class AutomaticCare:
+    """Prunes and compacts sessions as they grow."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._claims: dict[str, asyncio.Event] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+        self._ended: Recent[str, list[str]] = Recent(REMEMBERED_SESSIONS)
+        self._fruitless: Recent[str, tuple[int, int]] = Recent(REMEMBERED_SESSIONS)
+
+    async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
+        """The session's state once taken care of, and what was done since the last recording. A failure here never
+        fails the recording."""
+        session_id = session.session_id
+        estimate = await self._noted(session)
+        done = self._ended.pop(session_id) or []
+        if not self._access.settings(session).automatic or not self._claim(session_id):
+            return estimate, done
+        try:
+            cared = await self._take_care(session)
+            if cared is not None:
+                done += cared
+                estimate = await self._noted(await self._access.session(session_id))
+        finally:
+            if session_id not in self._tasks:
+                self._release(session_id)
+        return estimate, done
+
+    async def close(self) -> None:
+        """End what still goes on in the background, where it leaves no trace in any view, and wait for what is done
+        within a recording; nothing begins afterwards."""
+        self._closed = True
+        for task in self._tasks.values():
+            task.cancel()
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Wait for what goes on."""
+        while self._claims:
+            await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
+
+    def _claim(self, session_id: str) -> bool:
+        """Whether this caller alone now takes care of the session, until `_release`. To be asked without awaiting
+        anything before acting on the answer: whoever looked first and claimed later let two in."""
+        if self._closed or session_id in self._claims:
+            return False
+        self._claims[session_id] = asyncio.Event()
+        return True
+
+    def _release(self, session_id: str) -> None:
+        self._tasks.pop(session_id, None)
+        self._claims.pop(session_id).set()
+
+    async def _noted(self, session: Session) -> Estimate:
+        """The session's state; a crossing of a level goes to its log."""
+        estimate = await estimate_session(self._access, session)
+        if estimate.level != session.counters.level:
+            try:
+                await self._log_level(session, estimate)
+            except ContextstashError as error:  # the messages are recorded: an answer that says otherwise doubles them
+                logger.warning("the level of %s was not logged: %s", session.session_id, error)
+        logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
+        return estimate
+
+    async def _worth_trying(self, session: Session, tokens: int, room: Room, settings: ContextSettings) -> bool:
+        """Whether another attempt promises more than the last ones did."""
+        counters = session.counters
+        fruitless = self._fruitless.get(session.session_id)
+        if fruitless and not _grown(fruitless, (counters.messages, tokens), room):
+            return False
+        by_count = room.messages_at is not None and since_summary(counters) >= room.messages_at
+        if by_count or results_due(counters, settings):
+            return True
+        passages = await passages_of(self._access, session.session_id, prunes=False)
+        return worth_trying(passages, tokens, counters.messages, room.usable)
+
+    async def _take_care(self, session: Session) -> list[str] | None:
+        """What was done for a session that is claimed; None where nothing is due. A slow writer is left to a task that
+        keeps the claim until it ends."""
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        tokens = own_tokens(self._access, session)
+        wanted = due(session.counters, tokens, room, settings)
+        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, room, settings):
+            return None
+        if self._closed:
+            return None
+        if not self._is_slow(session, settings):
+            return await self._care(session.session_id, wanted)
+        task = asyncio.create_task(self._in_background(session.session_id, wanted))
+        self._tasks[session.session_id] = task
+        # not at the end of the coroutine: one cancelled before its first step never gets there
+        task.add_done_callback(lambda _: self._release(session.session_id))
+        return [BEGUN] if wanted.compact else []
+
+    def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
+        """Whether a model is asked, by whichever of the writers or for a digest."""
+        if not self._access.reaches_model(session.agent, settings):
+            return False
+        return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
+
+    def _strategy(self, session: Session, settings: ContextSettings) -> str:
+        """A client that compacts for itself is not made to pay for a second model unless it is asked for by name."""
+        return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
+
+    async def _in_background(self, session_id: str, wanted: Due) -> None:
+        self._ended.set(session_id, await self._care(session_id, wanted))
+
+    async def _care(self, session_id: str, wanted: Due) -> list[str]:
+        done: list[str] = []
+        try:
+            await self._steps(session_id, wanted, done)
+            await self._watch(session_id, done)
+        except ContextstashError as error:
+            logger.warning("automatic management of %s failed: %s", session_id, error)
+        except Exception as error:  # what was recorded is recorded: a fault of ours must not look as if it were not
+            logger.error("automatic management of %s broke off: %s", session_id, fault_of(error))
+        await self._remember(session_id, bool(done))
+        return done
+
+    async def _remember(self, session_id: str, useful: bool) -> None:
+        self._fruitless.pop(session_id)
+        if not useful:
+            with suppress(ContextstashError):
+                session = await self._access.session(session_id)
+                self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
+
+    async def _steps(self, session_id: str, wanted: Due, done: list[str]) -> None:
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        if wanted.prune:
+            oldest = results_due(session.counters, settings)
+            pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
+            _tell_prune(done, pruned)
+            if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
+                keep = settings.prune_keep_last_hard
+                _tell_prune(done, await prune(self._access, session_id, keep_last=keep, minimum_tokens=0))
+        if (await self._due(session_id)).compact:
+            writers = Writers(strategy=self._strategy(session, settings))
+            _tell_compaction(done, await compact(self._access, session_id, writers))
+
+    async def _due(self, session_id: str) -> Due:
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        return due(session.counters, own_tokens(self._access, session), room, settings)
+
+    async def _watch(self, session_id: str, done: list[str]) -> None:
+        """Say so where compactions follow each other without freeing much."""
+        session = await self._access.session(session_id)
+        settings = self._access.settings(session)
+        room = self._access.room(settings, session.model, session)
+        said = oscillation(await passages_of(self._access, session_id), threshold_of(room, settings), room.usable)
+        if not said or not done:
+            return
+        done.append(said)
+        tokens = own_tokens(self._access, session)
+        event = Event(
+            kind="oscillation",
+            tokens_before=tokens,
+            tokens_after=tokens,
+            messages_before=session.counters.view_messages,
+            messages_after=session.counters.view_messages,
+            reason=said,
+            seq=session.counters.messages,
+        )
+        await self._access.store.append_event(self._access.owner, session_id, event)
+
+    async def _log_level(self, session: Session, estimate: Estimate) -> None:
+        event = Event(
+            kind="level",
+            tokens_before=estimate.tokens,
+            tokens_after=estimate.tokens,
+            messages_before=session.counters.view_messages,
+            messages_after=session.counters.view_messages,
+            reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
+            seq=session.counters.messages,
+        )
+        await self._access.store.append_event(self._access.owner, session.session_id, event, level=estimate.level)
+
+
+def _grown(then: tuple[int, int], now: tuple[int, int], room: Room) -> bool:
+    """Whether messages or tokens have grown enough since a fruitless attempt, or shrunk."""
+    messages, tokens = now[0] - then[0], now[1] - then[1]
+    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * room.usable or tokens < 0
+
+
+def _tell_prune(done: list[str], result: PruneResult) -> None:
+    if result.archived:
+        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens.")
+
+
+def _tell_compaction(done: list[str], result: CompactResult) -> None:
+    if result.compacted:
+        who = f" by {result.strategy}" if result.strategy else ""
+        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens, written{who}.")
+        if result.note:
+            done.append(result.note)

@@ -1,0 +1,215 @@
+"""Compacting: older messages are shown as a summary, never without a real reduction, and never twice at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.view.compaction_plan import (
+    MINIMUM_PROGRESS,
+    CompactPlan,
+    KeepLimits,
+    plan_compaction,
+    plan_same,
+    plan_without_thinking,
+)
+from contextstash.context.view.prune_plan import plan_oldest
+from contextstash.context.view.summary_tiers import standing_summaries
+from contextstash.context.view.thinking_blocks import preserves_thinking
+from contextstash.context.view.view import Entry, difference, total_tokens
+from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.reduction.digests import compaction_digest_edit
+from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
+from contextstash.service.reduction.merge_summaries import merge_summaries
+from contextstash.service.reduction.prune import CLIENT_NOTE, archive_outputs
+from contextstash.service.reduction.summaries import summary_edit
+from contextstash.service.reduction.summary_audit import Audited, audited
+from contextstash.service.reduction.thinking import Stripping, plan_stripping
+from contextstash.service.reduction.write_summary import Writers, turns_of, written
+from contextstash.service.results import CompactResult
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+from contextstash_storage.records import Edit
+
+LEAST_SUMMARY_TOKENS = 200
+"""A summary is given at least this much room, however little it covers."""
+
+RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
+
+
+@dataclass
+class _Written:
+    """What was written before an edit conflict, so that it need not be written again."""
+
+    first_seq: int = 0
+    last_seq: int = -1
+    summary: WrittenSummary | None = None
+    cost: float | None = None
+
+
+async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
+    """Summarize all but the recent messages. Nothing happens, and the reason says so, where that would not
+    make the view smaller, and where another compaction of the session is running."""
+    desk = await access.desk(session_id)
+    writers.chosen(access, desk)
+    if dry_run or writers.summary is not None:
+        return await _compact(access, desk.session_id, writers, dry_run, Lease())
+    async with only_one(access, desk.session_id) as lease:
+        if lease is None:
+            return _nothing(desk, RUNNING)
+        try:
+            return await _compact(access, desk.session_id, writers, dry_run, lease)
+        except LeaseLostError as error:
+            return _nothing(desk, str(error))
+
+
+async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool, lease: Lease) -> CompactResult:
+    before = _Written()
+
+    async def attempt() -> CompactResult:
+        desk = await access.desk(session_id)
+        plan = plan_same(desk.entries, before.first_seq, before.last_seq) if before.summary else None
+        if plan is None:
+            before.summary = None
+            plan = plan_compaction(desk.entries, keep_limits(desk))
+        if not plan.covered:
+            return _nothing(desk, plan.reason)
+        if before.summary is None and desk.settings.thinking == "auto" and preserves_thinking(desk.session.model):
+            plan = plan_without_thinking(plan)
+        return await _carry_out(access, desk, plan, writers, before, dry_run, lease)
+
+    result = await retrying(attempt)
+    if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
+        result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
+    return result
+
+
+def keep_limits(desk: Desk) -> KeepLimits:
+    """What a compaction keeps, by the session's settings."""
+    settings = desk.settings
+    return KeepLimits(
+        tokens=desk.room.compact_keep_tokens,
+        messages=settings.compact_keep_messages,
+        either=settings.compact_keep == "either",
+        levels=settings.summaries == "levels",
+    )
+
+
+def summary_request(desk: Desk, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None) -> SummaryRequest:
+    """What a writer is asked for this plan."""
+    levels = desk.settings.summaries == "levels"
+    earlier = standing_summaries(desk.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
+    return SummaryRequest(
+        turns=tuple(turns),
+        previous="\n\n".join(edit.summary for edit in earlier) or None,
+        replaces=not levels,
+        instructions=instructions,
+        prompt=desk.settings.summary_prompt,
+        max_tokens=max(LEAST_SUMMARY_TOKENS, min(desk.settings.summary_tokens, plan.tokens // 3)),
+        count=desk.counter.count,
+    )
+
+
+async def _carry_out(
+    access: Access,
+    desk: Desk,
+    plan: CompactPlan,
+    writers: Writers,
+    before: _Written,
+    dry_run: bool,
+    lease: Lease,
+) -> CompactResult:
+    started = time.perf_counter()
+    stripping = plan_stripping(desk, plan.last_seq + 1)
+    if stripping.waits:
+        return _nothing(desk, stripping.reason)
+    turns = await turns_of(access, desk, plan.covered)
+    request = summary_request(desk, plan, turns, writers.instructions)
+    if before.summary is None:
+        chosen = writers.chosen(access, desk)
+        writing = written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        summary, before.cost = await lease.while_held(writing)
+        before.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
+        before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
+    audit = await audited(desk, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None)
+    edit = summary_edit(desk, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
+    if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
+        return _nothing(
+            desk, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
+        )
+    edits = await _edits(access, desk, plan, edit, stripping)
+    entries = await entries_after(access, desk, edits)
+    count = sum(1 for entry in plan.covered if entry.message)
+    reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
+    if not dry_run:
+        event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
+        event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
+        lease.check()
+        await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
+    return _result(desk, edits[0], entries, count, reason, before, audit, stripping, dry_run)
+
+
+async def _edits(access: Access, desk: Desk, plan: CompactPlan, summary: Edit, stripping: Stripping) -> list[Edit]:
+    """The summary, and what goes with it: the outputs beyond `prune_at_results` among the recent messages told of in
+    one digest, thinking stripped."""
+    entries = await entries_after(access, desk, [summary])
+    edits = [summary.model_copy(update=difference(desk.entries, entries))]
+    settings = desk.settings
+    if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
+        oldest = plan_oldest(plan.kept, desk.outputs, settings.prune_at_results)
+        archived = await archive_outputs(access, desk, oldest.chosen, whatever_it_saves=True)
+        edits += [each.edit for each in archived]
+        entries = await entries_after(access, desk, edits)
+        edits += compaction_digest_edit(desk, entries, [(each.output, each.text) for each in archived])
+    entries = await entries_after(access, desk, edits)
+    return edits + stripping.edits(desk, entries, [summary.summary_id or ""])
+
+
+def _result(
+    desk: Desk,
+    edit: Edit,
+    entries: Sequence[Entry],
+    count: int,
+    reason: str,
+    before: _Written,
+    audit: Audited,
+    stripping: Stripping,
+    dry_run: bool,
+) -> CompactResult:
+    was, now = total_tokens(desk.entries), total_tokens(entries)
+    summary = before.summary
+    notes = [summary.note if summary else None, CLIENT_NOTE if desk.followed else None]
+    return CompactResult(
+        session_id=desk.session_id,
+        compacted=not dry_run,
+        summary_id=edit.summary_id,
+        summary=edit.summary,
+        messages_summarized=count,
+        first_seq=edit.first_seq,
+        last_seq=edit.last_seq,
+        strategy=edit.strategy,
+        model=summary.model if summary else None,
+        tokens_before=was,
+        tokens_after=now,
+        tokens_saved=was - now,
+        reason=reason,
+        audit=audit.result,
+        thinking=stripping.result,
+        cost=before.cost,
+        dry_run=dry_run or None,
+        note=" ".join(note for note in notes if note) or None,
+    )
+
+
+def _nothing(desk: Desk, reason: str) -> CompactResult:
+    tokens = total_tokens(desk.entries)
+    return CompactResult(
+        session_id=desk.session_id,
+        compacted=False,
+        tokens_before=tokens,
+        tokens_after=tokens,
+        tokens_saved=0,
+        reason=reason,
+    )

@@ -1,0 +1,92 @@
+"""Digesting: a message of ours for each output archived by count, written by a model or from its head and tail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from contextstash.context.tool_outputs.digest import compaction_digest, digest_message, digest_output, digest_wording
+from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.view.compaction_plan import cuts_of
+from contextstash.context.view.view import Entry
+from contextstash.service.reduction.writer_calls import log_calls, writer_settings
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash.summarizers.base import WriterCall, WriterFailedError
+from contextstash_storage.records import Edit, Output, Part
+
+logger = logging.getLogger(__name__)
+
+
+Digests = dict[str, str]
+"""Digest messages by the handle of their output."""
+
+
+async def digest_edits(
+    access: Access, desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]], written: Digests
+) -> list[Edit]:
+    """Edits that add a digest message for each archived output with its text, after the last message of the view
+    `entries` where one may stand; none where the settings leave it to the placeholders, or where there is no such
+    place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
+    each."""
+    anchor = _anchor(entries)
+    if desk.settings.tool_digest == "placeholder" or anchor is None:
+        return []
+    edits = []
+    for output, text in archived:
+        if output.handle not in written:
+            written[output.handle] = await _text(access, desk, output, text)
+        edits.append(_digest_edit(desk, anchor, written[output.handle], (output.handle,)))
+    return edits
+
+
+def compaction_digest_edit(desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]) -> list[Edit]:
+    """One digest message for all the outputs that a compaction archived among the recent messages."""
+    anchor = _anchor(entries)
+    if not archived or anchor is None:
+        return []
+    said = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
+    text = compaction_digest(said, desk.settings.digest_chars)
+    return [_digest_edit(desk, anchor, text, tuple(output.handle for output, _ in archived))]
+
+
+def _anchor(entries: Sequence[Entry]) -> int | None:
+    """The last position after which a message of ours breaks no rule; one after a summary would lie within what that
+    covers, and be hidden with it."""
+    places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
+    return entries[places[-1] - 1].last_seq if places else None
+
+
+def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -> Edit:
+    tokens = desk.counter.count(text) + desk.settings.message_overhead
+    return Edit(
+        kind="digest",
+        first_seq=anchor,
+        last_seq=anchor,
+        handle=handles[0] if len(handles) == 1 else None,
+        handles=handles,
+        text=text,
+        tokens=tokens,
+        delta={Part.SUMMARIES: tokens},
+        view_messages=1,
+    )
+
+
+async def _text(access: Access, desk: Desk, output: Output, text: str) -> str:
+    settings = desk.settings
+    writer = writer_settings(access, desk.session.agent, settings)
+    if settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
+        from contextstash.summarizers.anthropic import digest_output_text
+
+        clipped = limit(text, OutputLimits(chars=settings.digest_input_chars, cut="head_tail"), len).text
+        calls: tuple[WriterCall, ...] = ()
+        try:
+            said, call = await digest_output_text(writer, output.tool, output.argument, clipped, settings.digest_chars)
+        except WriterFailedError as error:
+            logger.warning("a digest was made without a model: %s", error)
+            calls = error.calls
+        else:
+            calls = (call,)
+        await log_calls(access, desk, calls, output.seq, output.seq, purpose="digest")
+        if calls and calls[-1].error is None:
+            return digest_wording(output, said)
+    return digest_message(output, text, settings.digest_heuristic_chars)

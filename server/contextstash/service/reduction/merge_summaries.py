@@ -1,0 +1,84 @@
+"""Merging: where the summaries themselves take too much of the window, older ones are made one."""
+
+from __future__ import annotations
+
+import time
+
+from contextstash.context.view.compaction_plan import MINIMUM_PROGRESS
+from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
+from contextstash.context.view.view import difference
+from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.reduction.lease import Lease, LeaseLostError
+from contextstash.service.reduction.summaries import summary_edit
+from contextstash.service.reduction.write_summary import Writers, written
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash.summarizers.base import SummaryRequest, WrittenSummary
+
+MOST_MERGES = 4
+"""In one compaction; three levels need no more."""
+
+
+Merged = dict[tuple[str, ...], tuple[WrittenSummary, float | None]]
+"""What was written by the summaries it merges, and what it cost: after an edit conflict it is not paid for again."""
+
+
+async def merge_summaries(access: Access, session_id: str, writers: Writers, lease: Lease) -> str | None:
+    """Merge summaries until they take no more than their share of the window, or the lease is lost; a sentence of what
+    was done."""
+    before: Merged = {}
+    done = []
+    for _ in range(MOST_MERGES):
+        try:
+            merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, before))
+        except LeaseLostError:  # the compaction itself was applied, and what was merged before
+            break
+        if merged is None:
+            break
+        done.append(merged)
+    return " ".join(done) or None
+
+
+async def _merge_once(access: Access, session_id: str, writers: Writers, lease: Lease, before: Merged) -> str | None:
+    desk = await access.desk(session_id)
+    room = int(desk.room.usable * desk.settings.summaries_share)
+    plan = plan_merge(desk.entries, room) if desk.settings.summaries == "levels" else None
+    if plan is None:
+        return None
+    started = time.perf_counter()
+    own = Writers(strategy="extractive" if writers.strategy == "extractive" else "auto")
+    names = tuple(edit.summary_id or "" for edit in plan.summaries)
+    if names not in before:
+        span = (plan.first_seq, plan.last_seq)
+        before[names] = await lease.while_held(
+            written(access, desk, own.chosen(access, desk), _request(desk, plan), span)
+        )
+    summary, cost = before[names]
+    edit = summary_edit(
+        desk,
+        summary.text,
+        plan.first_seq,
+        plan.last_seq,
+        strategy=summary.strategy,
+        level=plan.level,
+        merges=names,
+    )
+    if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
+        return None
+    entries = await entries_after(access, desk, [edit])
+    edit = edit.model_copy(update=difference(desk.entries, entries))
+    reason = f"Merged {len(names)} summaries into one of level {plan.level}."
+    event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
+    event = event.model_copy(update={"strategy": summary.strategy, "cost": cost})
+    lease.check()
+    await access.store.append_edits(access.owner, desk.session_id, [edit], expected=len(desk.edits), event=event)
+    return reason
+
+
+def _request(desk: Desk, plan: MergePlan) -> SummaryRequest:
+    return SummaryRequest(
+        turns=(),
+        merging=tuple(edit.summary for edit in plan.summaries),
+        prompt=desk.settings.summary_prompt,
+        max_tokens=max(100, int(plan.tokens * MERGED_SHARE)),
+        count=desk.counter.count,
+    )

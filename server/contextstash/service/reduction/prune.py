@@ -1,0 +1,215 @@
+"""Pruning: old tool outputs leave the view for the archive in one batch, and come back on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.context.tool_outputs.digest import digest_output, filled_placeholder, placeholder
+from contextstash.context.view.prune_plan import (
+    Candidate,
+    PruneLimits,
+    PrunePlan,
+    cache_effect,
+    plan_oldest,
+    plan_prune,
+)
+from contextstash.context.view.view import Entry, total_tokens
+from contextstash.context.window.settings import DESCRIBED
+from contextstash.service.apply_edits import entries_after, event_of, replaced, retrying, weighed
+from contextstash.service.reduction.digests import Digests, digest_edits
+from contextstash.service.reduction.thinking import Stripping, plan_stripping
+from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Edit, Output
+
+LISTED = 40
+"""How many archived outputs an answer names, so that it stays small."""
+
+CLIENT_NOTE = (
+    "This shrinks contextstash's view of the session. The client sends its own history:"
+    " compact or clear there, then go on from the handoff prompt."
+)
+
+
+@dataclass(frozen=True)
+class Archived:
+    """An output to be archived: the edit that does it, the output, its text (where a digest message will need it) and
+    its one-line digest."""
+
+    edit: Edit
+    output: Output
+    text: str
+    digest: str
+
+
+async def prune(
+    access: Access,
+    session_id: str | None,
+    *,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+    dry_run: bool = False,
+) -> PruneResult:
+    """Archive the tool outputs that are not protected.
+
+    Arguments left out come from the session's settings. Where `keep_last` or `protect_tokens` is given, it alone
+    protects, and any saving is worth it unless `minimum_tokens` says otherwise.
+    """
+    given = {"keep_last": keep_last, "protect_tokens": protect_tokens, "minimum_tokens": minimum_tokens}
+    for name, value in given.items():
+        if value is not None and value < 0:
+            raise BadInputError(f"{name} must be 0 or more, not {value}.")
+
+    async def attempt() -> PruneResult:
+        desk = await access.desk(session_id)
+        limits = prune_limits(desk, keep_last, protect_tokens, minimum_tokens)
+        plan = plan_prune(desk.entries, desk.outputs, limits)
+        return await _carry_out(access, desk, plan, dry_run=dry_run)
+
+    return await retrying(attempt)
+
+
+async def prune_oldest(access: Access, session_id: str) -> PruneResult:
+    """Archive the oldest tool outputs beyond `prune_at_results`, each told of in a digest message."""
+    digests: Digests = {}
+
+    async def attempt() -> PruneResult:
+        desk = await access.desk(session_id)
+        plan = plan_oldest(desk.entries, desk.outputs, desk.settings.prune_at_results or 0)
+        return await _carry_out(access, desk, plan, digests=digests)
+
+    return await retrying(attempt)
+
+
+def prune_limits(
+    desk: Desk,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+) -> PruneLimits:
+    """What a prune may touch, by the arguments given and the session's settings."""
+    settings, room = desk.settings, desk.room
+    if keep_last is None and protect_tokens is None:
+        return PruneLimits(
+            settings.prune_keep_last,
+            room.prune_protect_tokens,
+            settings.prune_protect_turns,
+            room.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
+            settings.prune_smallest_tokens,
+        )
+    return PruneLimits(keep_last or 0, protect_tokens or 0, 0, minimum_tokens or 0, settings.prune_smallest_tokens)
+
+
+async def _carry_out(
+    access: Access, desk: Desk, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
+) -> PruneResult:
+    """`digests` are those written so far of outputs archived by count; None if none are wanted."""
+    by_count = digests is not None
+    started = time.perf_counter()
+    made = await archive_outputs(access, desk, plan.chosen, whatever_it_saves=by_count)
+    if not made:
+        nothing = plan.reason if not plan.chosen else "Nothing done: placeholders would be no smaller."
+        return _nothing(desk, nothing, dry_run)
+    stripping = plan_stripping(desk, min(archived.output.seq for archived in made))
+    if stripping.waits:
+        return _nothing(desk, stripping.reason, dry_run, stripping)
+    edits = [archived.edit for archived in made]
+    entries = await entries_after(access, desk, edits)
+    if digests is not None and not dry_run:
+        edits += await digest_edits(access, desk, entries, [(each.output, each.text) for each in made], digests)
+    handles = [archived.output.handle for archived in made]
+    edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
+    entries = await entries_after(access, desk, edits)
+    reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
+    if not dry_run:
+        event = event_of(desk, entries, "prune", reason, seconds=time.perf_counter() - started)
+        await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
+    return _done(desk, made, entries, reason, dry_run, stripping)
+
+
+def _done(
+    desk: Desk, made: Sequence[Archived], entries: Sequence[Entry], reason: str, dry_run: bool, stripping: Stripping
+) -> PruneResult:
+    before, after = total_tokens(desk.entries), total_tokens(entries)
+    effect = cache_effect(entries, min(archived.output.seq for archived in made), before - after)
+    return PruneResult(
+        session_id=desk.session_id,
+        archived=[_archived(archived) for archived in made[:LISTED]],
+        more=len(made) - LISTED if len(made) > LISTED else None,
+        tokens_before=before,
+        tokens_after=after,
+        tokens_saved=before - after,
+        reason=reason,
+        cache=CacheCost(
+            rewritten_tokens=effect.rewritten,
+            pays_after_requests=effect.requests,
+            breakpoints=stripping.breakpoints or None,
+        ),
+        thinking=stripping.result,
+        dry_run=dry_run or None,
+        note=CLIENT_NOTE if desk.followed else None,
+    )
+
+
+def _nothing(desk: Desk, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
+    tokens = total_tokens(desk.entries)
+    return PruneResult(
+        session_id=desk.session_id,
+        archived=[],
+        tokens_before=tokens,
+        tokens_after=tokens,
+        tokens_saved=0,
+        reason=reason,
+        thinking=stripping.result if stripping else None,
+        dry_run=dry_run or None,
+    )
+
+
+def _archived(archived: Archived) -> ArchivedOutput:
+    output = archived.output
+    return ArchivedOutput(handle=output.handle, tool=output.tool, tokens=output.tokens, digest=archived.digest)
+
+
+async def archive_outputs(
+    access: Access, desk: Desk, chosen: Sequence[Candidate], *, whatever_it_saves: bool = False
+) -> list[Archived]:
+    """What archives each chosen output whose placeholder is smaller than itself, or all of them."""
+    shown = {entry.message.seq: entry for entry in desk.entries if entry.message}
+    costs = {(candidate.output.seq, candidate.output.block): candidate.view_tokens for candidate in chosen}
+    made: list[Archived] = []
+
+    def make(batch: Sequence[tuple[Output, str]]) -> None:
+        for output, text in batch:
+            digest = digest_output(output.tool, output.argument, text, output.is_error)
+            edit = archive_edit(desk, output, digest)
+            if edit.tokens < costs[output.seq, output.block] or whatever_it_saves:
+                before = shown[output.seq]
+                after = replaced(before, output.block, edit)
+                kept = text if whatever_it_saves else ""
+                made.append(Archived(weighed(edit, before, after), output, kept, digest))
+                shown[output.seq] = after
+
+    async for batch in access.output_texts(desk, [candidate.output for candidate in chosen]):
+        await asyncio.to_thread(make, batch)
+    return made
+
+
+def archive_edit(desk: Desk, output: Output, digest: str) -> Edit:
+    """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
+    if desk.settings.placeholder == DESCRIBED:
+        shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
+    else:
+        shown = filled_placeholder(desk.settings.placeholder, output, digest)
+    return Edit(
+        kind="archive",
+        seq=output.seq,
+        block=output.block,
+        handle=output.handle,
+        text=shown,
+        tokens=desk.counter.count(shown),
+    )

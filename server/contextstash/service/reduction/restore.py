@@ -1,0 +1,91 @@
+"""Restoring: archived outputs, and what a summary covers, come back into the view exactly as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context.view.view import difference, total_tokens
+from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.reduction.thinking import strips_after_restore, strips_of
+from contextstash.service.results import RestoredOutput, RestoreResult
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import Edit
+
+
+async def restore(access: Access, handles: Sequence[str], session_id: str | None) -> RestoreResult:
+    """Put archived outputs, or what a summary covers, back into the view exactly as they were."""
+    if not handles:
+        raise BadInputError("Name at least one handle: of an archived output (out_…) or of a summary (sum_…).")
+    if session_id is None:
+        session_id = await _session_of(access, handles[0])
+
+    async def attempt() -> RestoreResult:
+        return await _restore_once(access, await access.desk(session_id), list(dict.fromkeys(handles)))
+
+    return await retrying(attempt)
+
+
+async def _session_of(access: Access, handle: str) -> str:
+    if handle.startswith("out_"):
+        return (await access.store.find_output(access.owner, handle))[0]
+    return await access.session_id(None)
+
+
+async def _restore_once(access: Access, desk: Desk, handles: list[str]) -> RestoreResult:
+    undone: list[Edit] = []
+    untouched: list[str] = []
+    known = {output.handle for output in desk.outputs.values()} | {edit.summary_id for edit in desk.edits}
+    for handle in handles:
+        found = _in_force(desk, handle)
+        if not found and handle not in known:
+            raise HandleNotFoundError(
+                f"Session {desk.session_id} has no output or summary '{handle}'. search_history finds handles."
+            )
+        undone += found
+        untouched += [] if found else [handle]
+    if not undone:
+        return _nothing(desk, untouched)
+    told = [edit for edit in desk.overlay.digests if set(edit.handles) <= set(handles)]
+    edits = await _edits(access, desk, [*undone, *told])
+    entries = await entries_after(access, desk, edits)
+    names = ", ".join(edit.handle or edit.summary_id or "" for edit in undone[:20])
+    event = event_of(desk, entries, "restore", f"Restored {names}.")
+    await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
+    return RestoreResult(
+        session_id=desk.session_id,
+        restored=[_restored(edit, desk) for edit in undone],
+        not_archived=untouched or None,
+        tokens_before=total_tokens(desk.entries),
+        tokens_after=total_tokens(entries),
+    )
+
+
+def _in_force(desk: Desk, handle: str) -> list[Edit]:
+    """The edits in force by which this output or these messages are not shown as they were."""
+    replacing = [edit for edit in desk.overlay.replaced.values() if edit.handle == handle]
+    return replacing + [edit for edit in desk.overlay.covers if edit.summary_id == handle]
+
+
+async def _edits(access: Access, desk: Desk, undone: list[Edit]) -> list[Edit]:
+    """What undoes these edits: thinking that they had broken comes back with them, thinking that was written since
+    goes."""
+    strips = strips_of(desk, undone)
+    edit = Edit(kind="restore", undoes=tuple(each.edit_id for each in (*undone, *strips)))
+    entries = await entries_after(access, desk, [edit])
+    edit = edit.model_copy(update=difference(desk.entries, entries))
+    return [edit, *strips_after_restore(desk, entries, undone)]
+
+
+def _nothing(desk: Desk, untouched: list[str]) -> RestoreResult:
+    tokens = total_tokens(desk.entries)
+    return RestoreResult(
+        session_id=desk.session_id, restored=[], not_archived=untouched, tokens_before=tokens, tokens_after=tokens
+    )
+
+
+def _restored(edit: Edit, desk: Desk) -> RestoredOutput:
+    if edit.summary_id:
+        return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
+    output = desk.outputs[edit.seq or 0, edit.block or 0]
+    return RestoredOutput(handle=output.handle, tokens=output.tokens)

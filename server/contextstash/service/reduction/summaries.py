@@ -1,0 +1,93 @@
+"""Summaries in a session's view: how they are named, shown, merged level by level, and read."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b32encode
+
+from contextstash.context.text.sanitize import unforged
+from contextstash.context.view.handoff_text import summary_text
+from contextstash.context.view.summary_tiers import LEVELS
+from contextstash.context.view.view import span
+from contextstash.service.results import SummaryResult
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.records import Edit
+
+
+def summary_id(first_seq: int, last_seq: int, text: str) -> str:
+    """The short name of a summary: made from what it covers and says."""
+    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
+    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+
+
+def summary_edit(
+    desk: Desk,
+    text: str,
+    first_seq: int,
+    last_seq: int,
+    *,
+    strategy: str,
+    level: str = "recent",
+    merges: tuple[str, ...] = (),
+) -> Edit:
+    """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
+    the caller."""
+    marker = desk.settings.summary_marker
+    if marker is None:
+        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
+    else:
+        shown = f"{marker}\n{unforged(text)}"
+    return Edit(
+        kind="summary",
+        first_seq=first_seq,
+        last_seq=last_seq,
+        summary_id=summary_id(first_seq, last_seq, text),
+        strategy=strategy,
+        level=level,
+        merges=merges,
+        text=shown,
+        summary=text,
+        tokens=desk.counter.count(shown) + desk.settings.message_overhead,
+    )
+
+
+async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
+    """What is summarized in the view: all of it, or the newest summary of a level; by its own id (sum_…) any summary
+    that was ever made. Raises NotFoundError where there is none."""
+    session = await access.session(session_id)
+    desk = await access.desk(session.session_id)
+    found = _wanted(desk, level)
+    if not found:
+        kind = f"{level} " if level else ""
+        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
+    newest = found[-1]
+    return SummaryResult(
+        session_id=session.session_id,
+        summary_id=newest.summary_id or "",
+        summary=newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found),
+        messages_summarized=sum(span(edit)[1] - span(edit)[0] + 1 for edit in found),
+        first_seq=span(found[0])[0],
+        last_seq=span(newest)[1],
+        created_at=newest.created_at.isoformat() if newest.created_at else "",
+        tokens=sum(edit.tokens for edit in found),
+        strategy=newest.strategy or "",
+        level=newest.level or "recent",
+        merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id or "" for edit in found],
+    )
+
+
+def _wanted(desk: Desk, level: str | None) -> list[Edit]:
+    """The summaries asked for, in order of what they cover."""
+    if level is None:
+        return list(desk.overlay.summaries)
+    if level.startswith("sum_"):
+        return [edit for edit in desk.edits if edit.summary_id == level][-1:]
+    if level not in LEVELS:
+        raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
+    return [edit for edit in desk.overlay.summaries if (edit.level or "recent") == level][-1:]
+
+
+def _chapter(edit: Edit) -> str:
+    first, last = span(edit)
+    return f"# Messages {first} to {last} ({edit.summary_id})\n\n{edit.summary}"

@@ -1,0 +1,134 @@
+"""Stripping: thinking that an edit of earlier messages invalidates is not shown, and comes back with a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, preserves_thinking, thinking_effect
+from contextstash.context.view.view import Entry, difference, total_tokens
+from contextstash.context.window.thresholds import level_of
+from contextstash.service.results import ThinkingChange
+from contextstash.service.session_snapshot import Desk
+from contextstash_storage.records import Edit
+
+
+@dataclass(frozen=True)
+class Stripping:
+    """What becomes of the thinking after an edit whose first changed message is `first_seq`."""
+
+    effect: ThinkingEffect
+    first_seq: int
+
+    @property
+    def waits(self) -> bool:
+        """Whether the edit had better not be made now."""
+        return self.effect.choice == "wait"
+
+    @property
+    def breakpoints(self) -> int:
+        return self.effect.breakpoints
+
+    @property
+    def reason(self) -> str:
+        return f"Nothing done: {self.effect.reason}"
+
+    @property
+    def result(self) -> ThinkingChange | None:
+        """For the answer; None where no thinking is concerned."""
+        effect = self.effect
+        if effect.choice == "none":
+            return None
+        return ThinkingChange(
+            messages=len(effect.broken_seqs), tokens=effect.broken_tokens, choice=effect.choice, reason=effect.reason
+        )
+
+    def edits(self, desk: Desk, entries: Sequence[Entry], handles: Sequence[str]) -> list[Edit]:
+        """The edit that strips the thinking from the view `entries`, where that was chosen."""
+        if self.effect.choice != "strip":
+            return []
+        return _strip(desk, entries, self.first_seq, handles)
+
+
+def plan_stripping(desk: Desk, first_seq: int) -> Stripping:
+    """What an edit breaks whose first changed message is `first_seq`."""
+    messages = [entry.message for entry in desk.entries if entry.message and not entry.stripped]
+    effect = thinking_effect(
+        messages,
+        first_seq,
+        preserved=preserves_thinking(desk.session.model),
+        choice=desk.settings.thinking,
+        level=level_of(total_tokens(desk.entries), desk.room),
+    )
+    return Stripping(effect, first_seq)
+
+
+def strips_of(desk: Desk, undone: Sequence[Edit]) -> list[Edit]:
+    """The strips that nothing makes necessary any more once these edits are undone."""
+    gone = {_name(edit) for edit in undone}
+    in_force = {_name(edit) for edit in (*desk.overlay.replaced.values(), *desk.overlay.covers)} - gone
+    return [strip for strip in desk.overlay.strips if not in_force & set(strip.handles)]
+
+
+def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[Edit]) -> list[Edit]:
+    """What a restore breaks in its turn: the thinking that was written on top of the edits it undoes. `entries` is
+    the view after it."""
+    if not preserves_thinking(desk.session.model) or desk.settings.thinking == "keep" or not undone:
+        return []
+    first = min(edit.seq if edit.seq is not None else edit.last_seq or 0 for edit in undone)
+    names = {_name(edit) for edit in undone}
+    known = [strip.last_seq or 0 for strip in desk.overlay.strips if names & set(strip.handles)]
+    start = max(known, default=first) + 1
+    thought = any(
+        entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
+    )
+    return _strip(desk, entries, start, ()) if thought else []
+
+
+def strips_when_changed(desk: Desk) -> bool:
+    """Whether a change made for one request alone takes the thinking after it out of that request."""
+    return desk.settings.thinking in ("auto", "strip") and preserves_thinking(desk.session.model)
+
+
+def request_fields(desk: Desk, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """What a request must say beside its messages so that the API drops thinking that edits have invalidated; None
+    where it need not."""
+    if desk.settings.thinking not in ("auto", "drop") or not preserves_thinking(desk.session.model):
+        return None
+    changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
+    if not changed or not any(
+        _thinks(entry) and not entry.stripped for entry in entries if entry.first_seq > changed[0]
+    ):
+        return None
+    return DROP_REQUEST
+
+
+def first_changed(before: Sequence[Entry], after: Sequence[Entry]) -> int | None:
+    """The position of the first message that is shown differently; None where none is."""
+    for old, new in zip(before, after, strict=False):
+        if old != new:
+            return old.first_seq
+    return after[-1].last_seq if len(after) != len(before) and after else None
+
+
+def _thinks(entry: Entry) -> bool:
+    return entry.message is not None and any(block.type == "thinking" for block in entry.message.blocks)
+
+
+def _name(edit: Edit) -> str:
+    return edit.handle or edit.summary_id or ""
+
+
+def _strip(desk: Desk, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]) -> list[Edit]:
+    last = desk.session.counters.messages - 1
+    if first_seq > last:
+        return []
+    edit = Edit(kind="strip", first_seq=first_seq, last_seq=last, handles=tuple(handles))
+    stripped = [
+        Entry(message=entry.message, replaced=entry.replaced, stripped=True)
+        if entry.message and first_seq <= entry.first_seq <= last
+        else entry
+        for entry in entries
+    ]
+    return [edit.model_copy(update=difference(entries, stripped))]

@@ -1,0 +1,102 @@
+"""Writing: a summary by the first writer that can, from the cache where the same was summarized before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.view.view import Entry
+from contextstash.service.reduction.writer_calls import log_calls, writer_settings
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash.summarizers import choose, content_key, write_summary
+from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import CachedSummary
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Writers:
+    """Who may write, in order, and what they were told: `summary` is the host's own text, `sampled` that of the
+    client's model."""
+
+    strategy: str
+    summary: str | None = None
+    sampled: str | None = None
+    instructions: str | None = None
+
+    def missed(self, strategy: str) -> str | None:
+        """What to say where another writer than the one named wrote, without that one having failed."""
+        if self.strategy == "sampling" and strategy != "sampling":
+            return "The client's model could not be asked: the client offers no sampling."
+        return None
+
+    def chosen(self, access: Access, desk: Desk) -> tuple[Summarizer, ...]:
+        """The writers to try. Raises BadInputError on a strategy that can't be followed."""
+        strategy = self.strategy
+        if strategy == "auto" and self.summary is None:
+            strategy = desk.settings.summarizer
+            if strategy == "anthropic" and not access.reaches_model(desk.session.agent, desk.settings):
+                strategy = "auto"
+        settings = writer_settings(access, desk.session.agent, desk.settings)
+        try:
+            return choose(strategy, self.summary, settings=settings, sampled=self.sampled)
+        except BadInputError:
+            if self.strategy != "auto":
+                raise
+            return choose("auto", self.summary, settings=settings, sampled=self.sampled)
+
+
+async def written(
+    access: Access, desk: Desk, writers: Sequence[Summarizer], request: SummaryRequest, span: tuple[int, int]
+) -> tuple[WrittenSummary, float | None]:
+    """The summary of messages `span`, and what it cost in US dollars where that is known.
+
+    One that a model has written of the same before is taken from the cache.
+    """
+    model = desk.settings.summarizer_model
+    slow = writers[0].slow
+    key = content_key(request, writers[0].strategy, model if slow else None)
+    if slow:
+        cached = await access.store.get_cached_summary(access.owner, desk.session_id, key)
+        if cached is not None:
+            return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
+    summary = await write_summary(request, writers)
+    cost = await log_calls(access, desk, summary.calls, *span)
+    if slow and summary.strategy == writers[0].strategy:
+        kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
+        await access.store.put_cached_summary(access.owner, desk.session_id, key, kept)
+    return summary, cost
+
+
+async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tuple[Turn, ...]:
+    """The recorded messages among these entries with their whole texts, however they are shown."""
+    wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
+    if not wanted:
+        return ()
+    recorded = await access.store.read_messages(access.owner, desk.session_id, first=min(wanted), last=max(wanted))
+    handles = {place: output.handle for place, output in desk.outputs.items()}
+
+    def read() -> tuple[Turn, ...]:
+        return tuple(
+            Turn(
+                seq=message.seq,
+                role=message.role,
+                kind=message.kind,
+                blocks=message.blocks,
+                texts=desk.format.read(message.body or {}).texts or ("",),
+                handles={
+                    block: handles[message.seq, block]
+                    for block in range(len(message.blocks))
+                    if (message.seq, block) in handles
+                },
+            )
+            for message in recorded
+            if message.seq in wanted
+        )
+
+    return await asyncio.to_thread(read)

@@ -1,0 +1,70 @@
+"""Calling writers: how a session's settings set them up, and the log of what their requests took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from contextstash.context.window.settings import ContextSettings
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash.summarizers.base import WriterCall, WriterSettings
+from contextstash_storage.records import Call, Usage
+
+NOTHING_USED = Usage(prompt_tokens=0)
+
+
+def writer_settings(access: Access, agent: str | None, settings: ContextSettings) -> WriterSettings | None:
+    """How a model that writes for an agent's session is asked; None unless the user lets one be called."""
+    if not access.may_call_model(agent):
+        return None
+    return WriterSettings(
+        model=settings.summarizer_model,
+        api_key=access.api_key,
+        base_url=settings.summarizer_base_url,
+        temperature=settings.summarizer_temperature,
+        timeout=settings.summarizer_timeout,
+        retries=settings.summarizer_retries,
+        output_chars=settings.summarizer_output_chars,
+        input_tokens=settings.summarizer_input_tokens,
+    )
+
+
+async def log_calls(
+    access: Access,
+    desk: Desk,
+    calls: Sequence[WriterCall],
+    first_seq: int,
+    last_seq: int,
+    *,
+    purpose: Literal["summary", "digest"] = "summary",
+) -> float | None:
+    """Log requests to a model about messages `first_seq..last_seq`; what they cost together in US dollars, None
+    where a price is not known or none was made."""
+    if not calls:
+        return None
+    from contextstash.models import price_of
+
+    costs = []
+    for call in calls:
+        usage = call.usage or NOTHING_USED
+        cost = price_of(call.model, usage) if call.usage else 0.0
+        costs.append(cost)
+        await access.store.append_call(
+            access.owner,
+            desk.session_id,
+            Call(
+                purpose=purpose,
+                model=call.model,
+                request_first_seq=first_seq,
+                request_seq=last_seq,
+                request_edits=len(desk.edits),
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cached_tokens=usage.cached_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                cost=cost,
+                duration_ms=call.duration_ms,
+                error=call.error,
+            ),
+        )
+    return None if None in costs else sum(cost for cost in costs if cost is not None)

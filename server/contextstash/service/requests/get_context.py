@@ -1,0 +1,211 @@
+"""Sending: the message list for the next request, valid for its provider and within budget."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.fit_to_budget import Fitted, fit
+from contextstash.context.view.view import Entry, lay, total_tokens
+from contextstash.context.window import estimate as counting
+from contextstash.formats import get_format
+from contextstash.formats.base import Format
+from contextstash.formats.breakpoints import first_edited
+from contextstash.formats.render import render
+from contextstash.service.recording.output_limits import truncate_edit
+from contextstash.service.reduction.prune import archive_edit
+from contextstash.service.reduction.thinking import first_changed, request_fields, strips_when_changed
+from contextstash.service.results import ContextResult, LeftOut
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Edit, Message, Native, Output
+
+REPAIR_TOKENS = 40
+"""About what the answer to a tool call costs whose result was never recorded."""
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """A budget in the provider's tokens, and how they relate to counted ones."""
+
+    tokens: int
+    estimated: int
+    ratio: float
+
+    def counted(self, view: int) -> int:
+        """How many counted tokens the view may have so that its estimate is within the budget."""
+        excess = self.estimated - self.tokens
+        return view if excess <= 0 else view - math.ceil(excess / self.ratio)
+
+    def after(self, view: int, fitted: int) -> int:
+        """The estimate once the view has `fitted` counted tokens instead of `view`."""
+        return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
+
+
+async def get_context(
+    access: Access,
+    session_id: str | None,
+    *,
+    format_name: str | None = None,
+    system: str | None = None,
+    budget: int | None = None,
+) -> ContextResult:
+    """The view as the provider takes it. Where it is over the budget, older outputs become placeholders and then
+    the oldest messages are left out, for this request only; `left_out` says what."""
+    if budget is not None and budget <= 0:
+        raise BadInputError("budget is a number of tokens above 0.")
+    desk = await access.desk(session_id)
+    session = desk.session
+    if format_name is not None and get_format(format_name).name != desk.format.name:
+        raise BadInputError(
+            f"Session {session.session_id} holds {desk.format.name} messages; they are sent as they were recorded."
+        )
+    budget = budget or desk.room.usable
+    desk = await _without_large_summaries(access, desk, budget)
+    messages = await access.visible_messages(session, desk.overlay, bodies=True)
+    bodies = {message.seq: message.body or {} for message in messages}
+    return await asyncio.to_thread(_compose, desk, bodies, system, budget)
+
+
+async def _without_large_summaries(access: Access, desk: Desk, budget: int) -> Desk:
+    """The desk without summaries that take their full share of the room or more: what they cover is sent instead, as
+    far as it fits."""
+    share = desk.settings.summary_share
+    small = [
+        cover
+        for cover in desk.overlay.covers
+        if share is None or cover.kind != "summary" or cover.tokens < share * budget
+    ]
+    if len(small) == len(desk.overlay.covers):
+        return desk
+    overlay = replace(desk.overlay, covers=tuple(small))
+    messages = await access.visible_messages(desk.session, overlay, bodies=False)
+    return replace(desk, overlay=overlay, entries=tuple(lay(messages, overlay)))
+
+
+def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:
+    limit = _budget(desk, system, budget)
+    view = total_tokens(desk.entries)
+    notice = _notice(())
+    fitted = fit(
+        desk.entries,
+        desk.outputs,
+        limit.counted(view),
+        lambda message, output, tokens: _shortened(desk, bodies, message, output, tokens),
+        notice_tokens=desk.counter.count(notice) + 10,
+        archive=desk.settings.fit_by == "archive",
+        keep_messages=desk.settings.fit_keep_messages,
+    )
+    natives = _natives(desk, bodies, fitted)
+    recorded_system = "" if desk.format.system_message("") else _system_text(desk, bodies)
+    if system is not None and (head := desk.format.system_message(system)) is not None:
+        kept = [native for native in natives if desk.format.read(native).role != "system"]
+        natives = [head, *kept]
+    tokens = limit.after(view, total_tokens(fitted.kept))
+    return ContextResult(
+        session_id=desk.session.session_id,
+        format=desk.format.name,
+        messages=render(desk.format, natives, changed=first_edited(natives, bodies.values())),
+        system=(system or recorded_system or None) if desk.format.system_message("") is None else None,
+        tokens=tokens,
+        budget=budget,
+        fits=fitted.excess == 0,
+        left_out=_left_out(fitted.dropped),
+        request=request_fields(desk, fitted.kept),
+        reason=None if fitted.excess == 0 else _over(desk, fitted, tokens, budget),
+    )
+
+
+def _budget(desk: Desk, system: str | None, budget: int) -> _Budget:
+    counters = desk.session.counters
+    estimated, _ = counting.estimate(counters, desk.settings, desk.counter.name)
+    estimated += total_tokens(desk.entries) - counters.view_tokens
+    if system is not None and counters.reported is None:
+        estimated += desk.counter.count(system) + desk.settings.message_overhead
+    estimated += REPAIR_TOKENS * _unanswered(desk.entries)
+    return _Budget(budget, estimated, counting.growth_ratio(counters, desk.settings))
+
+
+def _unanswered(entries: Sequence[Entry]) -> int:
+    calls = 0
+    for entry in entries:
+        for block in entry.message.blocks if entry.message else ():
+            calls += (block.type == "tool_call") - (block.type == "tool_result")
+    return max(0, calls)
+
+
+def _shortened(desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None) -> Edit:
+    text = desk.format.read(bodies[message.seq]).texts[output.block]
+    if tokens is None:
+        digest = digest_output(output.tool, output.argument, text, output.is_error)
+        return archive_edit(desk, output, digest)
+    return truncate_edit(desk, output, text, tokens)
+
+
+def _natives(desk: Desk, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:
+    natives: list[Native] = []
+    dropped_at = fitted.dropped[0].first_seq if fitted.dropped else None
+    changed = first_changed(desk.entries, fitted.kept) if strips_when_changed(desk) else None
+    for entry in fitted.kept:
+        if dropped_at is not None and entry.first_seq > dropped_at:
+            natives.append(desk.format.user_message(_notice(fitted.dropped)))
+            dropped_at = None
+        thoughtless = changed is not None and entry.first_seq > changed
+        natives += native_of(desk.format, bodies, replace(entry, stripped=True) if thoughtless else entry)
+    if dropped_at is not None:
+        natives.append(desk.format.user_message(_notice(fitted.dropped)))
+    return natives
+
+
+def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
+    """What an entry is in its provider's JSON; nothing where all of it was thinking that is not shown."""
+    if entry.message is None:
+        return [fmt.user_message(entry.edit.text)]
+    body: Native | None = bodies[entry.message.seq]
+    if entry.replaced and body is not None:
+        body = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+    if entry.stripped and body is not None:
+        body = fmt.without_thinking(body)
+    return [] if body is None else [body]
+
+
+def _notice(dropped: Sequence[Entry]) -> str:
+    count = sum(1 for entry in dropped if entry.message)
+    return (
+        f"[contextstash: {count} earlier messages are left out here to fit the context window."
+        " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]"
+    )
+
+
+def _system_text(desk: Desk, bodies: Mapping[int, Native]) -> str:
+    texts: list[str] = []
+    for entry in desk.entries:
+        if entry.is_system and entry.message:
+            texts += desk.format.read(bodies[entry.message.seq]).texts
+    return "\n\n".join(text for text in texts if text)
+
+
+def _left_out(dropped: Sequence[Entry]) -> LeftOut | None:
+    if not dropped:
+        return None
+    return LeftOut(
+        messages=sum(1 for entry in dropped if entry.message),
+        tokens=total_tokens(dropped),
+        first_seq=dropped[0].first_seq,
+        last_seq=dropped[-1].last_seq,
+    )
+
+
+def _over(desk: Desk, fitted: Fitted, tokens: int, budget: int) -> str:
+    largest = max(fitted.kept, key=lambda entry: entry.tokens)
+    unrecorded = tokens - total_tokens(fitted.kept)
+    extra = (
+        f", and about {unrecorded:,} tokens are not recorded messages (system prompt, tools)" if unrecorded > 0 else ""
+    )
+    return (
+        f"The {len(fitted.kept)} messages that must stay take about {tokens:,} tokens, over the budget of {budget:,}."
+        f" The largest is message {largest.last_seq} with {largest.tokens:,}{extra}."
+    )

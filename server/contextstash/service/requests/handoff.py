@@ -1,0 +1,64 @@
+"""Handing over: what a new window must know of a session, with the handles of what was left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from contextstash.context.text.sanitize import MARKER, unforged
+from contextstash.context.tool_outputs.digest import output_line
+from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.service.reduction.compact import compact
+from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.session_snapshot import Access, Desk
+from contextstash_storage.records import Edit, Output
+
+INDEX_SHARE = 0.3
+"""Of the room, the most that the index of handles takes."""
+
+LEAST_INDEXED_TOKENS = 200
+"""A smaller output is not worth a line."""
+
+
+async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | None:
+    """The newest summary of contextstash's own, or one made for this alone, and an index of the outputs that can be
+    read back; at most `max_tokens`. None where the session is too short for either."""
+    desk = await access.desk(session_id)
+    summary = _own_summary(desk.edits) or await _extract(access, session_id)
+    if not summary:
+        return None
+    count = desk.counter.count
+    head = (
+        f"{MARKER}: hand-off of session {session_id}. Everything of it is kept: search_history finds it,"
+        " get_archived_output reads outputs by their handles. Go on from here.]"
+    )
+    index = _index(desk, int(max_tokens * INDEX_SHARE))
+    room = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
+    if room < LEAST_INDEXED_TOKENS:
+        return None
+    shown = limit(summary, OutputLimits(tokens=room, cut="head_tail"), count).text
+    return "\n\n".join(part for part in (head, shown, index) if part)
+
+
+def _own_summary(edits: Sequence[Edit]) -> str | None:
+    """The summaries that contextstash laid over the session last, whether or not the client has compacted since."""
+    own = [edit for edit in edits if edit.kind == "summary" and edit.text != edit.summary]
+    return unforged(own[-1].summary or "") if own else None
+
+
+async def _extract(access: Access, session_id: str) -> str | None:
+    result = await compact(access, session_id, Writers("extractive"), dry_run=True)
+    return result.summary
+
+
+def _index(desk: Desk, room: int) -> str:
+    """The newest outputs that are worth it, a line each."""
+    worth: list[Output] = [output for output in desk.outputs.values() if output.tokens >= LEAST_INDEXED_TOKENS]
+    lines: list[str] = []
+    left = room - desk.counter.count("## Outputs kept\n")
+    for output in reversed(worth):
+        line = output_line(output)
+        left -= desk.counter.count(line) + 1
+        if left < 0:
+            break
+        lines.append(line)
+    return "\n".join(("## Outputs kept, newest first", *lines)) if lines else ""

@@ -1,0 +1,221 @@
+"""Recovering: after the provider refused a request as too long, correct what we believe and shrink the view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.view.view import total_tokens
+from contextstash.context.window.overflow_errors import ContextOverflow, recognize
+from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
+from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.output_limits import limited_edit
+from contextstash.service.reduction.compact import compact
+from contextstash.service.reduction.prune import prune
+from contextstash.service.reduction.thinking import plan_stripping
+from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.requests.get_context import get_context
+from contextstash.service.results import ContextResult, Estimate, RecoverResult
+from contextstash.service.session_snapshot import Access
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Counters, Event, Session
+
+LOWER_THE_REPLY = (
+    "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
+    " with a lower max_tokens."
+)
+
+
+async def recover_context(
+    access: Access, session_id: str | None, error: str | Mapping[str, Any], *, system: str | None = None
+) -> RecoverResult:
+    """What to send instead of a request that was refused as too long, once; asked again with nothing recorded since, it
+    says what holds the room.
+
+    Raises BadInputError where the error is not about the context's length.
+    """
+    overflow = recognize(error)
+    if overflow is None:
+        raise BadInputError(
+            "This error is not one about the context's length, as far as contextstash knows. Pass the provider's error"
+            " as it came; other errors are not mended by a smaller context."
+        )
+    session = await access.session(session_id)
+    if overflow.reply_fills_window:
+        return await _refused(access, session, overflow, LOWER_THE_REPLY)
+    last = await access.store.last_events(access.owner, session.session_id, ("recovery",), 1)
+    if last and last[0].seq == session.counters.messages:
+        return await _refused(access, session, overflow, await _what_holds_the_room(access, session))
+    session = await _corrected(access, session, overflow)
+    before = await estimate_session(access, session)
+    done = await _shrunk(access, session.session_id)
+    session = await access.session(session.session_id)
+    context = await get_context(access, session.session_id, system=system)
+    after = await estimate_session(access, session)
+    reason = _reason(context, before, after)
+    await _log(access, session, before, after, reason)
+    return RecoverResult(
+        session_id=session.session_id,
+        recovered=context.fits and context.tokens < before.tokens,
+        provider=overflow.provider,
+        limit=overflow.limit,
+        prompt_tokens=overflow.prompt_tokens,
+        tokens_before=before.tokens,
+        tokens_after=context.tokens,
+        done=done,
+        reason=reason,
+        breakdown=None if context.fits else after.breakdown,
+        context=context,
+    )
+
+
+def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
+    if not context.fits:
+        return context.reason or "The messages that must stay are over the limit."
+    if context.tokens >= before.tokens:
+        return "The context could not be made smaller; it was within the limit already. Send it once more."
+    left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
+    return f"Context {before.tokens:,} -> {after.tokens:,} tokens; send these messages once.{left}"
+
+
+async def _refused(access: Access, session: Session, overflow: ContextOverflow, reason: str) -> RecoverResult:
+    estimate = await estimate_session(access, session)
+    return RecoverResult(
+        session_id=session.session_id,
+        recovered=False,
+        provider=overflow.provider,
+        limit=overflow.limit,
+        prompt_tokens=overflow.prompt_tokens,
+        tokens_before=estimate.tokens,
+        tokens_after=estimate.tokens,
+        done=[],
+        reason=reason,
+        breakdown=estimate.breakdown,
+    )
+
+
+async def _what_holds_the_room(access: Access, session: Session) -> str:
+    estimate = await estimate_session(access, session)
+    desk = await access.desk(session.session_id)
+    parts = ", ".join(
+        f"{part.replace('_', ' ')} {tokens:,}"
+        for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1])
+    )
+    largest = max(desk.entries, key=lambda entry: entry.tokens, default=None)
+    alone = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
+    return (
+        "Recovered once already and nothing was recorded since: the context cannot be made smaller."
+        f" What holds the room: {parts}.{alone} Use a model with a larger window, fewer tools, or a new session that"
+        " starts from get_summary."
+    )
+
+
+async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
+    """The session with what the error taught: the true window, and how many tokens the view really has."""
+    settings = access.settings(session)
+    changes: dict[str, Any] = {}
+    if overflow.limit is not None and overflow.limit != access.room(settings, session.model, session).window:
+        changes["window"] = overflow.limit
+    completion = overflow.completion_tokens
+    if completion is not None and completion < (overflow.limit or 0):
+        changes["output_reserve"] = completion
+    elif "window" in changes and settings.output_reserve is not None and settings.output_reserve >= changes["window"]:
+        changes["output_reserve"] = changes["window"] // 8
+    if not settings.anchored:
+        changes["anchored"] = True
+    if changes:
+        layer = {**session.settings, **changes}
+        session = await access.store.update_session(access.owner, session.session_id, settings=layer)
+    usable = access.room(access.settings(session), session.model, session).usable
+    estimate = await estimate_session(access, session)
+    least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
+    true = overflow.prompt_tokens or least
+    return await access.store.change_counters(
+        access.owner, session.session_id, lambda counters: _anchored(counters, true)
+    )
+
+
+def _anchored(counters: Counters, tokens: int) -> Counters:
+    """The counters anchored on what the refused request had, as on a report."""
+    return counters.model_copy(
+        update={
+            "reported": tokens,
+            "reported_view": counters.view_tokens,
+            "reported_seq": counters.messages - 1,
+            "reported_group": None,
+            "replying": 0,
+            "unsent": 0,
+        }
+    )
+
+
+async def _shrunk(access: Access, session_id: str) -> list[str]:
+    """Prune hard, cut what is left, and compact while the view is over what a recovery aims at."""
+    done: list[str] = []
+    session = await access.session(session_id)
+    settings = access.settings(session)
+    if await _over(access, session_id):
+        pruned = await prune(access, session_id, keep_last=settings.recovery_keep_last, minimum_tokens=0)
+        if pruned.archived:
+            done.append(f"{pruned.reason} {pruned.tokens_before:,} -> {pruned.tokens_after:,} tokens.")
+    if settings.recovery_cut_always or await _over(access, session_id):
+        cut = await retrying(lambda: _cut_outputs(access, session_id))
+        done += [cut] if cut else []
+    if settings.compact_automatic and await _over(access, session_id):
+        compacted = await compact(access, session_id, Writers(strategy="auto"))
+        if compacted.compacted:
+            done.append(f"{compacted.reason} {compacted.tokens_before:,} -> {compacted.tokens_after:,} tokens.")
+    return done
+
+
+async def _over(access: Access, session_id: str) -> bool:
+    session = await access.session(session_id)
+    room = access.room(access.settings(session), session.model, session)
+    return (await estimate_session(access, session)).tokens > room.recovery_tokens
+
+
+async def _cut_outputs(access: Access, session_id: str) -> str | None:
+    """Cut every output that is still shown and over the limit of a recovery."""
+    desk = await access.desk(session_id)
+    most = desk.settings.recovery_output_bytes
+    rules = OutputLimits(bytes=most, cut="middle")
+    shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
+    visible = [
+        output
+        for (seq, block), output in desk.outputs.items()
+        if seq in shown and block not in shown[seq].replaced and output.characters > most // 4
+    ]
+    edits = []
+    async for batch in access.output_texts(desk, visible):
+        for output, text in batch:
+            edit = limited_edit(desk, output, text, rules)
+            before = shown[output.seq]
+            after = replaced(before, output.block, edit)
+            if after.tokens < before.tokens:
+                edits.append(weighed(edit, before, after))
+                shown[output.seq] = after
+    if not edits:
+        return None
+    stripping = plan_stripping(desk, min(edit.seq or 0 for edit in edits))
+    handles = [edit.handle or "" for edit in edits]
+    count = len(edits)
+    edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
+    entries = await entries_after(access, desk, edits)
+    await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits))
+    saved = total_tokens(desk.entries) - total_tokens(entries)
+    return f"Cut {count} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+
+async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:
+    event = Event(
+        kind="recovery",
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        messages_before=session.counters.view_messages,
+        messages_after=session.counters.view_messages,
+        reason=reason,
+        seq=session.counters.messages,
+        parts=after.breakdown,
+    )
+    await access.store.append_event(access.owner, session.session_id, event)

@@ -1,0 +1,35 @@
+"""Sampling: what the client's own model is asked, where the client lets servers ask it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextstash.context.view.compaction_plan import plan_compaction
+from contextstash.context.window.settings import ContextSettings
+from contextstash.service.reduction.compact import keep_limits, summary_request
+from contextstash.service.reduction.write_summary import turns_of
+from contextstash.service.session_snapshot import Access
+from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
+
+
+async def sampling_request(
+    access: Access, session_id: str | None, instructions: str | None, strategy: str = "sampling"
+) -> SamplingRequest | None:
+    """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
+    another writer comes first."""
+    desk = await access.desk(session_id)
+    if strategy == "auto" and not _comes_first(access, desk.session.agent, desk.settings):
+        return None
+    plan = plan_compaction(desk.entries, keep_limits(desk))
+    if not plan.covered:
+        return None
+    turns = await turns_of(access, desk, plan.covered)
+    request = summary_request(desk, plan, turns, instructions)
+    return await asyncio.to_thread(sampling_prompt, request, desk.settings.summarizer_output_chars)
+
+
+def _comes_first(access: Access, agent: str | None, settings: ContextSettings) -> bool:
+    """Whether `auto` comes to the client's model before any other writer can."""
+    if settings.summarizer == "auto":
+        return not access.reaches_model(agent, settings)
+    return settings.summarizer == "sampling"

@@ -1,0 +1,222 @@
+"""What every use case starts from: whose sessions these are, how they are set up, and their view."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
+from contextstash.context.window.settings import ContextSettings, consenting, resolve_settings, session_layer
+from contextstash.context.window.thresholds import Room, room_of
+from contextstash.context.window.token_counters import Counter, counter_for
+from contextstash.formats import get_format
+from contextstash.formats.base import Format
+from contextstash.service.bounded_cache import Recent
+from contextstash.service.queries.pattern_searches import PatternSearches
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Edit, Message, Native, Output, Session
+from contextstash_storage.store import SessionStore
+
+CLAUDE_CODE = "claude-code"
+CLAUDE_CODE_WINDOW = 200_000
+"""Claude Code uses this much of a larger window, unless the model's name ends in [1m] or it reported more."""
+
+CurrentSession = Callable[[], Awaitable[str | None]]
+
+SettingsFor = Callable[[str | None], Mapping[str, Any]]
+"""The server's layer of settings for an agent by its name."""
+
+REMEMBERED_NAMES = 256
+"""Of so many agents, and so many models, settings and counters are kept at hand; callers may name any number."""
+
+Consent = Callable[[str | None], bool]
+"""Whether the user has agreed that a model is called for an agent's sessions."""
+
+READ_AT_ONCE = 500
+"""How many messages' bodies are held in memory at a time."""
+
+Place = tuple[int, int]
+"""Where an output stands: position of its message, index of its block."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A session laid out to be worked on: its edits, its view, its outputs, and the numbers in force."""
+
+    session: Session
+    settings: ContextSettings
+    room: Room
+    counter: Counter
+    format: Format
+    edits: tuple[Edit, ...]
+    overlay: Overlay
+    entries: tuple[Entry, ...]
+    outputs: Mapping[Place, Output]
+
+    @property
+    def session_id(self) -> str:
+        return self.session.session_id
+
+    @property
+    def followed(self) -> bool:
+        """Whether a client sends its own history, read out of its transcript."""
+        return self.session.source is not None
+
+
+class Access:
+    """One owner's way into the store."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        *,
+        owner: str = "local",
+        settings: Mapping[str, Any] | SettingsFor | None = None,
+        api_key: str | None = None,
+        consent: Consent | None = None,
+        current_session: CurrentSession | None = None,
+    ) -> None:
+        """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's. Without
+        `consent`, a key that is passed is consent, and so is what `settings` says."""
+        self.store = store
+        self.owner = owner
+        self.api_key = api_key
+        self.searches = PatternSearches()
+        self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
+        self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
+        self._current_session = current_session
+        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(REMEMBERED_NAMES)
+        self._counters: Recent[tuple[str, str | None], Counter] = Recent(REMEMBERED_NAMES)
+        if not callable(settings):
+            resolve_settings(settings or {})
+
+    async def session_id(self, given: str | None) -> str:
+        """The session meant: the one named, else the current one of the client that is followed."""
+        if given:
+            return given
+        current = await self.current_session_id()
+        if current is None:
+            raise BadInputError(
+                "Which session? Pass session_id (list_sessions or the resource context://sessions names them),"
+                " or start the server with --follow so that it knows the current one."
+            )
+        return current
+
+    async def current_session_id(self) -> str | None:
+        """The session of the client that is followed, None where none is."""
+        return await self._current_session() if self._current_session else None
+
+    async def session(self, given: str | None) -> Session:
+        """The session meant, as it is now. Raises SessionNotFoundError."""
+        return await self.store.get_session(self.owner, await self.session_id(given))
+
+    def layer(self, agent: str | None) -> Mapping[str, Any]:
+        """The server's layer of settings for an agent. Raises BadInputError where a file of them is wrong."""
+        return self._layer_for(agent)
+
+    def settings(self, session: Session | None = None) -> ContextSettings:
+        """The settings in force for a session: the server's layer for its agent, then the session's own."""
+        agent = session.agent if session else None
+        layer = self.layer(agent)
+        if session is not None and session.settings:
+            return resolve_settings(layer, session_layer(session.settings))
+        known = self._resolved.get(agent)
+        if known is None or known[0] != layer:
+            known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
+        return known[1]
+
+    def may_call_model(self, agent: str | None) -> bool:
+        """Whether the user has agreed that a model is called for an agent's sessions."""
+        return self._consent(agent)
+
+    def reaches_model(self, agent: str | None, settings: ContextSettings) -> bool:
+        """Whether a model may be called for an agent's sessions, and can be."""
+        return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
+
+    def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
+        """The window and the numbers that follow from it: as set, else by model."""
+        if settings.window is not None:
+            return room_of(settings, settings.window)
+        from contextstash.models import model_facts
+
+        facts = model_facts(model)
+        window = facts.window
+        if session is not None and session.agent == CLAUDE_CODE and "[1m]" not in (model or ""):
+            seen = session.counters.reported or 0
+            window = min(window, CLAUDE_CODE_WINDOW) if seen <= CLAUDE_CODE_WINDOW else window
+        return room_of(settings, window, known=facts.known)
+
+    def counter(self, settings: ContextSettings, model: str | None) -> Counter:
+        """The token counter for a model."""
+        kind = (settings.estimator, model)
+        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
+
+    async def desk(self, given: str | None) -> Desk:
+        """Lay a session out: its view without message bodies."""
+        session = await self.session(given)
+        settings = self.settings(session)
+        edits = await self.store.read_edits(self.owner, session.session_id)
+        overlay = edits_in_force(edits)
+        messages = await self.visible_messages(session, overlay, bodies=False)
+        outputs = await self.store.read_outputs(self.owner, session.session_id)
+        return Desk(
+            session=session,
+            settings=settings,
+            room=self.room(settings, session.model, session),
+            counter=self.counter(settings, session.model),
+            format=get_format(session.format or "openai-chat"),
+            edits=tuple(edits),
+            overlay=overlay,
+            entries=tuple(lay(messages, overlay)),
+            outputs={(output.seq, output.block): output for output in outputs},
+        )
+
+    async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
+        """The messages that no summary or rewind hides."""
+        messages: list[Message] = []
+        for first, last in overlay.visible_ranges(session.counters.messages):
+            messages += await self.store.read_messages(
+                self.owner, session.session_id, first=first, last=last, bodies=bodies
+            )
+        return messages
+
+    async def body(self, session_id: str, seq: int) -> Native:
+        """The native JSON of one message."""
+        [message] = await self.store.read_messages(self.owner, session_id, first=seq, last=seq)
+        return message.body or {}
+
+    async def output_text(self, session: Session, output: Output) -> str:
+        """The whole original text of a tool output."""
+        native = await self.body(session.session_id, output.seq)
+        return get_format(session.format or "openai-chat").read(native).texts[output.block]
+
+    async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[list[tuple[Output, str]]]:
+        """Outputs, in order of position, each with its whole original text; some hundreds at a time."""
+        for start in range(0, len(outputs), READ_AT_ONCE):
+            batch = outputs[start : start + READ_AT_ONCE]
+            seqs = sorted({output.seq for output in batch})
+            messages = await self.store.read_messages_at(self.owner, desk.session_id, seqs)
+            texts = await asyncio.to_thread(_texts, desk.format, messages)
+            yield [(output, texts[output.seq][output.block]) for output in batch]
+
+
+def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:
+    return lambda _: layer
+
+
+def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
+    return {message.seq: fmt.read(message.body or {}).texts for message in messages}
+
+
+def _encoder(name: str) -> Callable[[str], int]:
+    from contextstash.tokenizer import count_with
+
+    return count_with(name)
+
+
+def as_json(value: object) -> str:
+    """Compact JSON, key order kept."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Tests of contextstash; the folders mirror the source tree."""

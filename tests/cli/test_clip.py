@@ -1,0 +1,161 @@
+"""`contextstash clip`: a pipe within limits, the whole in the archive, and never a lost output."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from contextstash.cli.clip import MOST_READ
+from tests.support.command_line import CommandLine
+
+LONG = "".join(f"line {number}\n" for number in range(1, 1_001)).encode()
+
+
+def clip(contextstash: CommandLine, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The command at the end of a pipe, bytes in and bytes out."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTSTASH_")}
+    home = {"HOME": str(contextstash.folder), "XDG_CONFIG_HOME": str(contextstash.folder)}
+    clean.pop("CLAUDE_PROJECT_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", "clip", *arguments],
+        cwd=contextstash.folder,
+        env={**clean, **home, "CONTEXTSTASH_DB": str(contextstash.database)},
+        input=data,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def whole(contextstash: CommandLine, shown: bytes) -> str:
+    """The archived output that a notice names."""
+    named = re.search(rb"whole output: (out_\w+)", shown)
+    assert named is not None, shown
+    done = contextstash.run("show", named.group(1).decode())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def held(contextstash: CommandLine) -> Iterator[None]:
+    """The database while another process writes to it."""
+    db = sqlite3.connect(contextstash.database, isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
+        db.close()
+
+
+def test_a_text_within_the_limits_goes_through_as_it_is(contextstash: CommandLine) -> None:
+    done = clip(contextstash, b"all \xff\x00 fine\r\n")
+    assert (done.stdout, done.stderr) == (b"all \xff\x00 fine\r\n", b"")
+    assert not contextstash.database.exists()
+
+
+def test_a_longer_one_is_cut_and_its_whole_is_in_the_archive(contextstash: CommandLine) -> None:
+    done = clip(contextstash, LONG, "--lines", "10", "--cut", "head_tail")
+    assert done.stderr == b""
+    assert done.stdout.startswith(b"line 1\nline 2\nline 3\nline 4\n[contextstash: 992 lines cut here]\nline 997\n")
+    assert whole(contextstash, done.stdout) == LONG.decode()
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [(["--lines", "9"], 400), (["--chars", "300"], 300), (["--bytes", "300"], 300), (["--tokens", "90"], 400)],
+)
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "telling"])
+def test_each_limit_and_each_cut_can_be_asked_for(
+    contextstash: CommandLine, limit: list[str], most: int, cut: str
+) -> None:
+    done = clip(contextstash, LONG, *limit, "--cut", cut)
+    assert len(done.stdout) <= most
+    assert b"[contextstash: " in done.stdout
+
+
+def test_without_options_the_settings_limits_count(contextstash: CommandLine) -> None:
+    (contextstash.folder / "contextstash.toml").write_text("output_lines = 5\n")
+    assert clip(contextstash, LONG).stdout.count(b"\n") == 5
+    assert clip(contextstash, LONG, "--lines", "0").stdout == LONG
+
+
+def test_a_preset_s_limits_can_be_asked_for(contextstash: CommandLine) -> None:
+    done = clip(contextstash, LONG, "--preset", "byte-budget")
+    assert done.stdout.startswith(LONG[:4_000])
+
+
+def test_above_the_spill_threshold_only_a_preview_is_shown(contextstash: CommandLine) -> None:
+    done = clip(contextstash, LONG, "--spill", "5000")
+    assert b"too large to show, 8,893 characters" in done.stdout
+    assert re.search(rb"SHA-256 [0-9a-f]{64}", done.stdout)
+    assert whole(contextstash, done.stdout) == LONG.decode()
+
+
+def test_the_archive_knows_what_was_run(contextstash: CommandLine) -> None:
+    shown = clip(contextstash, LONG, "--lines", "5", "--tool", "make", "--argument", "make zebra").stdout
+    hits = contextstash.json("search", "zebra", "--scope", "everywhere")["hits"]
+    assert [handle for hit in hits if (handle := hit.get("handle")) and handle.encode() in shown]
+
+
+def test_without_the_archive_nothing_is_kept(contextstash: CommandLine) -> None:
+    done = clip(contextstash, LONG, "--lines", "5", "--no-archive")
+    assert b"whole output" not in done.stdout
+    assert not contextstash.database.exists()
+
+
+def test_the_outputs_of_a_session_are_kept_beside_it(contextstash: CommandLine) -> None:
+    clip(contextstash, LONG, "--lines", "5", "--session", "orchard")
+    assert contextstash.json("sessions")["sessions"] == []
+    database = sqlite3.connect(contextstash.database)
+    found = database.execute("SELECT session_id, parent_session_id FROM sessions").fetchall()
+    database.close()
+    assert found == [("orchard.outputs", "orchard")]
+
+
+def test_bytes_that_are_no_text_are_shown_as_such_and_kept_to_the_byte(contextstash: CommandLine) -> None:
+    data = bytes(range(256)) * 20
+    done = clip(contextstash, data, "--bytes", "600", "--cut", "head")
+    assert len(done.stdout) <= 600
+    assert "\ufffd" in done.stdout.decode()
+    database = sqlite3.connect(contextstash.database)
+    assert database.execute("SELECT count(*) FROM outputs").fetchone() == (1,)
+    database.close()
+
+
+def test_a_database_held_by_another_lets_the_text_through_uncut(contextstash: CommandLine) -> None:
+    clip(contextstash, LONG, "--lines", "5")
+    with held(contextstash):
+        done = clip(contextstash, LONG + b"more\n", "--lines", "5")
+    assert done.stdout == LONG + b"more\n"
+    [line] = done.stderr.decode().splitlines()
+    assert line.startswith("contextstash clip: passed through uncut: ")
+
+
+def test_a_database_that_is_none_lets_the_text_through_uncut(contextstash: CommandLine) -> None:
+    contextstash.database.write_bytes(b"this is not a database" * 100)
+    done = clip(contextstash, LONG, "--lines", "5")
+    assert done.stdout == LONG
+    assert b"passed through uncut" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--preset", "stagd"], ["--set", "output_line=3"], ["--session", "a b"]])
+def test_settings_that_are_wrong_let_the_text_through_uncut(contextstash: CommandLine, arguments: list[str]) -> None:
+    done = clip(contextstash, LONG, "--lines", "5", *arguments)
+    assert done.stdout == LONG
+    assert b"passed through uncut" in done.stderr
+
+
+def test_more_than_can_be_held_goes_through_uncut(contextstash: CommandLine) -> None:
+    data = b"0123456789abcde\n" * (MOST_READ // 16) + b"the last line\n"
+    done = clip(contextstash, data, "--lines", "5")
+    assert done.stdout == data
+    assert b"more than 32 MiB" in done.stderr

@@ -1,0 +1,63 @@
+"""`contextstash config`: what is in force, and who set it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.command_line import CommandLine, failure_of
+
+
+def shown(contextstash: CommandLine, *arguments: str, **environment: str) -> dict[str, tuple[Any, str]]:
+    """Value and layer by setting."""
+    answer = contextstash.json("config", "show", *arguments, environment=environment)
+    return {row["name"]: (row["value"], row["layer"]) for row in answer["settings"]}
+
+
+def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLine) -> None:
+    (contextstash.folder / "contextstash.toml").write_text('preset = "n-or-k"\nsummary_tokens = 900\n')
+    (contextstash.folder / "agents").mkdir()
+    (contextstash.folder / "agents" / "quick.yaml").write_text("context:\n  messages_at: 15\n")
+    found = shown(contextstash, "--agent", "quick", "--set", "prune_keep_last=7", CONTEXTSTASH_TOKENS_AT="32000")
+    assert found["messages_at"] == (15, str(contextstash.folder / "agents" / "quick.yaml"))
+    assert found["tokens_at"] == (32_000, "environment")
+    assert found["prune_keep_last"] == (7, "--set")
+    assert found["summary_tokens"] == (900, str(contextstash.folder / "contextstash.toml"))
+    assert found["fit_keep_messages"] == (6, "preset n-or-k")
+    assert found["image_tokens"] == (1_500, "default")
+    assert shown(contextstash)["messages_at"] == (30, "preset n-or-k")
+
+
+def test_the_marks_in_tokens_follow_from_the_model(contextstash: CommandLine) -> None:
+    answer = contextstash.json("config", "show", "--preset", "staged")
+    assert answer["tokens"] == {
+        "window": 180_000,
+        "usable": 180_000,
+        "prune_above": 126_000,
+        "compact_above": 153_000,
+        "critical_above": 171_000,
+    }
+
+
+def test_a_key_is_never_shown(contextstash: CommandLine) -> None:
+    key = {"ANTHROPIC_API_KEY": "sk-ant-secret"}
+    done = contextstash.run("config", "show", "--all", environment=key)
+    assert "set by ANTHROPIC_API_KEY" in done.stdout
+    assert "sk-ant-secret" not in done.stdout + done.stderr
+
+
+def test_presets_are_listed_with_their_own_values(contextstash: CommandLine) -> None:
+    found = json.loads(contextstash.run("config", "presets", "--json").stdout)
+    assert {"default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"} <= set(found)
+    assert found["staged"]["prune_keep_last_hard"] == 2
+
+
+def test_the_places_of_settings_are_named(contextstash: CommandLine) -> None:
+    (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
+    done = contextstash.run("config", "path")
+    assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
+    assert "1 settings" in done.stdout
+
+
+def test_a_wrong_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:
+    assert "prune_at" in failure_of(contextstash.run("config", "show", "--set", "prune_at=7"))

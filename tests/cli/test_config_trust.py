@@ -1,0 +1,151 @@
+"""`contextstash config trust`: a project's file accepted as it is, and what else says what counts and what leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.untrusted_projects import KEY, UntrustedProject
+
+FILE = 'placeholder = "[gone: {handle}]"\nwindow = 90000\n'
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> UntrustedProject:
+    untrusted = UntrustedProject(tmp_path)
+    untrusted.write(FILE)
+    return untrusted
+
+
+def shown(untrusted: UntrustedProject, *arguments: str, **environment: str) -> dict[str, Any]:
+    done = untrusted.run("config", "show", "--json", *arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    told: dict[str, Any] = json.loads(done.stdout)
+    told["settings"] = {row["name"]: row["value"] for row in told["settings"]}
+    return told
+
+
+def test_a_trusted_file_counts_whole_until_it_changes(untrusted: UntrustedProject) -> None:
+    before = shown(untrusted)
+    assert (before["settings"]["placeholder"], before["settings"]["window"]) == ("described", 90_000)
+    assert "placeholder" in before["ignored"][0]
+    done = untrusted.run("config", "trust", "--yes")
+    assert 'placeholder = "[gone: {handle}]"  <- only if trusted: text that the model reads' in done.stdout
+    trusted = shown(untrusted)
+    assert (trusted["settings"]["placeholder"], trusted["ignored"]) == ("[gone: {handle}]", [])
+    untrusted.write(FILE + "# one comment more\n")
+    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    assert "changed, so not trusted any more" in untrusted.run("config", "trust", "--list").stdout
+    untrusted.write(FILE)
+    assert shown(untrusted)["settings"]["placeholder"] == "[gone: {handle}]"
+
+
+def test_the_list_is_the_users_alone_and_an_entry_can_be_taken_back(untrusted: UntrustedProject) -> None:
+    untrusted.run("config", "trust", str(untrusted.file), "--yes")
+    stored = untrusted.user_folder / "trusted.json"
+    if os.name != "nt":
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+    assert str(untrusted.file) in untrusted.run("config", "trust", "--list").stdout
+    assert untrusted.run("config", "trust", "--revoke").returncode == 0
+    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    again = untrusted.run("config", "trust", "--revoke")
+    assert (again.returncode, "is not trusted" in again.stderr) == (1, True)
+
+
+def test_nobody_is_trusted_without_being_asked_for(untrusted: UntrustedProject) -> None:
+    done = untrusted.run("config", "trust", typed="y\n")
+    assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
+    assert not (untrusted.user_folder / "trusted.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("prune_att = 1", "Did you mean"), ('placeholder = "{handle:>99}"', "placeholder"), ("x", "not valid TOML")],
+)
+def test_a_file_that_could_not_be_used_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
+    untrusted.write(text)
+    done = untrusted.run("config", "trust", "--yes")
+    assert (done.returncode, says in done.stderr) == (1, True)
+
+
+def test_a_copy_of_a_trusted_file_in_another_project_is_not_trusted(untrusted: UntrustedProject) -> None:
+    untrusted.run("config", "trust", "--yes")
+    another = UntrustedProject(untrusted.folder / "another")
+    another.write(FILE)
+    trusted = (untrusted.user_folder / "trusted.json").read_text()
+    another.user_folder.mkdir(parents=True)
+    (another.user_folder / "trusted.json").write_text(trusted)
+    assert shown(another)["settings"]["placeholder"] == "described"
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"files": 1}', ""])
+def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject, damaged: str) -> None:
+    untrusted.user_folder.mkdir(parents=True)
+    (untrusted.user_folder / "trusted.json").write_text(damaged)
+    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    done = untrusted.run("config", "trust", "--yes")
+    assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
+
+
+def test_an_agents_file_is_trusted_by_itself(untrusted: UntrustedProject) -> None:
+    path = untrusted.write("summary_prompt: mine\n", "agents/quick.yaml")
+    assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "handoff"
+    assert untrusted.run("config", "trust", str(path), "--yes").returncode == 0
+    assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "mine"
+
+
+def test_a_trusted_file_is_still_no_consent(untrusted: UntrustedProject) -> None:
+    untrusted.write('summarizer = "anthropic"\nsummarizer_base_url = "http://127.0.0.1:9"\n')
+    untrusted.run("config", "trust", "--yes")
+    told = shown(untrusted, ANTHROPIC_API_KEY=KEY)
+    assert told["settings"]["summarizer"] == "anthropic"
+    assert told["network"] == "Nothing leaves this machine."
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "Nothing leaves this machine."),
+        ({"ANTHROPIC_API_KEY": KEY}, "Nothing leaves this machine."),
+        ({"CONTEXTSTASH_SUMMARIZER_MODEL": "m"}, "Nothing leaves this machine."),
+        ({"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY}, "Sessions may be sent to api.anthropic.com (model claude-haiku-4-5)"),
+        (
+            {
+                "ANTHROPIC_API_KEY": KEY,
+                "CONTEXTSTASH_SUMMARIZER_MODEL": "m",
+                "CONTEXTSTASH_SUMMARIZER_BASE_URL": "http://user:secret@llm.example:81/v1",
+            },
+            "Sessions may be sent to llm.example:81 (model m): you allow it by summarizer_model in environment.",
+        ),
+        (
+            {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://proxy.example"},
+            "Sessions may be sent to proxy.example",
+        ),
+    ],
+)
+def test_it_is_said_whether_anything_leaves_the_machine_and_where_to(
+    untrusted: UntrustedProject, environment: dict[str, str], says: str
+) -> None:
+    told = shown(untrusted, **environment)
+    text = untrusted.run("config", "show", **environment)
+    assert told["network"].startswith(says)
+    assert says in text.stdout
+    assert KEY not in text.stdout + str(told)
+    assert "secret" not in text.stdout + str(told)
+
+
+def test_doctor_tells_what_leaves_and_what_of_the_project_is_ignored(untrusted: UntrustedProject) -> None:
+    untrusted.configure('[agents.quick]\nsummarizer = "anthropic"\n')
+    done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
+    found = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    assert done.returncode == 0
+    assert found["network"]["says"] == "Nothing leaves this machine."
+    assert "ANTHROPIC_API_KEY is set but not used" in found["network"]["advice"]
+    assert "api.anthropic.com" in found["network, agent quick"]["says"]
+    assert "config trust" in found["project's settings"]["says"]
+    assert found["project's settings"]["state"] == "note"

@@ -1,0 +1,83 @@
+"""`contextstash demo`, as a newcomer sees it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import ANSI, CommandLine
+
+STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    done = CommandLine(tmp_path_factory.mktemp("home")).run("demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def section(output: str, step: str) -> str:
+    """What the demonstration says in one step."""
+    return re.split(r"^\d\. ", output, flags=re.MULTILINE)[1 + STEPS.index(step)]
+
+
+def changes(text: str) -> list[tuple[int, int]]:
+    """Every 'before -> after tokens'."""
+    found = re.findall(r"([\d,]+) -> ([\d,]+) tokens", text)
+    return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
+
+
+def test_the_steps_come_in_order(output: str) -> None:
+    assert tuple(re.findall(r"^\d\. (\w+)", output, flags=re.MULTILINE)) == STEPS
+
+
+def test_pruning_and_compacting_make_the_view_smaller_and_restoring_brings_it_back(output: str) -> None:
+    [(full, pruned)] = changes(section(output, "Prune"))
+    [(before_compaction, compacted)] = changes(section(output, "Compact"))
+    [(before_restore, restored)] = changes(section(output, "Restore"))
+    assert full > pruned == before_compaction > compacted == before_restore
+    assert restored == full
+
+
+def test_the_estimate_says_so_before_anything_is_done(output: str) -> None:
+    [(full, _)] = changes(section(output, "Prune"))
+    estimate = section(output, "Estimate")
+    assert f"{full:,} of " in estimate
+    assert re.search(r"tool results +[\d,]+ +[\d.]+ % +█+", estimate)
+
+
+def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
+    handle = re.search(r"out_\w+", section(output, "Retrieve"))
+    assert handle
+    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  | "))
+    assert handle.group() in quoted
+
+
+def test_nothing_is_lost(output: str) -> None:
+    assert section(output, "Retrieve").count("identical") == 1
+    assert section(output, "Restore").count("identical") == 2
+    assert "DIFFERENT" not in output
+
+
+def test_the_summary_keeps_what_the_user_demanded(output: str) -> None:
+    assert "schema" in section(output, "Compact")
+
+
+def test_recording_again_adds_nothing(output: str) -> None:
+    assert "Recorded a second time: 0 new, 60 duplicates." in section(output, "Record")
+
+
+def test_there_is_no_colour_in_a_pipe(output: str) -> None:
+    assert ANSI not in output
+
+
+def test_the_readme_quotes_what_the_demonstration_really_says(output: str) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    quoted = re.search(r"```text\n(.*?)```", readme, flags=re.DOTALL)
+    assert quoted
+    said = {line.rstrip() for line in output.splitlines()}
+    assert [line for line in quoted.group(1).splitlines() if line.strip() not in ("", "...") and line not in said] == []

@@ -1,0 +1,69 @@
+"""Snippets show why a text was found, in one bounded line."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.context.text.snippets import _find, _find_by_pattern, _folded, snippet
+from tests.support.turns import laws
+
+
+def test_the_window_with_the_most_terms_is_shown() -> None:
+    text = (
+        "timeout here. "
+        + "filler words " * 200
+        + "the timeout comes from the pool size\nin config/db.yaml."
+        + " end" * 200
+    )
+    shown, matched = snippet(text, ["timeout", "pool", "db.yaml", "absent"])
+    assert "timeout comes from the pool size in config/db.yaml." in shown
+    assert matched == ["timeout", "pool", "db.yaml"]
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+
+
+def test_words_are_found_by_stem_and_identifiers_by_their_parts() -> None:
+    shown, matched = snippet("It was configured by parse_config in main.", ["configuring", "config-parse", '"main"'])
+    assert matched == ["configuring", "config-parse", '"main"']
+    assert shown == "It was configured by parse_config in main."
+
+
+def test_scripts_without_spaces_are_found() -> None:
+    _, matched = snippet("错误发生在数据库连接", ["数据库"])
+    assert matched == ["数据库"]
+
+
+def test_the_start_is_shown_where_nothing_matches() -> None:
+    assert snippet("alpha beta", ["gamma"]) == ("alpha beta", [])
+
+
+@laws
+@given(st.text(max_size=2_000), st.lists(st.text(max_size=20), max_size=5), st.integers(0, 300))
+def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list[str], most: int) -> None:
+    shown, matched = snippet(text, terms, most)
+    assert len(shown) <= most
+    assert not any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in shown)
+    assert set(matched) <= set(terms)
+
+
+@laws
+@given(
+    st.text(alphabet="aAbBsſßİi_-. é", max_size=60),
+    st.text(alphabet="aAbBsi_-.", min_size=1, max_size=3),
+)
+def test_the_fast_search_finds_what_a_pattern_that_ignores_case_finds(text: str, word: str) -> None:
+    at_start = word[0].isalnum()
+    folded = _folded(text)
+    if folded is not None and "ſ" not in text:  # a long s is one s to a pattern alone
+        assert _find(text, folded, word) == _find_by_pattern(text, word, at_start)
+
+
+def test_many_absent_words_in_five_megabytes_take_no_minute() -> None:
+    text = "lorem ipsum dolor sit amet walrus " * 150_000
+    started = time.process_time()
+    _, matched = snippet(text, [f"absent{number}word" for number in range(60)] + ["walrus"])
+    assert matched == ["walrus"]
+    assert time.process_time() - started < 10  # seconds; 1.5 here, 61 with patterns

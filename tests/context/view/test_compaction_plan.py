@@ -1,0 +1,89 @@
+"""Where a session is split for its summary."""
+
+from __future__ import annotations
+
+from contextstash.context.view.compaction_plan import KeepLimits, plan_compaction, plan_same
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import Edit
+from tests.support.laid_views import call, loop, message, result, text
+
+
+def words(count: int, tokens: int = 100) -> list[Entry]:
+    roles = ("user", "assistant")
+    return [Entry(message=message(seq, roles[seq % 2], text(tokens))) for seq in range(count)]
+
+
+def test_about_the_wanted_tokens_are_kept() -> None:
+    plan = plan_compaction(words(20), KeepLimits(400, 0))
+    assert (plan.first_seq, plan.last_seq, len(plan.kept)) == (0, 15, 4)
+
+
+def test_at_most_half_is_kept_so_that_a_short_session_shrinks_too() -> None:
+    assert len(plan_compaction(words(6), KeepLimits(20_000, 0)).kept) == 3
+
+
+def test_at_least_so_many_messages_are_kept() -> None:
+    plan = plan_compaction(words(20), KeepLimits(0, 6))
+    assert len(plan.kept) == 6
+
+
+def test_system_messages_at_the_head_are_never_summarized() -> None:
+    entries = [Entry(message=message(0, "system", text(500)))]
+    entries += [Entry(message=message(seq, "user", text(100))) for seq in range(1, 10)]
+    assert plan_compaction(entries, KeepLimits(100, 1)).first_seq == 1
+
+
+def test_a_call_and_its_result_stay_on_one_side() -> None:
+    entries = loop([50, 50, 50, 50])
+    for keep in range(len(entries)):
+        plan = plan_compaction(entries, KeepLimits(0, keep))
+        kept = plan.kept[0].message if plan.covered and plan.kept else None
+        assert kept is None or not any(block.type == "tool_result" for block in kept.blocks)
+
+
+def test_an_open_call_at_the_end_is_kept() -> None:
+    entries = [*words(6), Entry(message=message(6, "user", text(5))), Entry(message=message(7, "assistant", call("c")))]
+    plan = plan_compaction(entries, KeepLimits(0, 0))
+    assert plan.last_seq < 7
+
+
+def test_a_session_that_is_one_open_call_cannot_be_split() -> None:
+    plan = plan_compaction([Entry(message=message(0, "assistant", call("c")))], KeepLimits(0, 0))
+    assert plan.covered == ()
+    assert plan.reason.startswith("Nothing done")
+
+
+def test_a_new_summary_builds_on_the_last_one() -> None:
+    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    later = [Entry(message=message(seq, ("user", "assistant")[seq % 2], text(100))) for seq in range(10, 20)]
+    plan = plan_compaction([summary, *later], KeepLimits(200, 0))
+    assert (plan.first_seq, plan.last_seq) == (0, 17)
+
+
+def test_summaries_alone_are_not_summarized_again() -> None:
+    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    tail = [Entry(message=message(10, "assistant", call("a"))), Entry(message=message(11, "tool", result("a", 900)))]
+    plan = plan_compaction([summary, *tail], KeepLimits(0, 2))
+    assert plan.covered == ()
+    assert "only summaries" in plan.reason
+
+
+def test_either_tokens_or_messages_are_kept_as_the_rolling_design_does() -> None:
+    assert len(plan_compaction(words(40), KeepLimits(400, 10, either=True)).kept) == 4
+    assert len(plan_compaction(words(40), KeepLimits(0, 5, either=True)).kept) == 5
+    assert plan_compaction(words(4), KeepLimits(400, 5, either=True)).covered == ()
+
+
+def test_with_levels_an_earlier_summary_stays_beside_the_new_one() -> None:
+    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    later = [Entry(message=message(seq, ("user", "assistant")[seq % 2], text(100))) for seq in range(10, 20)]
+    plan = plan_compaction([summary, *later], KeepLimits(200, 0, levels=True))
+    assert (plan.first_seq, plan.last_seq) == (10, 17)
+
+
+def test_the_same_messages_are_planned_again_while_the_view_may_be_split_there() -> None:
+    plan = plan_compaction(words(20), KeepLimits(400, 0))
+    again = plan_same(words(30), plan.first_seq, plan.last_seq)
+    assert again is not None
+    assert (again.first_seq, again.last_seq) == (0, 15)
+    assert plan_same(loop([50, 50]), 0, 1) is None

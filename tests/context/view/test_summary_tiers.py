@@ -1,0 +1,62 @@
+"""Which summaries are merged, and to what level."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.view.summary_tiers import plan_merge
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import Edit
+from tests.support.laid_views import message, text
+
+
+def standing(*levels: str, tokens: int = 100) -> list[Entry]:
+    """A view that begins with summaries of these levels, each of ten messages."""
+    entries = [
+        Entry(
+            summary=Edit(
+                kind="summary",
+                first_seq=10 * place,
+                last_seq=10 * place + 9,
+                summary_id=f"sum_{place}",
+                level=level,
+                tokens=tokens,
+            )
+        )
+        for place, level in enumerate(levels)
+    ]
+    return [*entries, Entry(message=message(10 * len(levels), "user", text(50)))]
+
+
+@pytest.mark.parametrize(("room", "merged"), [(399, True), (400, False), (401, False)])
+def test_summaries_are_merged_once_they_take_more_than_their_room(room: int, merged: bool) -> None:
+    assert (plan_merge(standing(*["recent"] * 4), room) is not None) == merged
+
+
+@pytest.mark.parametrize(
+    ("levels", "span", "level"),
+    [
+        (("recent", "recent", "recent"), (0, 19), "medium"),
+        (("medium", "recent", "recent", "recent"), (10, 29), "medium"),
+        (("medium", "medium", "recent"), (0, 19), "long"),
+        (("medium", "recent", "recent"), (0, 19), "medium"),
+        (("long", "medium", "recent"), (0, 19), "long"),
+        (("long", "long", "recent"), (0, 19), "long"),
+        (("recent", "recent"), (0, 19), "medium"),
+        (("long", "recent"), (0, 19), "long"),
+    ],
+)
+def test_older_ones_go_first_and_the_newest_last(levels: tuple[str, ...], span: tuple[int, int], level: str) -> None:
+    plan = plan_merge(standing(*levels), 10)
+    assert plan is not None
+    assert ((plan.first_seq, plan.last_seq), plan.level) == (span, level)
+
+
+def test_one_summary_alone_is_not_merged() -> None:
+    assert plan_merge(standing("recent", tokens=10_000), 10) is None
+
+
+def test_only_summaries_that_stand_side_by_side_are_merged() -> None:
+    first, second, third, last = standing("recent", "recent", "recent")
+    between = Entry(message=message(10, "user", text(50)))
+    assert plan_merge([first, between, second, third, last], 10) is None

@@ -1,0 +1,116 @@
+"""What an edit does to the thinking after it, on models whose API checks what stood before."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.view.compaction_plan import CompactPlan, plan_without_thinking
+from contextstash.context.view.thinking_blocks import DROP_REQUEST, preserves_thinking, thinking_effect
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import Block, Message
+from tests.support.laid_views import loop, message, text
+
+
+@pytest.mark.parametrize(
+    ("model", "preserves"),
+    [
+        ("claude-fable-5-1", True),
+        ("claude-fable-5.2-20261001", True),
+        ("claude-mythos-5-1", True),
+        ("anthropic/claude-opus-5.5", True),
+        ("claude-sonnet-5-5", True),
+        ("claude-haiku-6", True),
+        ("claude-fable-5", False),
+        ("claude-opus-5", False),
+        ("claude-opus-4-8", False),
+        ("claude-sonnet-4-5-20250929", False),
+        ("gpt-5.2", False),
+        (None, False),
+    ],
+)
+def test_models_with_preserved_thinking_are_known_by_name(model: str | None, preserves: bool) -> None:
+    assert preserves_thinking(model) == preserves
+
+
+def thought(seq: int, tokens: int = 30) -> Message:
+    return message(seq, "assistant", Block(type="thinking", tokens=tokens), text(10))
+
+
+def asked(seq: int) -> Message:
+    return message(seq, "user", text(9))
+
+
+CALLING = message(4, "assistant", Block(type="thinking", tokens=5), Block(type="tool_call", call_id="c"))
+ANSWERED = [asked(0), thought(1), asked(2), thought(3), asked(4)]
+IN_A_LOOP = [*ANSWERED[:4], CALLING]
+
+
+@pytest.mark.parametrize(
+    ("messages", "choice", "level", "chosen"),
+    [
+        (ANSWERED, "auto", "prune", "strip"),
+        (IN_A_LOOP, "auto", "prune", "wait"),
+        (IN_A_LOOP, "auto", "critical", "drop"),
+        (IN_A_LOOP, "strip", "prune", "drop"),
+        (ANSWERED, "drop", "prune", "drop"),
+        (ANSWERED, "keep", "prune", "none"),
+    ],
+)
+def test_what_becomes_of_broken_thinking(messages: list[Message], choice: str, level: str, chosen: str) -> None:
+    effect = thinking_effect(messages, 0, preserved=True, choice=choice, level=level)
+    assert effect.choice == chosen
+    assert bool(effect.reason) == (chosen != "none")
+
+
+def test_only_thinking_after_the_change_is_broken() -> None:
+    effect = thinking_effect(ANSWERED, 2, preserved=True, choice="auto", level="prune")
+    assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
+    assert thinking_effect(ANSWERED, 4, preserved=True, choice="auto", level="prune").choice == "none"
+    assert thinking_effect(ANSWERED, 0, preserved=False, choice="auto", level="prune").broken_seqs == ()
+
+
+def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
+    effect = thinking_effect(ANSWERED, 3, preserved=True, choice="auto", level="prune")
+    assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
+
+
+def test_an_open_tool_loop_is_waited_for_only_where_its_own_thinking_is_broken() -> None:
+    calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
+    answer = message(6, "user", Block(type="tool_result", call_id="c"))
+    effect = thinking_effect([*ANSWERED, calling, answer], 0, preserved=True, choice="auto", level="prune")
+    assert (effect.choice, effect.open_loop) == ("strip", False)
+
+
+def test_the_request_that_has_the_provider_drop_thinking_is_whole() -> None:
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    assert DROP_REQUEST["thinking"] == {"type": "adaptive", "block_binding": binding}
+    assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
+
+
+def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
+    marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
+    messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
+    assert thinking_effect(messages, 2, preserved=False, choice="auto", level="prune").breakpoints == 1
+    assert thinking_effect(messages, 3, preserved=False, choice="auto", level="prune").breakpoints == 0
+
+
+def plan(kept: list[Message]) -> CompactPlan:
+    covered = [Entry(message=message(seq, "user", text(50))) for seq in range(4)]
+    return CompactPlan(tuple(covered), tuple(Entry(message=each) for each in kept), "")
+
+
+def test_a_compaction_cuts_later_where_little_is_given_up_for_it() -> None:
+    kept = [message(4, "user", text(20)), thought(5, 20), *(message(seq, "user", text(40)) for seq in range(6, 10))]
+    moved = plan_without_thinking(plan(kept))
+    assert [entry.first_seq for entry in moved.kept] == [6, 7, 8, 9]
+
+
+def test_it_does_not_where_more_than_half_of_what_is_kept_would_go() -> None:
+    kept = [*(message(seq, "user", text(40)) for seq in range(4, 9)), thought(9), message(10, "user", text(40))]
+    assert plan_without_thinking(plan(kept)) == plan(kept)
+
+
+def test_without_thinking_among_what_is_kept_the_plan_stays() -> None:
+    entries = loop([50, 50])
+    unthinking = CompactPlan((), tuple(entries), "")
+    assert plan_without_thinking(unthinking) == unthinking

@@ -1,0 +1,58 @@
+"""The view: history with its edits laid over it."""
+
+from __future__ import annotations
+
+from contextstash.context.view.view import change, edits_in_force, lay, parts_of
+from contextstash_storage.records import Edit, Message, Part
+from tests.support.laid_views import loop
+
+
+def messages() -> list[Message]:
+    return [entry.message for entry in loop([100, 200, 300]) if entry.message]
+
+
+def summary(edit_id: int, first: int, last: int) -> Edit:
+    return Edit(edit_id=edit_id, kind="summary", first_seq=first, last_seq=last, tokens=20, text=f"s{edit_id}")
+
+
+def archive(edit_id: int, seq: int) -> Edit:
+    return Edit(edit_id=edit_id, kind="archive", seq=seq, block=0, tokens=5, text="gone")
+
+
+def shown(edits: list[Edit]) -> list[str]:
+    entries = lay(messages(), edits_in_force(edits))
+    return [entry.summary.text if entry.summary else str(entry.first_seq) for entry in entries]
+
+
+def test_without_edits_the_view_is_the_history() -> None:
+    assert shown([]) == ["0", "1", "2", "3", "4", "5", "6"]
+
+
+def test_a_summary_stands_where_its_messages_stood() -> None:
+    assert shown([summary(1, 1, 4)]) == ["0", "s1", "5", "6"]
+
+
+def test_a_later_summary_takes_in_an_earlier_one_and_gives_it_back_when_undone() -> None:
+    edits = [summary(1, 0, 2), summary(2, 0, 4)]
+    assert shown(edits) == ["s2", "5", "6"]
+    assert shown([*edits, Edit(edit_id=3, kind="restore", undoes=(2,))]) == ["s1", "3", "4", "5", "6"]
+
+
+def test_a_rewind_hides_messages_and_shows_nothing_for_them() -> None:
+    assert shown([Edit(edit_id=1, kind="rewind", first_seq=3, last_seq=4)]) == ["0", "1", "2", "5", "6"]
+
+
+def test_an_archived_output_costs_its_placeholder() -> None:
+    before = lay(messages(), edits_in_force([]))
+    after = lay(messages(), edits_in_force([archive(1, 2)]))
+    assert change(before, after) == {Part.ARCHIVED: 5, Part.TOOL_RESULTS: -100}
+
+
+def test_restoring_gives_exactly_the_view_from_before() -> None:
+    edits = [archive(1, 2), summary(2, 0, 4), Edit(edit_id=3, kind="restore", undoes=(1, 2))]
+    assert parts_of(lay(messages(), edits_in_force(edits))) == parts_of(lay(messages(), edits_in_force([])))
+
+
+def test_only_visible_messages_have_to_be_read() -> None:
+    overlay = edits_in_force([summary(1, 0, 2), Edit(edit_id=2, kind="rewind", first_seq=5, last_seq=5)])
+    assert overlay.visible_ranges(7) == [(3, 4), (6, 6)]

@@ -1,0 +1,132 @@
+"""Compaction that fires again and again: when it is said, when it is over, and when another attempt is worth it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextstash.context.window.backoff import Passage, oscillation, worth_trying
+from tests.support.turns import laws
+
+USABLE = 100_000
+THRESHOLD = 80_000
+
+
+def at(seq: int, after: int, before: int = 80_500) -> Passage:
+    return Passage(seq, before, after)
+
+
+def said(*passages: Passage) -> str | None:
+    return oscillation(passages, THRESHOLD, USABLE)
+
+
+def test_three_passages_that_land_close_under_the_threshold_are_an_oscillation() -> None:
+    close = [at(100, 78_000), at(140, 77_000), at(180, 76_000)]
+    assert said(*close[:2]) is None
+    assert said(*close) == (
+        "The context oscillates near its threshold of 80,000 tokens: made smaller 3 times within 80 messages, by 3,500"
+        " tokens each on average, it stands at 76,000 after it. What is left can hardly be made smaller: keep fewer"
+        " recent messages, have fewer tools and a shorter system prompt, take a model with a larger window, or begin a"
+        " new session with the summary."
+    )
+
+
+def test_three_refills_within_few_messages_each_are_an_oscillation_however_much_was_freed() -> None:
+    refilled = [at(100, 30_000), at(108, 30_000), at(116, 30_000), at(124, 30_000)]
+    assert said(*refilled[:3]) is None
+    assert "fills again at once. Large outputs or files are the likely cause" in str(said(*refilled))
+
+
+@pytest.mark.parametrize(("gap", "oscillates"), [(10, True), (11, False)])
+def test_few_messages_are_ten(gap: int, oscillates: bool) -> None:
+    assert bool(said(*(at(100 + gap * place, 30_000) for place in range(4)))) is oscillates
+
+
+@pytest.mark.parametrize(("after", "oscillates"), [(75_001, True), (75_000, False)])
+def test_close_is_less_than_a_twentieth_of_usable_below_the_threshold(after: int, oscillates: bool) -> None:
+    assert bool(said(*(at(100 * place, after) for place in range(3)))) is oscillates
+
+
+def test_compactions_that_hold_for_long_are_none() -> None:
+    assert said(*(at(100 * place, 30_000) for place in range(9))) is None
+
+
+def test_prunes_that_a_count_triggers_far_below_the_threshold_are_none() -> None:
+    assert said(*(at(2 * place, 20_000, before=20_500) for place in range(30))) is None
+
+
+def test_a_prune_and_the_compaction_after_it_are_one_passage() -> None:
+    both = [passage for seq in (100, 200, 300) for passage in (at(seq, 79_000), at(seq, 30_000, before=79_000))]
+    assert said(*both) is None
+
+
+def test_an_oscillation_ends_with_a_passage_that_clearly_makes_room_and_not_before() -> None:
+    close = [at(100, 78_000), at(140, 77_000), at(180, 76_000)]
+    assert said(*close, at(220, 74_000)) is not None
+    assert said(*close, at(220, 70_000)) is None
+    assert said(*close, at(220, 70_000), at(260, 78_000)) is None
+
+
+def test_middling_passages_do_not_begin_one() -> None:
+    assert said(at(100, 78_000), at(140, 74_000), at(180, 78_000), at(220, 78_000)) is None
+
+
+POOR = at(100, 79_000, before=82_000)
+GOOD = at(200, 30_000, before=82_000)
+MIDDLING = at(300, 74_000, before=82_000)
+
+
+def test_the_first_attempt_and_one_after_a_good_one_are_worth_it() -> None:
+    assert worth_trying([], 82_000, 10, USABLE)
+    assert worth_trying([GOOD], 30_100, 201, USABLE)
+    assert worth_trying([POOR, POOR, GOOD], 30_100, 201, USABLE)
+    assert worth_trying([MIDDLING], 74_100, 301, USABLE)
+
+
+@pytest.mark.parametrize(("poor", "share"), [(1, 5), (2, 10), (3, 20), (4, 40), (5, 40), (12, 40)])
+def test_after_poor_ones_the_context_must_grow_first_by_twice_as_much_each_time(poor: int, share: int) -> None:
+    passages = [at(100 + 20 * place, 20_000, before=21_000) for place in range(poor)]
+    enough = 20_000 + share * USABLE // 100
+    assert not worth_trying(passages, enough - 1, 1_000, USABLE)
+    assert worth_trying(passages, enough, 1_000, USABLE)
+
+
+def test_a_middling_one_leaves_the_wait_as_it_is() -> None:
+    assert not worth_trying([POOR, MIDDLING], 78_999, 310, USABLE)
+    assert worth_trying([POOR, MIDDLING], 79_000, 310, USABLE)
+
+
+def test_nothing_new_is_nothing_to_try_again() -> None:
+    assert not worth_trying([POOR], 90_000, 100, USABLE)
+
+
+def test_a_context_over_its_room_need_not_wait_longer_than_ten_messages() -> None:
+    passages = [at(100, 99_500, before=100_500)] * 4
+    assert not worth_trying(passages, 100_400, 109, USABLE)
+    assert worth_trying(passages, 100_400, 110, USABLE)
+
+
+drawn = st.lists(
+    st.builds(Passage, st.integers(0, 500), st.integers(0, 120_000), st.integers(0, 120_000)), max_size=12
+).map(lambda passages: sorted(passages, key=lambda passage: passage.seq))
+
+
+@laws
+@given(drawn)
+def test_after_a_passage_that_clearly_made_room_nothing_oscillates(passages: list[Passage]) -> None:
+    assert said(*passages, at(600, 60_000)) is None
+
+
+@laws
+@given(drawn, st.integers(0, USABLE), st.integers(0, USABLE))
+def test_what_is_worth_trying_stays_so_as_the_context_grows(passages: list[Passage], tokens: int, more: int) -> None:
+    if worth_trying(passages, tokens, 700, USABLE):
+        assert worth_trying(passages, tokens + more, 700, USABLE)
+
+
+@laws
+@given(drawn)
+def test_growth_by_two_fifths_of_usable_is_always_enough(passages: list[Passage]) -> None:
+    last = passages[-1].tokens_after if passages else 0
+    assert worth_trying(passages, last + 40_000, 700, USABLE)

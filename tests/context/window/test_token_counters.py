@@ -1,0 +1,83 @@
+"""What a block of a message costs, and by which counter."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.token_counters import Counter, counter_for, family_of, measure
+from contextstash.formats import get_format
+from contextstash.tokenizer import count_with
+from contextstash_storage.records import Native
+
+SETTINGS = ContextSettings(message_overhead=4, image_tokens=1_000)
+CHARS = ContextSettings(estimator="chars", message_overhead=4, image_tokens=1_000)
+
+
+def tokens(native: Native, settings: ContextSettings, model: str | None = None) -> list[int]:
+    reading = get_format("anthropic").read(native)
+    counter = counter_for(model, settings, count_with)
+    return [block.tokens for block in measure(reading, counter, settings)]
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("gpt-5.4", "gpt"),
+        ("gpt-4", "gpt-4"),
+        ("gpt-4-turbo", "gpt-4"),
+        ("gpt-4-0613", "gpt-4"),
+        ("gpt-4-1106-preview", "gpt-4"),
+        ("gpt-3.5-turbo", "gpt-4"),
+        ("gpt-4o-2024-08-06", "gpt"),
+        ("gpt-4.5-preview", "gpt"),
+        ("o3-mini", "gpt"),
+        ("openai/o4-mini", "gpt"),
+        ("gpt-4.1", "gpt"),
+        ("claude-opus-4-6", "claude"),
+        ("claude-sonnet-4-20250514", "claude"),
+        ("claude-3-7-sonnet-20250219", "claude"),
+        ("us.anthropic.claude-opus-4-7-v1:0", "claude-new"),
+        ("claude-sonnet-5", "claude-new"),
+        ("anthropic/claude-opus-4.8", "claude-new"),
+        ("deepseek-chat", "deepseek"),
+        ("my-own-model", "unknown"),
+        ("foo3", "unknown"),
+        ("retro3-large", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_a_model_s_family_is_told_by_its_name(model: str | None, family: str) -> None:
+    assert family_of(model).name == family
+
+
+def test_characters_are_divided_by_four_and_a_message_costs_four_more() -> None:
+    assert tokens({"role": "user", "content": "x" * 43}, CHARS) == [10 + 4]
+
+
+def test_an_image_costs_what_the_settings_say_and_its_bytes_nothing() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
+    assert tokens({"role": "user", "content": [image]}, SETTINGS) == [1_004]
+
+
+def test_a_tool_call_costs_its_name_and_arguments() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls -la"}}
+    count = count_with("o200k_base")
+    assert tokens({"role": "assistant", "content": [call]}, SETTINGS) == [
+        count("Bash") + count('{"command":"ls -la"}') + 4
+    ]
+
+
+def test_reasoning_that_only_the_provider_can_read_is_not_free() -> None:
+    hidden = {"type": "redacted_thinking", "data": "A" * 400}
+    assert tokens({"role": "assistant", "content": [hidden, {"type": "text", "text": "ok"}]}, SETTINGS)[0] > 4
+
+
+def test_an_empty_message_costs_its_overhead() -> None:
+    assert tokens({"role": "user", "content": ""}, SETTINGS) == [4]
+
+
+def test_a_counter_says_how_it_counts() -> None:
+    assert counter_for("claude-opus-4-6", SETTINGS, count_with).name.startswith("o200k_base × ")
+    assert counter_for(None, CHARS, count_with).name == "characters / 4"
+    assert Counter("twice", len, factor=2.0).count("abc") == 6

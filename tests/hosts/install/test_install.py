@@ -1,0 +1,223 @@
+"""Into a client's configuration and out of it again, to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine, failure_of
+
+NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
+
+FILES = {
+    "claude-code": ".claude.json",
+    "claude-desktop": "Claude/claude_desktop_config.json",
+    "codex": ".codex/config.toml",
+    "cursor": ".cursor/mcp.json",
+    "vscode": "Code/User/mcp.json",
+    "gemini": ".gemini/settings.json",
+    "goose": "goose/config.yaml",
+    "opencode": "opencode/opencode.json",
+}
+
+JSON_BEFORE = """{
+    "numStartups": 7,
+    "mcpServers": {
+        "git": {"command": "uvx", "args": ["mcp-server-git"]}
+    },
+    "ü": "ö"
+}"""
+TOML_BEFORE = """# my model
+model = "gpt-5.2"   # the newest
+
+[mcp_servers.git]
+command = "uvx"
+args = ["mcp-server-git"]
+"""
+YAML_BEFORE = """# mine
+GOOSE_MODEL: gpt-5.2  # the newest
+extensions:
+  git: {type: stdio, cmd: uvx, enabled: true}
+"""
+BEFORE = {"codex": TOML_BEFORE, "goose": YAML_BEFORE}
+
+
+@pytest.fixture
+def contextstash(tmp_path: Path) -> CommandLine:
+    """`contextstash` in an empty folder, which is home too."""
+    return CommandLine(tmp_path)
+
+
+def place(contextstash: CommandLine, client: str) -> Path:
+    return contextstash.folder / FILES[client]
+
+
+def entry(client: str, text: str) -> Any:
+    """What stands for contextstash in a client's file."""
+    if client == "codex":
+        return tomllib.loads(text)["mcp_servers"]["contextstash"]
+    if client == "goose":
+        from ruamel.yaml import YAML
+
+        return YAML(typ="safe").load(text)["extensions"]["contextstash"]
+    data = json.loads(text)
+    return data[{"vscode": "servers", "opencode": "mcp"}.get(client, "mcpServers")]["contextstash"]
+
+
+def run(contextstash: CommandLine, *arguments: str) -> str:
+    done = contextstash.run(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_what_was_there_before_is_there_again_to_the_byte(contextstash: CommandLine, client: str) -> None:
+    path = place(contextstash, client)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = BEFORE.get(client, JSON_BEFORE).encode()
+    path.write_bytes(before)
+    run(contextstash, "install", client, "--yes")
+    assert entry(client, path.read_text())
+    assert "git" in path.read_text()
+    run(contextstash, "uninstall", client, "--yes")
+    assert path.read_bytes() == before
+    assert [found.name for found in path.parent.iterdir() if "before-contextstash" in found.name] == []
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_where_nothing_was_nothing_is_left(contextstash: CommandLine, client: str) -> None:
+    path = place(contextstash, client)
+    run(contextstash, "install", client, "--yes")
+    assert entry(client, path.read_text())
+    run(contextstash, "uninstall", client, "--yes")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_the_command_that_is_written_starts_this_contextstash(contextstash: CommandLine, client: str) -> None:
+    run(contextstash, "install", client, "--yes")
+    found = entry(client, place(contextstash, client).read_text())
+    command = found["command"] if client == "opencode" else [found.get("command") or found["cmd"], *found["args"]]
+    assert Path(command[0]).is_absolute()
+    assert "serve" in command
+    followed = command[command.index("--follow") + 1] if "--follow" in command else None
+    assert followed == (client if client in ("claude-code", "codex", "gemini", "opencode") else None)
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_a_second_time_nothing_is_written(contextstash: CommandLine, client: str) -> None:
+    run(contextstash, "install", client, "--yes")
+    path = place(contextstash, client)
+    written = path.read_bytes()
+    assert "installed in" in run(contextstash, "install", client, "--yes")
+    assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize("client", ["codex", "goose", "cursor"])
+def test_what_the_user_changed_since_stays(contextstash: CommandLine, client: str) -> None:
+    path = place(contextstash, client)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(BEFORE.get(client, JSON_BEFORE))
+    run(contextstash, "install", client, "--yes")
+    path.write_text(path.read_text().replace("mcp-server-git", "mcp-server-git2").replace("cmd: uvx", "cmd: uvx2"))
+    run(contextstash, "uninstall", client, "--yes")
+    text = path.read_text()
+    assert "contextstash" not in text
+    assert "mcp-server-git2" in text or "uvx2" in text
+    assert ("# my" in text) == (client == "codex")
+    assert ("# the newest" in text) == (client in ("codex", "goose"))
+
+
+def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: CommandLine) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    own = {"hooks": {"PostToolUse": [{"matcher": "Edit", "hooks": [{"type": "command", "command": "fmt"}]}]}}
+    path.write_text(json.dumps(own))
+    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    hooks = json.loads(path.read_text())["hooks"]
+    assert set(hooks) == {"PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"}
+    assert hooks["PostToolUse"][0] == own["hooks"]["PostToolUse"][0]
+    assert hooks["PostToolUse"][1]["hooks"][0]["command"].endswith("hook claude-code")
+    path.write_text(path.read_text().replace("fmt", "fmt2"))
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
+
+
+def test_the_projects_own_file_is_written_where_that_is_asked_for(contextstash: CommandLine) -> None:
+    run(contextstash, "install", "vscode", "--scope", "project", "--yes")
+    assert entry("vscode", (contextstash.folder / ".vscode" / "mcp.json").read_text())["type"] == "stdio"
+    run(contextstash, "uninstall", "vscode", "--scope", "project", "--yes")
+    assert not (contextstash.folder / ".vscode").exists()
+
+
+def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
+    assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run")
+    done = contextstash.run("install", "cursor")
+    assert (done.returncode, "repeat with --yes" in done.stderr) == (1, True)
+    assert not place(contextstash, "cursor").exists()
+
+
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("cursor", "{ // mine\n}"),
+        ("codex", "model = "),
+        ("goose", "a: [1"),
+        ("gemini", "[1]"),
+        ("opencode", '{"mcp": 3}'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_not_touched(contextstash: CommandLine, client: str, text: str) -> None:
+    path = place(contextstash, client)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    assert "Nothing was written" in failure_of(contextstash.run("install", client, "--yes"))
+    assert path.read_text() == text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links and modes are another matter there")
+def test_a_link_stays_one_and_permissions_stay(contextstash: CommandLine) -> None:
+    real = contextstash.folder / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    path = contextstash.folder / ".claude.json"
+    path.symlink_to(real)
+    run(contextstash, "install", "claude-code", "--yes")
+    assert path.is_symlink()
+    assert "contextstash" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert (path.is_symlink(), real.read_text()) == (True, "{}")
+
+
+@pytest.mark.parametrize(("client", "file"), [("codex", ".codex/hooks.json"), ("gemini", ".gemini/settings.json")])
+def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
+    contextstash: CommandLine, client: str, file: str
+) -> None:
+    path = contextstash.folder / file
+    path.parent.mkdir(parents=True)
+    own = '{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "greet"}]}]},   "other": 1}'
+    path.write_text(own)
+    run(contextstash, "install", client, "--hooks", "--yes")
+    hooks = json.loads(path.read_text())["hooks"]
+    called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
+    assert called.count("greet") == 1
+    assert sum(command.endswith(f"hook {client}") for command in called) == 5
+    assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
+    run(contextstash, "uninstall", client, "--yes")
+    assert path.read_text() == own
+
+
+def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: CommandLine) -> None:
+    assert "scope" in failure_of(contextstash.run("install", "goose", "--scope", "project", "--yes"))
+    assert "hooks" in failure_of(contextstash.run("install", "cursor", "--hooks", "--yes"))
+
+
+def test_uninstalling_what_is_not_installed_says_so(contextstash: CommandLine) -> None:
+    assert "not installed" in run(contextstash, "uninstall", "gemini", "--yes")

@@ -1,0 +1,72 @@
+"""Values that JSON can hardly bring back, at each entrance: kept as they are, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.formats.block_limit import MOST_BLOCKS
+from contextstash.hosts.following.ingest import ingest
+from contextstash.sharing.export import written
+from contextstash_storage.errors import BadMessageError
+from tests.support.stashes import history, stash_at
+
+HALF = "half emoji \ud83d and \ude00"
+KEPT: list[dict[str, Any]] = [
+    {"role": "user", "content": HALF},
+    {"role": "user", "content": "x", "more": {HALF: [HALF * 1_000, -0.0, 10**4_000, -(2**64), 5e-324]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf"), (10**5_000, "4,299 digits")],
+    ids=["NaN", "Infinity", "-Infinity", "a long integer"],
+)
+async def test_a_number_that_json_cannot_bring_back_is_refused_by_name(
+    tmp_path: Path, value: object, name: str
+) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        with pytest.raises(BadMessageError, match=name):
+            await stash.record_messages([{"role": "user", "content": "x", "more": [value]}], session_id="session")
+        await stash.record_messages(KEPT, session_id="session")
+        assert repr(await history(stash)) == repr(KEPT)
+
+
+async def test_halves_and_hard_numbers_survive_export_and_import(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
+        await stash.record_messages(KEPT, session_id="session")
+        text = "".join([piece async for piece in written(stash, "session", "session")])
+        text.encode()
+        await other.import_session(text.splitlines())
+        assert repr(await history(other)) == repr(KEPT)
+
+
+async def test_numbers_of_a_transcript_that_cannot_be_kept_become_their_text(tmp_path: Path) -> None:
+    lines = [
+        '{"role": "user", "content": "half \\ud83d", "a": [NaN, -Infinity, 1e400, -0.0, 1.5]}',
+        '{"role": "assistant", "content": "done", "b": ' + "9" * 5_000 + "}",
+    ]
+    path = tmp_path / "chat.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    async with stash_at(tmp_path / "s.db") as stash:
+        report = await ingest(stash, path)
+        assert report.session_id is not None
+        first, second = await history(stash, report.session_id)
+    assert repr(first["a"]) == "['NaN', '-Infinity', '1e400', -0.0, 1.5]"
+    assert first["content"] == "half \ud83d"
+    assert second["b"] == "9" * 5_000
+
+
+async def test_a_message_with_too_many_blocks_is_refused_before_it_holds_up_others(tmp_path: Path) -> None:
+    blocks = [{"type": "text", "text": "x"}] * MOST_BLOCKS
+    many = {"role": "user", "content": [*blocks, *blocks]}
+    nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}
+    async with stash_at(tmp_path / "s.db") as stash:
+        for message in (many, nested):
+            with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks, at most 10,000"):
+                await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
+        result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
+    assert result.recorded == 1

@@ -1,0 +1,152 @@
+"""One output that is in no message: what is cut of it is archived first, once, and found again by its handle."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from contextstash.service.recording.output_archive import OUTPUTS_AGENT
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import open_sqlite
+from tests.support.stashes import SESSION, stash_at, whole_output
+
+LIMITS = {"chars": 500, "cut": "head_tail"}
+
+
+def text_of(words: str) -> str:
+    return "".join(f"{words} in line {number}\n" for number in range(200))
+
+
+async def kept(stash: Stash, handle: str | None) -> str:
+    """The whole of a kept output, asked for without naming a session."""
+    assert handle is not None
+    page = await stash.get_archived_output(handle)
+    text = page.text
+    while page.next_offset is not None:
+        page = await stash.get_archived_output(handle, offset=page.next_offset)
+        text += page.text
+    return text
+
+
+async def test_an_output_within_its_limits_comes_back_as_it_is_and_is_not_kept(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output("short\n", session_id=SESSION)
+        assert limited.model_dump() == {
+            "text": "short\n",
+            "cut": False,
+            "lines": 0,
+            "characters": 0,
+            "bytes": 0,
+            "spilled": False,
+        }
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_what_is_cut_is_archived_with_its_figures(tmp_path: Path) -> None:
+    text = text_of("pears")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, tool="Bash", argument="ls pears", limits=LIMITS)
+        assert len(limited.text) <= 500
+        assert str(limited.handle) in limited.text.splitlines()[-1]
+        assert limited.sha256 == hashlib.sha256(text.encode()).hexdigest()
+        assert limited.characters == limited.bytes > len(text) - 500
+        assert await kept(stash, limited.handle) == text
+
+
+async def test_a_session_s_own_limits_count(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
+        await stash.configure_session(SESSION, settings={"output_lines": 10})
+        assert (await stash.limit_output(text_of("plums"), session_id=SESSION)).cut
+        assert not (await stash.limit_output(text_of("plums"))).cut
+
+
+async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        outputs = [
+            await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
+            for _ in range(3)
+        ]
+        other = await stash.limit_output(text_of("figs"), argument="ls -l", session_id=SESSION, limits=LIMITS)
+        assert len({output.handle for output in outputs}) == 1
+        assert other.handle != outputs[0].handle
+        assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
+
+
+async def test_outputs_are_kept_in_a_session_beside_their_own(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db", automatic=True) as stash:
+        await stash.limit_output(text_of("figs"), session_id=SESSION, limits=LIMITS)
+        await stash.limit_output(text_of("figs"), limits=LIMITS)
+        beside = await stash.read_session(f"{SESSION}.outputs")
+        of_none = await stash.read_session("outputs")
+        assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
+        assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
+        assert await stash._access.store.read_events("local", "outputs") == []
+
+
+async def test_a_kept_output_is_found_by_its_words_everywhere(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("quinces"), session_id=SESSION, limits=LIMITS)
+        found = await stash.search_history("quinces", scope="everywhere")
+        assert found.hits[0].handle == limited.handle
+
+
+async def test_the_whole_is_durable_before_the_answer(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("dates"), session_id=SESSION, limits=LIMITS)
+        other = Stash(await open_sqlite(tmp_path / "stash.db"))
+        assert await kept(other, limited.handle) == text_of("dates")
+        await other.close()
+
+
+async def test_two_at_once_keep_one_output(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as first, stash_at(tmp_path / "stash.db") as second:
+        answers = await asyncio.gather(
+            *(stash.limit_output(text_of("limes"), session_id=SESSION, limits=LIMITS) for stash in (first, second) * 3)
+        )
+        assert len({answer.handle for answer in answers}) == 1
+        assert await whole_output(first, answers[0].handle or "", f"{SESSION}.outputs") == text_of("limes")
+
+
+async def test_nothing_is_kept_where_that_is_not_wanted(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text_of("limes"), limits=LIMITS, keep_whole=False)
+        assert limited.cut
+        assert limited.handle is None
+        assert "whole output" not in limited.text
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_our_own_retrievals_come_back_as_they_are(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        for tool, argument in (("mcp__contextstash__search_history", ""), ("Bash", "contextstash show out_k3f9x2ab")):
+            limited = await stash.limit_output(text_of("nuts"), tool=tool, argument=argument, limits=LIMITS)
+            assert limited.text == text_of("nuts")
+
+
+@pytest.mark.parametrize(
+    "text", ["\udcff\udc80 binary \0 " * 500, "漢字😀\n" * 500, "\r\n" * 900], ids=["bytes", "wide", "blank"]
+)
+async def test_any_text_is_kept_to_the_letter(tmp_path: Path, text: str) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, limits={"bytes": 400})
+        assert await kept(stash, limited.handle) == text
+
+
+async def test_a_large_output_is_kept_without_counting_all_of_it(tmp_path: Path) -> None:
+    text = text_of("melons") * 100
+    async with stash_at(tmp_path / "stash.db") as stash:
+        limited = await stash.limit_output(text, limits=LIMITS)
+        page = await stash.get_archived_output(limited.handle or "", max_tokens=200)
+        assert page.total_lines == 20_000
+        assert page.total_tokens == -(-len(text) // 4)
+
+
+async def test_a_limit_that_is_none_is_refused(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with pytest.raises(BadInputError, match="Did you mean 'tokens'"):
+            await stash.limit_output("text", limits={"token": 3})

@@ -1,0 +1,105 @@
+"""`record_messages` with the whole conversation each time: what was taken back leaves the view and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+from tests.support.sized_sessions import reply, user
+from tests.support.stashes import SESSION, all_handles, history, stash_at, valid_view, view, whole_output
+
+
+def said(*texts: str) -> list[Native]:
+    return [{"role": "user" if place % 2 == 0 else "assistant", "content": text} for place, text in enumerate(texts)]
+
+
+def looked_up(call_id: str, text: str) -> list[Native]:
+    call = {"id": call_id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": text},
+    ]
+
+
+async def test_a_list_that_grows_is_stored_once(tmp_path: Path) -> None:
+    talk = said("go", "done", "go", "done", "go")
+    async with stash_at(tmp_path / "w.db") as stash:
+        for end in range(1, len(talk) + 1):
+            answer = await stash.record_messages(talk[:end], session_id=SESSION, whole=True)
+            assert (answer.recorded, answer.duplicates, answer.next_seq) == (1, end - 1, end)
+        assert await history(stash) == await view(stash) == talk
+
+
+async def test_an_earlier_message_that_differs_is_a_rewind_and_the_old_branch_stays(tmp_path: Path) -> None:
+    opening = said("Find the bug.")
+    old = [*opening, *looked_up("call_old", "a zebra in the log"), *said("", "It is the zebra.")[1:]]
+    new = [*opening, *looked_up("call_new", "a giraffe in the log")]
+    async with stash_at(tmp_path / "w.db") as stash:
+        await stash.record_messages(old, session_id=SESSION, whole=True)
+        answer = await stash.record_messages(new, session_id=SESSION, whole=True)
+        assert (answer.recorded, answer.duplicates) == (2, 1)
+        assert await valid_view(stash, "openai-chat") == new
+        assert await history(stash) == [*old, *new[1:]]
+        [hit, *_] = (await stash.search_history("zebra", session_id=SESSION)).hits
+        assert hit.seq in (2, 3)
+        outputs = [await whole_output(stash, handle) for handle in await all_handles(stash)]
+        assert outputs == ["a zebra in the log", "a giraffe in the log"]
+
+
+async def test_a_branch_that_comes_back_is_shown_again_and_stored_once(tmp_path: Path) -> None:
+    one, other = said("hello", "left", "more"), said("hello", "right")
+    async with stash_at(tmp_path / "w.db") as stash:
+        for talk in (one, other, one, other, [*one, *said("", "again")[1:]], other[:1]):
+            await stash.record_messages(talk, session_id=SESSION, whole=True)
+            assert await view(stash) == talk
+        assert len(await history(stash)) == 5
+
+
+async def test_a_shorter_list_ends_the_conversation_there(tmp_path: Path) -> None:
+    talk = said("one", "two", "three", "four")
+    async with stash_at(tmp_path / "w.db") as stash:
+        await stash.record_messages(talk, session_id=SESSION, whole=True)
+        answer = await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
+        assert (answer.recorded, answer.duplicates, answer.next_seq) == (0, 2, 4)
+        assert await view(stash) == talk[:2]
+        await stash.record_messages([{"role": "user", "content": "five"}], session_id=SESSION)
+        assert await view(stash) == [*talk[:2], {"role": "user", "content": "five"}]
+
+
+async def test_a_rewind_into_a_summary_takes_the_summary_off(tmp_path: Path) -> None:
+    talk = [message for turn in range(12) for message in (user(4_000 + turn), reply(4_000 + turn))]
+    async with stash_at(tmp_path / "w.db", window=20_000) as stash:
+        await stash.record_messages(talk, session_id=SESSION, whole=True)
+        assert (await stash.compact_session(SESSION)).compacted
+        await stash.record_messages([*talk[:3], reply(7)], session_id=SESSION, whole=True)
+        assert await view(stash) == [*talk[:3], reply(7)]
+        counters = (await stash._access.session(SESSION)).counters
+        desk = await stash._access.desk(SESSION)
+        assert counters.view_tokens == sum(entry.tokens for entry in desk.entries)
+
+
+async def test_writers_of_different_conversations_end_with_one_of_them(tmp_path: Path) -> None:
+    talks = [said("hello", *(f"{name} {place}" for place in range(9))) for name in ("left", "right")]
+    async with stash_at(tmp_path / "w.db") as one, stash_at(tmp_path / "w.db") as other:
+        await asyncio.gather(
+            *(
+                stash.record_messages(talk, session_id=SESSION, whole=True)
+                for stash, talk in zip((one, other), talks, strict=True)
+            )
+        )
+        assert await view(one) in talks
+        assert len(await history(one)) == 19
+
+
+async def test_at_most_one_mark_is_taken(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "w.db") as stash:
+        with pytest.raises(BadInputError, match="at most one of first_seq"):
+            await stash.record_messages(said("hi"), session_id=SESSION, whole=True, batch_id="a")
+        with pytest.raises(BadInputError, match="0 or more"):
+            await stash.record_messages(said("hi"), session_id=SESSION, first_seq=-1)
+        with pytest.raises(BadInputError, match="1 to 200 characters"):
+            await stash.record_messages(said("hi"), session_id=SESSION, batch_id="")

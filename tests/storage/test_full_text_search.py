@@ -1,0 +1,89 @@
+"""Search finds what was said and what tools put out, whatever characters the query holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import SqliteStore
+from tests.support.stored_sessions import OWNER, SESSION, answers, new_session, record, says
+
+
+async def found(store: SqliteStore, query: str, **rest: object) -> list[int]:
+    return [hit.seq for hit in await store.search(OWNER, query, **rest)]  # type: ignore[arg-type]
+
+
+async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteStore) -> None:
+    await record(store, says("the parser parser parser"), says("the tokenizer"), says("the parser of the tokenizer"))
+    assert await found(store, "parser tokenizer") == [2, 0, 1]
+    assert await found(store, "parser tokenizer", limit=1) == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("error in src/app/main_window.py:42", "main_window.py"),
+        ("error in src/app/main_window.py:42", "src/app/main_window.py:42"),
+        ("call getUserName now", "user name"),
+        ("call getUserName now", "getUserName"),
+        ("call getUserName now", "getusername"),
+        ("request 3f2b-77aa-9c01 failed", "3f2b-77aa-9c01"),
+        ("running the tests", "run test"),
+        ('{"file_path":"src/a.py","limit":20}', '{"file_path":"src/a.py"}'),
+        ("Größe über alles", "grosse uber größe"),
+        ("before\x00after", "after"),
+        ("left \ud800 right", "right"),
+    ],
+)
+async def test_it_is_found_by(store: SqliteStore, text: str, query: str) -> None:
+    await record(store, says("something else"), says(text))
+    hits = await store.search(OWNER, query)
+    assert (hits[0].seq, hits[0].text) == (1, text)
+
+
+@pytest.mark.parametrize("query", ["", "  ", '"', '""" (', "AND", "* -", "___", "\x00", "\ud800", "NEAR("])
+async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store: SqliteStore, query: str) -> None:
+    await record(store, says("hello"))
+    assert await found(store, query) == []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.characters(codec=None), max_size=40))
+async def test_no_query_breaks_it(store: SqliteStore, query: str) -> None:
+    await store.search(OWNER, f"hello {query}")
+
+
+async def test_an_operator_is_a_word_like_any_other(store: SqliteStore) -> None:
+    await record(store, says("cats and dogs"), says("not near"))
+    assert await found(store, "dogs AND") == [0]
+    assert await found(store, "-dogs") == [0]
+    assert await found(store, "text:dogs*") == [0]
+
+
+async def test_scopes_tell_outputs_from_what_was_said(store: SqliteStore) -> None:
+    await record(store, says("where is the needle"), answers("call_0", "a needle"))
+    assert await found(store, "needle", scope="outputs") == [1]
+    assert await found(store, "needle", scope="messages") == [0]
+    [hit] = await store.search(OWNER, "needle", scope="outputs")
+    assert (hit.handles, hit.role) == (("out_a",), "tool")
+    with pytest.raises(BadInputError, match="outputs"):
+        await found(store, "needle", scope="everything")
+
+
+async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: SqliteStore) -> None:
+    await new_session(store, "two")
+    await record(store, says("needle"))
+    await record(store, says("needle"), session_id="two")
+    assert {hit.session_id for hit in await store.search(OWNER, "needle")} == {SESSION, "two"}
+    assert {hit.session_id for hit in await store.search(OWNER, "needle", session_id="two")} == {"two"}
+    assert await store.search("somebody", "needle") == []
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
+async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SqliteStore, text: str) -> None:
+    await record(store, says(text + " needle"))
+    assert await found(store, f"needle {text}") == [0]
+    await store.delete_session(OWNER, SESSION)
+    assert await store.search(OWNER, "needle") == []

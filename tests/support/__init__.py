@@ -1,0 +1,1 @@
+"""What several tests share: conversations, servers, providers and programs to run against."""

@@ -1,0 +1,58 @@
+"""Views laid out by hand: short conversations of messages with known tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import Block, Message, Output
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(seq: int, role: str, *blocks: Block) -> Message:
+    return Message.model_validate(
+        {"session_id": "s", "seq": seq, "role": role, "kind": "message", "blocks": blocks, "created_at": WHEN}
+    )
+
+
+def text(tokens: int) -> Block:
+    return Block(type="text", tokens=tokens)
+
+
+def call(call_id: str, tokens: int = 10) -> Block:
+    return Block(type="tool_call", call_id=call_id, tool="Bash", tokens=tokens)
+
+
+def result(call_id: str, tokens: int) -> Block:
+    return Block(type="tool_result", call_id=call_id, tokens=tokens)
+
+
+def outputs_of(entries: Sequence[Entry]) -> dict[tuple[int, int], Output]:
+    """An output for each tool result, its tokens those of the block."""
+    found = {}
+    for entry in entries:
+        for block, shown in enumerate(entry.message.blocks if entry.message else ()):
+            if shown.type == "tool_result":
+                found[entry.first_seq, block] = Output(
+                    handle=f"out_{entry.first_seq}", seq=entry.first_seq, block=block, tool="Bash",
+                    tokens=shown.tokens, characters=shown.tokens * 4, lines=1, sha256="",
+                )  # fmt: skip
+    return found
+
+
+def loop(results: Sequence[int], *, turns: int = 1) -> list[Entry]:
+    """`turns` user turns, the tool calls shared out over them; each call's result has the tokens given."""
+    entries: list[Entry] = []
+    per_turn = max(1, -(-len(results) // turns))
+
+    def add(role: str, *blocks: Block) -> None:
+        entries.append(Entry(message=message(len(entries), role, *blocks)))
+
+    for place, tokens in enumerate(results):
+        if place % per_turn == 0:
+            add("user", text(10))
+        add("assistant", call(f"call_{place}"))
+        add("tool", result(f"call_{place}", tokens))
+    return entries

@@ -1,0 +1,155 @@
+"""Servers as real processes, and a small session to try them on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, TextContent
+
+Mode = Literal["auto", "legacy"]
+MODES: tuple[Mode, ...] = ("auto", "legacy")
+
+SESSION = "parser-fix"
+
+
+def stdio_command(database: Path, tools: str = "all") -> list[str]:
+    """The command that serves this database over stdio."""
+    code = (
+        "import sys, pathlib; from contextstash.mcp.serve import ServeOptions, serve_stdio;"
+        " serve_stdio(ServeOptions(db=pathlib.Path(sys.argv[1]), tools=sys.argv[2]))"
+    )
+    return [sys.executable, "-c", code, str(database), tools]
+
+
+def http_command(database: Path, host: str = "127.0.0.1", tools: str = "all") -> list[str]:
+    """The command that serves this database over HTTP on a free port."""
+    code = (
+        "import sys, pathlib; from contextstash.mcp.serve import ServeOptions, serve_http;"
+        " serve_http(ServeOptions(db=pathlib.Path(sys.argv[1]), tools=sys.argv[2], host=sys.argv[3], port=0))"
+    )
+    return [sys.executable, "-c", code, str(database), tools, host]
+
+
+@asynccontextmanager
+async def stdio_client(database: Path, mode: Mode = "auto", tools: str = "all") -> AsyncIterator[Client]:
+    """The SDK's own client, connected to a server process of its own."""
+    command = stdio_command(database, tools)
+    parameters = StdioServerParameters(command=command[0], args=command[1:])
+    async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
+        yield client
+
+
+@contextmanager
+def http_server(database: Path, host: str = "127.0.0.1") -> Iterator[str]:
+    """The address of a server process; on leaving it must end with exit code 0 by SIGTERM."""
+    with subprocess.Popen(
+        http_command(database, host), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr
+        try:
+            line = process.stderr.readline()
+            assert "http://" in line, line + process.stderr.read()
+            yield line.split()[-1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+
+
+def tool_call(index: int) -> list[dict[str, Any]]:
+    """A call of `read_file` and what it answered, some 2,500 tokens."""
+    lines = [f"{number}: value_{index}_{number} = compute({number * index})" for number in range(150)]
+    lines[70] = f"70: raise ParseError('unexpected token in module {index}')"
+    path = f"src/module_{index}.py"
+    call_id = f"call_{index}"
+    function = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
+    return [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": call_id, "content": "\n".join(lines)},
+    ]
+
+
+def small_session(calls: int = 8) -> list[dict[str, Any]]:
+    """A task, some files read, and an answer."""
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are a careful programmer."},
+        {"role": "user", "content": "Fix the parser. Never touch the public API."},
+    ]
+    for index in range(calls):
+        messages += tool_call(index)
+    return [*messages, {"role": "assistant", "content": "The bug is in module 3, line 70."}]
+
+
+async def record(client: Client, session_id: str = SESSION, calls: int = 8, **mark: Any) -> dict[str, Any]:
+    """Record the small session."""
+    return await answer(client, "record_messages", session_id=session_id, messages=small_session(calls), **mark)
+
+
+async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """A tool's structured content; fails where the tool answers an error or more than one line of text."""
+    result = await client.call_tool(tool, arguments)
+    assert isinstance(result, CallToolResult)
+    text = text_of(result)
+    assert not result.is_error, text
+    assert text
+    assert "\n" not in text
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+async def error(client: Client, tool: str, **arguments: Any) -> str:
+    """The text of the error that a tool answers."""
+    result = await client.call_tool(tool, arguments)
+    assert isinstance(result, CallToolResult)
+    assert result.is_error, result.structured_content
+    text = text_of(result)
+    assert "Traceback" not in text
+    return text
+
+
+def text_of(result: CallToolResult) -> str:
+    """The one text block of a result."""
+    [block] = result.content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def run_to_end(command: list[str]) -> tuple[int, str]:
+    """Exit code and stderr of a process that has nothing to read."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+@contextmanager
+def talking(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A server process that is spoken to line by line."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def answered(process: subprocess.Popen[bytes], *messages: dict[str, Any], before: bytes = b"") -> dict[str, Any]:
+    """Send `before` and the messages, and wait for the answer to the last of them."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(before + b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+    process.stdin.flush()
+    for line in process.stdout:
+        reply: dict[str, Any] = json.loads(line)
+        if reply.get("id") == messages[-1]["id"]:
+            return reply
+    raise AssertionError("the server ended without an answer")

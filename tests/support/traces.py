@@ -1,0 +1,51 @@
+"""The natives of the real sessions that lie beside the repository, where they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contextstash.hosts.readers.pi import PiReader
+from contextstash.hosts.readers.transcript import split_lines
+from contextstash_storage.records import Native
+
+TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
+
+
+def trace_files() -> list[tuple[str, Path]]:
+    """(format name, file) of each session that holds provider messages; empty where there are no traces."""
+    folders = (
+        ("openai-chat", "openai_chat/*/*.jsonl"),
+        ("anthropic", "claude_code/*.jsonl"),
+        ("openai-responses", "codex/*.jsonl"),
+        ("anthropic", "pi/*.jsonl"),
+    )
+    return [(name, path) for name, pattern in folders for path in sorted(TRACES.glob(pattern))]
+
+
+def trace_natives(format_name: str, path: Path) -> list[Native]:
+    """The provider messages in a trace, in order; lines that are none or are damaged are passed over."""
+    if path.parent.name == "pi":
+        lines, _ = split_lines(path.read_bytes(), at_end=True)
+        return [message.body for batch in PiReader().read(lines, {}, str(path)) for message in batch.messages]
+    return [native for record in _records(path) for native in _native(format_name, record)]
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+def _native(format_name: str, record: dict[str, Any]) -> list[Native]:
+    if format_name == "openai-chat":
+        return [record]
+    if format_name == "anthropic":
+        spoken = record.get("type") in ("user", "assistant") and not record.get("isSidechain")
+        return [record["message"]] if spoken else []
+    return [record["payload"]] if record.get("type") == "response_item" else []
