@@ -1,0 +1,80 @@
+"""Databases and exports that earlier versions of contextstash wrote: they open, and read as they did then."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.context.pairing.rules import violations
+from contextstash.service.stash import Stash
+from tests.support.golden_sessions import SESSIONS, read_sessions
+from tests.support.stashes import stash_at, view
+
+GOLDEN = Path(__file__).parent / "golden"
+VERSIONS = sorted(path.name.removesuffix(".db.gz") for path in GOLDEN.glob("*.db.gz"))
+KINDS = {"archive", "truncate", "digest", "strip", "summary", "rewind", "restore"}
+
+
+def then(version: str) -> dict[str, Any]:
+    """What that version read of its own database."""
+    read: dict[str, Any] = json.loads((GOLDEN / f"{version}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def as_json(value: object) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def stash(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
+    path = tmp_path / "golden.db"
+    path.write_bytes(gzip.decompress((GOLDEN / f"{version}.db.gz").read_bytes()))
+    async with stash_at(path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def imported(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
+    exported = gzip.decompress((GOLDEN / f"{version}.jsonl.gz").read_bytes()).decode()
+    async with stash_at(tmp_path / "imported.db") as opened:
+        await opened.import_session(exported.splitlines())
+        yield opened
+
+
+def test_a_golden_database_holds_edits_of_every_kind(version: str) -> None:
+    assert {kind for session in then(version).values() for kind in session["edits"]} == KINDS
+
+
+async def test_a_database_of_an_earlier_version_reads_as_it_did(stash: Stash, version: str) -> None:
+    assert as_json(await read_sessions(stash)) == then(version)
+
+
+async def test_an_export_of_an_earlier_version_reads_as_its_database_did(imported: Stash, version: str) -> None:
+    read, expected = as_json(await read_sessions(imported)), then(version)
+    for session in (*read.values(), *expected.values()):
+        for numbered, number in (("events", "event_id"), ("calls", "call_id")):
+            session[numbered] = [{**each, number: 0} for each in session[numbered]]
+    assert read == expected
+
+
+async def test_views_of_an_earlier_version_are_valid_and_can_be_worked_on(stash: Stash) -> None:
+    for session_id in SESSIONS:
+        format_name = (await stash.read_session(session_id)).format
+        before = await view(stash, session_id)
+        assert violations(str(format_name), before) == []
+        await stash.prune_tool_outputs(session_id, keep_last=0)
+        compacted = await stash.compact_session(session_id)
+        assert violations(str(format_name), await view(stash, session_id)) == []
+        if compacted.summary_id:
+            await stash.restore_outputs([compacted.summary_id], session_id=session_id)
+            assert violations(str(format_name), await view(stash, session_id)) == []
