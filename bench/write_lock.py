@@ -19,7 +19,16 @@ from pathlib import Path
 
 from recording import OWNER, conversation
 
-from contextstash_storage.records import Counters, Edit, NewMessage, Part, Session
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Counters,
+    Edit,
+    NewMessage,
+    Part,
+    RestoreEdit,
+    Session,
+    SummaryEdit,
+)
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 
 MESSAGES, EDITS = 100_000, 10_000
@@ -69,9 +78,18 @@ def edits(count: int) -> Iterator[Edit]:
     """Archived outputs, with a summary now and then."""
     for number in range(count):
         text = f"[output out_{number:08d} archived: Read src/part_{number % 40}/module.py, 600 characters; " + "x" * 200
-        yield Edit(kind="archive", seq=2 * number + 1, block=0, text=text, handle=f"out_{number:08d}")
+        yield ArchiveEdit(seq=2 * number + 1, block=0, text=text, tokens=60, handle=f"out_{number:08d}")
     for number in range(SUMMARIES):
-        yield Edit(kind="summary", first_seq=0, last_seq=number, text="Before this. " * 100)
+        yield SummaryEdit(
+            first_seq=0,
+            last_seq=number,
+            summary_id=f"sum_{number}",
+            strategy="extractive",
+            level="recent",
+            text="Before this. " * 100,
+            summary="",
+            tokens=300,
+        )
 
 
 async def timed(path: Path, name: str, work: Awaitable[object]) -> None:
@@ -93,7 +111,7 @@ async def measure(path: Path, messages: list[NewMessage], count: int) -> None:
     await store.copy_session(session_of(len(few), "kept"), few)
     await timed(path, f"import of {len(messages):,}", store.copy_session(session_of(len(messages)), messages))
     await timed(path, f"prune of {count:,}", store.append_edits(OWNER, "long", list(edits(count)), expected=0))
-    undone = Edit(kind="restore", undoes=tuple(range(1, count)))
+    undone = RestoreEdit(undoes=tuple(range(1, count)))
     await timed(path, "restore of them", store.append_edits(OWNER, "long", [undone], expected=count + SUMMARIES))
     await timed(path, f"deletion of {len(messages):,}", store.delete_session(OWNER, "long"))
     await timed(path, f"deletion of {len(few):,}", store.delete_session(OWNER, "kept"))

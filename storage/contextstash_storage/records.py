@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
 Native = dict[str, Any]
 """One message exactly as its provider writes it, key order included."""
@@ -132,39 +132,135 @@ class Message(Record):
 
 EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]
 
+SummaryLevel = Literal["recent", "medium", "long"]
 
-class Edit(Record):
-    """One append-only change of the view, laid over the history.
 
-    `archive` and `truncate` show block `block` of message `seq` as `text`. `digest` adds a message `text` of ours
-    after message `last_seq`, which tells what the outputs named in `handles` were. `strip` shows no thinking blocks
-    in messages `first_seq..last_seq`. `summary` shows messages `first_seq..last_seq` as `text` (`summary` is the
-    same without the words around it; `merges` names the summaries that it was made of, if it was); `rewind` shows
-    nothing of them. `restore` undoes the edits named in `undoes`.
+class EditRecord(Record):
+    """What every edit has: an append-only change of the view, laid over the history.
+
     `delta` is by how many tokens the edit changes each part of the view; `view_messages` by how many messages,
-    `view_results` by how many tool results that are shown whole or cut.
+    `view_results` by how many tool results that are shown whole or cut. `edit_id` and `created_at` are set when the
+    edit is stored.
     """
 
-    edit_id: int = 0
     kind: EditKind
-    seq: int | None = None
-    block: int | None = None
-    handle: str | None = None
-    first_seq: int | None = None
-    last_seq: int | None = None
-    summary_id: str | None = None
-    strategy: str | None = None
-    level: str | None = None
-    undoes: tuple[int, ...] = ()
-    handles: tuple[str, ...] = ()
-    merges: tuple[str, ...] = ()
-    text: str = ""
-    summary: str = ""
-    tokens: int = 0
+    edit_id: int = 0
     delta: dict[Part, int] = Field(default_factory=dict)
     view_messages: int = 0
     view_results: int = 0
     created_at: datetime | None = None
+
+    @model_serializer(mode="wrap")
+    def _with_kind(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The kind is a default, but says which edit this is: it must be there also if defaults are left out."""
+        return {"kind": self.kind, **fields(self)}
+
+
+class BlockEdit(EditRecord):
+    """Shows block `block` of message `seq`, the output `handle`, as `text`."""
+
+    seq: int
+    block: int
+    handle: str
+    text: str
+    tokens: int
+
+
+class ArchiveEdit(BlockEdit):
+    """Shows a placeholder for a tool output."""
+
+    kind: Literal["archive"] = "archive"
+
+
+class TruncateEdit(BlockEdit):
+    """Shows a part of a tool output."""
+
+    kind: Literal["truncate"] = "truncate"
+
+
+class DigestEdit(EditRecord):
+    """Adds a message `text` of ours after message `after_seq`, which describes the outputs named in `handles`."""
+
+    kind: Literal["digest"] = "digest"
+    after_seq: int
+    handles: tuple[str, ...]
+    text: str
+    tokens: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """It stands where the message before it does."""
+        return self.after_seq, self.after_seq
+
+
+class SpanEdit(EditRecord):
+    """Changes what is shown of messages `first_seq..last_seq`, both included."""
+
+    first_seq: int
+    last_seq: int
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.first_seq, self.last_seq
+
+    @property
+    def messages(self) -> int:
+        """How many messages it covers."""
+        return self.last_seq - self.first_seq + 1
+
+
+class StripEdit(SpanEdit):
+    """Shows no thinking blocks in its messages. `handles` names the outputs and summaries that made it necessary."""
+
+    kind: Literal["strip"] = "strip"
+    handles: tuple[str, ...] = ()
+
+
+class SummaryEdit(SpanEdit):
+    """Shows its messages as `text`; `summary` is the same without the words around it. `strategy` is who wrote it,
+    `merges` names the summaries that it was made of, if it was; `seq` is the position of the client's message that
+    holds it, if the client wrote it."""
+
+    kind: Literal["summary"] = "summary"
+    seq: int | None = None
+    summary_id: str
+    strategy: str
+    level: SummaryLevel
+    merges: tuple[str, ...] = ()
+    text: str
+    summary: str
+    tokens: int
+
+
+class RewindEdit(SpanEdit):
+    """Shows nothing of its messages."""
+
+    kind: Literal["rewind"] = "rewind"
+
+
+class RestoreEdit(EditRecord):
+    """Undoes the edits numbered `undoes`. `strategy` says so if a client did it; `seq` is then the position of the next
+    message, if the conversation goes on elsewhere from there."""
+
+    kind: Literal["restore"] = "restore"
+    seq: int | None = None
+    undoes: tuple[int, ...]
+    strategy: str | None = None
+
+
+Replacement = ArchiveEdit | TruncateEdit
+"""An edit that shows something else for one block."""
+
+Cover = SummaryEdit | RewindEdit
+"""An edit that hides messages."""
+
+Edit = Annotated[
+    ArchiveEdit | TruncateEdit | DigestEdit | StripEdit | SummaryEdit | RewindEdit | RestoreEdit,
+    Field(discriminator="kind"),
+]
+
+EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
+"""Reads an edit of any kind."""
 
 
 class Counters(Record):

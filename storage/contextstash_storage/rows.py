@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError
 
 from contextstash_storage.bodies import put_together
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Counters, Message, NewMessage, Record, Session
+from contextstash_storage.records import EDIT, Counters, Edit, Message, NewMessage, Record, Session
 
 SESSION_COLUMNS = (
     "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
@@ -88,6 +88,14 @@ def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
         return kind.model_validate_json(text)
     except ValidationError:  # escaped lone surrogates
         return kind.model_validate(json.loads(text))
+
+
+def edit_of(text: str) -> Edit:
+    """The edit of `to_json`, of whichever kind."""
+    try:
+        return EDIT.validate_json(text)
+    except ValidationError:  # escaped lone surrogates
+        return EDIT.validate_python(json.loads(text))
 
 
 def derived(message: NewMessage) -> str:

@@ -16,7 +16,7 @@ from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
 from contextstash_storage.logs import insert_call, insert_event
 from contextstash_storage.preparation import Prepared, prepare
-from contextstash_storage.records import Call, Copied, Edit, Event, NewMessage, Session
+from contextstash_storage.records import Call, Copied, EditRecord, Event, NewMessage, Session
 from contextstash_storage.rows import session_row, to_json
 
 LEASE_SECONDS = 600.0
@@ -26,7 +26,7 @@ ITEMS_AT_ONCE = 200
 CHARACTERS_AT_ONCE = 500_000
 """Items are read and prepared up to this many at a time, and up to about this much text."""
 
-Row = Prepared | Edit | Event | Call
+Row = Prepared | EditRecord | Event | Call
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
 def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
     if isinstance(row, Prepared):
         insert_message(db, staged.row, staged.session.session_id, seq, row)
-    elif isinstance(row, Edit):
+    elif isinstance(row, EditRecord):
         values = (staged.row, row.edit_id, to_json(row))
         db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
     elif isinstance(row, Event):

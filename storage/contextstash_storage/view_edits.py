@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Counters, Edit, Part
-from contextstash_storage.rows import from_json, now, to_json
+from contextstash_storage.records import Counters, Edit, Part, RestoreEdit, SummaryEdit
+from contextstash_storage.rows import edit_of, now, to_json
 
 CONFLICT = "The session's view was edited meanwhile; read it again and plan anew."
 
@@ -23,7 +23,7 @@ def read_edits(db: sqlite3.Connection, session: int, count: int) -> list[Edit]:
         "SELECT record FROM edits WHERE session = ? AND edit_id <= ? ORDER BY edit_id",
         (session, count),
     )
-    return [from_json(Edit, record) for (record,) in rows]
+    return [edit_of(record) for (record,) in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def count_edits(
 ) -> Counters:
     """The counters after these edits, which are stored."""
     counters = _counted(counters, [each.edit for each in edits], own)
-    if any(each.edit.undoes for each in edits):
+    if any(isinstance(each.edit, RestoreEdit) for each in edits):
         counters = counters.model_copy(update={"summary_seq": _summary_seq(db, session)})
     return counters
 
@@ -108,9 +108,9 @@ def _counted(counters: Counters, edits: Sequence[Edit], own: bool) -> Counters:
     for edit in edits:
         delta.update(edit.delta)
     changed_by_us = _added(counters.own, delta) if own else counters.own
-    if not own and any(edit.kind == "summary" for edit in edits):
+    if not own and any(isinstance(edit, SummaryEdit) for edit in edits):
         changed_by_us = {}
-    covered = [edit.last_seq for edit in edits if edit.kind == "summary" and edit.last_seq is not None]
+    covered = [edit.last_seq for edit in edits if isinstance(edit, SummaryEdit)]
     return counters.model_copy(
         update={
             "parts": _added(counters.parts, delta),
@@ -140,9 +140,10 @@ def _summary_seq(db: sqlite3.Connection, session: int) -> int:
     )
     live: dict[int, int] = {}
     for (record,) in rows:
-        edit = from_json(Edit, record)
-        if edit.kind == "summary" and edit.last_seq is not None:
+        edit = edit_of(record)
+        if isinstance(edit, SummaryEdit):
             live[edit.edit_id] = edit.last_seq
-        for undone in edit.undoes:
-            live.pop(undone, None)
+        elif isinstance(edit, RestoreEdit):
+            for undone in edit.undoes:
+                live.pop(undone, None)
     return max(live.values(), default=-1)

@@ -55,7 +55,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
             await stash.restore_outputs(handles[:2], session_id=SESSION)
     elif step == "restore summaries":
         desk = await stash._access.desk(SESSION)
-        if names := [edit.summary_id or "" for edit in desk.overlay.summaries]:
+        if names := [edit.summary_id for edit in desk.overlay.summaries]:
             await stash.restore_outputs(names[:1], session_id=SESSION)
     elif step == "recover":
         await stash.recover_context(SESSION, error=TOO_LONG)

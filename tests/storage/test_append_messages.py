@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import (
+    ArchiveEdit,
     Block,
     Counters,
     Cursor,
@@ -24,6 +25,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.json_values import json_objects
+from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import (
     LONG_ID,
     OWNER,
@@ -224,10 +226,11 @@ async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: 
 
 async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store: SqliteStore) -> None:
     def shorten(counters: Counters, messages: tuple[Message, ...]) -> list[Edit]:
-        return [Edit(kind="truncate", seq=messages[-1].seq, block=0, text="…", delta={Part.USER: -2})]
+        return [archiving(messages[-1].seq, text="…", delta={Part.USER: -2})]
 
     appended = await record(store, says("x" * 40), edits=shorten)
     [edit] = await store.read_edits(OWNER, SESSION)
+    assert isinstance(edit, ArchiveEdit)
     assert (edit.edit_id, edit.seq, appended.session.counters.parts[Part.USER]) == (1, 0, 8)
     assert appended.session.counters.unsent == 0
 

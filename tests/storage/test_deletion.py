@@ -18,9 +18,10 @@ import pytest
 from contextstash_storage import deletion
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
-from contextstash_storage.records import CachedSummary, Call, Cursor, Edit, Event, NewMessage
+from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.held_databases import held
+from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 SECRET = "zebra"
@@ -57,7 +58,7 @@ async def fill(store: SqliteStore, session_id: str) -> None:
     await new_session(store, session_id, title=f"{SECRET} title", agent=SECRET, settings={"note": SECRET})
     cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
     await record(store, *secret_messages(), session_id=session_id, cursor=cursor)
-    edits = [Edit(kind="archive", seq=place, block=0, text=f"{SECRET} edit {place}") for place in range(30)]
+    edits = [archiving(place, text=f"{SECRET} edit {place}") for place in range(30)]
     await store.append_edits(OWNER, session_id, edits, expected=0)
     await store.append_event(OWNER, session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
     await store.append_call(OWNER, session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
@@ -155,7 +156,7 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
         name = rng.choice(names)
         text = f"trace of {name} " + rng.randbytes(rng.randrange(10, 900)).hex()[: rng.randrange(10, 900)]
         await record(store, says(text), session_id=name)
-        edit = Edit(kind="archive", seq=0, block=0, text=f"trace of {name} cut " + "x" * rng.randrange(300))
+        edit = archiving(0, text=f"trace of {name} cut " + "x" * rng.randrange(300))
         await store.append_edits(OWNER, name, [edit], expected=edits[name])
         edits[name] += 1
     for name in rng.sample(names, 4):

@@ -15,8 +15,9 @@ import pytest
 from contextstash_storage import leases
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.migrations import migrate, migrations
-from contextstash_storage.records import CachedSummary, Call, Counters, Edit, Event, EventKind, Part
+from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import OWNER, SESSION, conversation, new_session, record
 
 
@@ -154,11 +155,11 @@ async def test_messages_at_some_positions_come_in_order_with_their_bodies(store:
 async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SqliteStore) -> None:
     await new_session(store)
     await record(store, *conversation(4))
-    prune = Edit(kind="archive", seq=0, block=0, delta={Part.USER: -5, Part.ARCHIVED: 2}, view_results=-1)
+    prune = archiving(0, delta={Part.USER: -5, Part.ARCHIVED: 2}, view_results=-1)
     session = await store.append_edits(OWNER, SESSION, [prune], expected=0)
     assert session.counters.own == {Part.USER: -5, Part.ARCHIVED: 2}
     assert session.counters.view_results == -1
-    whole = Edit(kind="summary", first_seq=0, last_seq=3, delta={Part.SUMMARIES: 1})
+    whole = summarizing(0, 3, delta={Part.SUMMARIES: 1})
     session = await store.append_edits(OWNER, SESSION, [whole], expected=1, own=False)
     assert session.counters.own == {}
 

@@ -19,6 +19,7 @@ from contextstash_storage.health import look_at
 from contextstash_storage.records import Call, Copied, Counters, Edit, Event, NewMessage, Session
 from contextstash_storage.rows import now
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
 
 SMALL_PIECES = 3
@@ -43,7 +44,7 @@ def items() -> list[Copied]:
     return [
         *conversation(5),
         answers("call_0", "a long output\n" * 300),
-        Edit(kind="archive", edit_id=1, seq=10, block=0, text="[archived]"),
+        archiving(10, edit_id=1, text="[archived]"),
         Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"),
         Call(purpose="summary", request_seq=1, prompt_tokens=2),
     ]

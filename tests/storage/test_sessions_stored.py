@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
-from contextstash_storage.records import Call, Cursor, Edit, Event
+from contextstash_storage.records import Call, Cursor, Event
 from contextstash_storage.sqlite import SqliteStore
+from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
@@ -49,7 +50,7 @@ async def fill(store: SqliteStore, session_id: str) -> None:
         session_id=session_id,
         cursor=Cursor(source=session_id),
     )
-    await store.append_edits(OWNER, session_id, [Edit(kind="archive", seq=1, block=0)], expected=0)
+    await store.append_edits(OWNER, session_id, [archiving(1)], expected=0)
     await store.append_event(OWNER, session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
     await store.append_call(OWNER, session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 

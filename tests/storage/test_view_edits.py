@@ -11,16 +11,16 @@ import pytest
 
 from contextstash_storage import view_edits
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Edit, Event, Part
+from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import OWNER, SESSION, conversation, record
 
 
-def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> Edit:
-    return Edit(
-        kind="summary",
-        first_seq=first,
-        last_seq=last,
+def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> SummaryEdit:
+    return summarizing(
+        first,
+        last,
         text="Before: …",
         delta={Part.USER: delta, Part.SUMMARIES: 1},
         view_messages=-hidden,
@@ -42,9 +42,9 @@ async def test_edits_are_numbered_and_change_the_counters(store: SqliteStore) ->
 async def test_undoing_the_newest_summary_brings_back_the_one_before_it(store: SqliteStore) -> None:
     await record(store, *conversation(4))
     await store.append_edits(OWNER, SESSION, [summary(0, 1), summary(0, 5)], expected=0)
-    session = await store.append_edits(OWNER, SESSION, [Edit(kind="restore", undoes=(2,))], expected=2)
+    session = await store.append_edits(OWNER, SESSION, [RestoreEdit(undoes=(2,))], expected=2)
     assert session.counters.summary_seq == 1
-    session = await store.append_edits(OWNER, SESSION, [Edit(kind="restore", undoes=(1,))], expected=3)
+    session = await store.append_edits(OWNER, SESSION, [RestoreEdit(undoes=(1,))], expected=3)
     assert session.counters.summary_seq == -1
 
 
@@ -61,16 +61,18 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SqliteStor
 
 async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SqliteStore) -> None:
     await record(store, *conversation(1))
-    edit = Edit(kind="archive", seq=0, block=0, text="[\ud800 \x00 …]", handle="out_a")
+    edit = archiving(0, text="[\ud800 \x00 …]")
     await store.append_edits(OWNER, SESSION, [edit], expected=0)
-    assert [stored.text for stored in await store.read_edits(OWNER, SESSION)] == ["[\ud800 \x00 …]"]
+    [stored] = await store.read_edits(OWNER, SESSION)
+    assert stored == edit.model_copy(update={"edit_id": 1, "created_at": stored.created_at})
 
 
 def archives(count: int, text: str = "[archived]") -> list[Edit]:
-    return [
-        Edit(kind="archive", seq=place, block=0, text=f"{text} {place}", delta={Part.USER: -2}, view_results=-1)
-        for place in range(count)
-    ]
+    return [archiving(place, text=f"{text} {place}", delta={Part.USER: -2}, view_results=-1) for place in range(count)]
+
+
+def texts(edits: list[Edit]) -> list[str]:
+    return [edit.text for edit in edits if isinstance(edit, ArchiveEdit)]
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ async def test_many_edits_are_stored_in_pieces_and_seen_at_once(store: SqliteSto
     session = await storing
     assert seen <= {0, 95}
     assert (session.counters.edits, session.counters.view_results, session.counters.unsent) == (95, -95, 190)
-    assert [edit.text for edit in await other.read_edits(OWNER, SESSION)] == [edit.text for edit in archives(95)]
+    assert texts(await other.read_edits(OWNER, SESSION)) == texts(archives(95))
     await other.close()
 
 
@@ -105,7 +107,7 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
     assert [isinstance(answer, EditConflictError) for answer in answers].count(True) == 1
     edits = await store.read_edits(OWNER, SESSION)
     assert [edit.edit_id for edit in edits] == list(range(1, 96))
-    assert len({edit.text.split()[0] for edit in edits}) == 1
+    assert len({text.split()[0] for text in texts(edits)}) == 1
     await other.close()
 
 

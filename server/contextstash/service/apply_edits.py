@@ -10,11 +10,12 @@ from contextstash.context.view.view import Entry, change, edits_in_force, lay, p
 from contextstash.context.window import estimate as counting
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Edit, Event, EventKind
+from contextstash_storage.records import Edit, EditRecord, Event, EventKind, Replacement, RestoreEdit
 
 ATTEMPTS = 5
 
 Result = TypeVar("Result")
+Weighed = TypeVar("Weighed", bound=EditRecord)
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
@@ -33,19 +34,19 @@ async def entries_after(access: Access, desk: Desk, edits: Sequence[Edit]) -> li
     start = max((edit.edit_id for edit in desk.edits), default=0) + 1
     numbered = [edit.model_copy(update={"edit_id": start + place}) for place, edit in enumerate(edits)]
     overlay = edits_in_force([*desk.edits, *numbered])
-    if any(edit.kind == "restore" for edit in edits):
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
         messages = await access.visible_messages(desk.session, overlay, bodies=False)
     else:
         messages = [entry.message for entry in desk.entries if entry.message]
     return lay(messages, overlay)
 
 
-def replaced(entry: Entry, block: int, edit: Edit) -> Entry:
+def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
     """The entry with one block shown as the edit says."""
     return replace(entry, replaced={**entry.replaced, block: edit})
 
 
-def weighed(edit: Edit, before: Entry, after: Entry) -> Edit:
+def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
     """The edit with what it changes of the counters: of one entry, `before` and `after`."""
     return edit.model_copy(
         update={

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextstash.context.view.compaction_plan import KeepLimits, plan_compaction, plan_same
 from contextstash.context.view.view import Entry
-from contextstash_storage.records import Edit
 from tests.support.laid_views import call, loop, message, result, text
+from tests.support.stored_edits import summarizing
 
 
 def words(count: int, tokens: int = 100) -> list[Entry]:
@@ -54,14 +54,14 @@ def test_a_session_that_is_one_open_call_cannot_be_split() -> None:
 
 
 def test_a_new_summary_builds_on_the_last_one() -> None:
-    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    summary = Entry(summary=summarizing(0, 9, tokens=50))
     later = [Entry(message=message(seq, ("user", "assistant")[seq % 2], text(100))) for seq in range(10, 20)]
     plan = plan_compaction([summary, *later], KeepLimits(200, 0))
     assert (plan.first_seq, plan.last_seq) == (0, 17)
 
 
 def test_summaries_alone_are_not_summarized_again() -> None:
-    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    summary = Entry(summary=summarizing(0, 9, tokens=50))
     tail = [Entry(message=message(10, "assistant", call("a"))), Entry(message=message(11, "tool", result("a", 900)))]
     plan = plan_compaction([summary, *tail], KeepLimits(0, 2))
     assert plan.covered == ()
@@ -75,7 +75,7 @@ def test_either_tokens_or_messages_are_kept_as_the_rolling_design_does() -> None
 
 
 def test_with_levels_an_earlier_summary_stays_beside_the_new_one() -> None:
-    summary = Entry(summary=Edit(kind="summary", first_seq=0, last_seq=9, tokens=50, text="…"))
+    summary = Entry(summary=summarizing(0, 9, tokens=50))
     later = [Entry(message=message(seq, ("user", "assistant")[seq % 2], text(100))) for seq in range(10, 20)]
     plan = plan_compaction([summary, *later], KeepLimits(200, 0, levels=True))
     assert (plan.first_seq, plan.last_seq) == (10, 17)

@@ -6,23 +6,14 @@ import pytest
 
 from contextstash.context.view.summary_tiers import plan_merge
 from contextstash.context.view.view import Entry
-from contextstash_storage.records import Edit
 from tests.support.laid_views import message, text
+from tests.support.stored_edits import summarizing
 
 
 def standing(*levels: str, tokens: int = 100) -> list[Entry]:
     """A view that begins with summaries of these levels, each of ten messages."""
     entries = [
-        Entry(
-            summary=Edit(
-                kind="summary",
-                first_seq=10 * place,
-                last_seq=10 * place + 9,
-                summary_id=f"sum_{place}",
-                level=level,
-                tokens=tokens,
-            )
-        )
+        Entry(summary=summarizing(10 * place, 10 * place + 9, level=level, tokens=tokens))
         for place, level in enumerate(levels)
     ]
     return [*entries, Entry(message=message(10 * len(levels), "user", text(50)))]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from contextstash.context.view.view import change, edits_in_force, lay, parts_of
-from contextstash_storage.records import Edit, Message, Part
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Part, RestoreEdit, RewindEdit, SummaryEdit
 from tests.support.laid_views import loop
+from tests.support.stored_edits import archiving, summarizing
 
 
 def messages() -> list[Message]:
     return [entry.message for entry in loop([100, 200, 300]) if entry.message]
 
 
-def summary(edit_id: int, first: int, last: int) -> Edit:
-    return Edit(edit_id=edit_id, kind="summary", first_seq=first, last_seq=last, tokens=20, text=f"s{edit_id}")
+def summary(edit_id: int, first: int, last: int) -> SummaryEdit:
+    return summarizing(first, last, edit_id=edit_id, tokens=20, text=f"s{edit_id}")
 
 
-def archive(edit_id: int, seq: int) -> Edit:
-    return Edit(edit_id=edit_id, kind="archive", seq=seq, block=0, tokens=5, text="gone")
+def archive(edit_id: int, seq: int) -> ArchiveEdit:
+    return archiving(seq, edit_id=edit_id)
 
 
 def shown(edits: list[Edit]) -> list[str]:
@@ -33,13 +34,13 @@ def test_a_summary_stands_where_its_messages_stood() -> None:
 
 
 def test_a_later_summary_takes_in_an_earlier_one_and_gives_it_back_when_undone() -> None:
-    edits = [summary(1, 0, 2), summary(2, 0, 4)]
+    edits: list[Edit] = [summary(1, 0, 2), summary(2, 0, 4)]
     assert shown(edits) == ["s2", "5", "6"]
-    assert shown([*edits, Edit(edit_id=3, kind="restore", undoes=(2,))]) == ["s1", "3", "4", "5", "6"]
+    assert shown([*edits, RestoreEdit(edit_id=3, undoes=(2,))]) == ["s1", "3", "4", "5", "6"]
 
 
 def test_a_rewind_hides_messages_and_shows_nothing_for_them() -> None:
-    assert shown([Edit(edit_id=1, kind="rewind", first_seq=3, last_seq=4)]) == ["0", "1", "2", "5", "6"]
+    assert shown([RewindEdit(edit_id=1, first_seq=3, last_seq=4)]) == ["0", "1", "2", "5", "6"]
 
 
 def test_an_archived_output_costs_its_placeholder() -> None:
@@ -49,10 +50,10 @@ def test_an_archived_output_costs_its_placeholder() -> None:
 
 
 def test_restoring_gives_exactly_the_view_from_before() -> None:
-    edits = [archive(1, 2), summary(2, 0, 4), Edit(edit_id=3, kind="restore", undoes=(1, 2))]
+    edits: list[Edit] = [archive(1, 2), summary(2, 0, 4), RestoreEdit(edit_id=3, undoes=(1, 2))]
     assert parts_of(lay(messages(), edits_in_force(edits))) == parts_of(lay(messages(), edits_in_force([])))
 
 
 def test_only_visible_messages_have_to_be_read() -> None:
-    overlay = edits_in_force([summary(1, 0, 2), Edit(edit_id=2, kind="rewind", first_seq=5, last_seq=5)])
+    overlay = edits_in_force([summary(1, 0, 2), RewindEdit(edit_id=2, first_seq=5, last_seq=5)])
     assert overlay.visible_ranges(7) == [(3, 4), (6, 6)]

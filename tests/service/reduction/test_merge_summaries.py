@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError, NotFoundError
-from contextstash_storage.records import Edit, Native
+from contextstash_storage.records import Native, SummaryEdit
 from tests.support.sized_sessions import reply, user
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
 
@@ -33,7 +33,7 @@ async def compacted_chapters(stash: Stash, chapters: int) -> list[Native]:
     return natives
 
 
-async def standing(stash: Stash) -> list[Edit]:
+async def standing(stash: Stash) -> list[SummaryEdit]:
     desk = await stash._access.desk(SESSION)
     return [entry.summary for entry in desk.entries if entry.summary]
 
@@ -44,7 +44,7 @@ async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:
         found = await standing(stash)
         shown = await view(stash)
     assert [edit.level for edit in found] == ["recent"] * 3
-    assert [edit.first_seq for edit in found[1:]] == [(edit.last_seq or 0) + 1 for edit in found[:-1]]
+    assert [edit.first_seq for edit in found[1:]] == [edit.last_seq + 1 for edit in found[:-1]]
     assert [f"Part {number} is done" in str(shown[number]["content"]) for number in range(3)] == [True] * 3
 
 
@@ -89,7 +89,7 @@ async def test_restoring_a_merged_summary_brings_those_it_was_made_of_back(tmp_p
         assert merged.merges
         await stash.restore_outputs([merged.summary_id], session_id=SESSION)
         assert [edit.summary_id for edit in await standing(stash)][: len(merged.merges)] == merged.merges
-        while handles := [edit.summary_id or "" for edit in await standing(stash)]:
+        while handles := [edit.summary_id for edit in await standing(stash)]:
             await stash.restore_outputs(handles, session_id=SESSION)
         assert as_bytes(await view(stash, budget=100_000)) == as_bytes(await history(stash))
 

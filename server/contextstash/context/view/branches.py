@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.view.view import span
-from contextstash_storage.records import Edit
+from contextstash_storage.records import Cover, Edit, RestoreEdit, RewindEdit, SummaryEdit
 
 HOST = "host"
 """The strategy of edits that follow what a client or program did to its own conversation."""
@@ -64,10 +63,10 @@ def _parents(edits: Iterable[Edit]) -> dict[int, int]:
     parents: dict[int, int] = {}
     live: dict[int, tuple[int, int]] = {}
     for edit in edits:
-        if edit.kind == "rewind":
-            live[edit.edit_id] = first, last = span(edit)
-            parents[last + 1] = first - 1
-        elif edit.kind == "restore":
+        if isinstance(edit, RewindEdit):
+            live[edit.edit_id] = edit.span
+            parents[edit.last_seq + 1] = edit.first_seq - 1
+        elif isinstance(edit, RestoreEdit):
             for undone in edit.undoes:
                 live.pop(undone, None)
             if edit.seq is not None:  # the next message, not stored yet, has another parent now
@@ -96,28 +95,31 @@ def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
     was left is not. No edits if it does so already."""
     path = path_to(edits, last)
     live, given_back = _live(edits)
-    covers = [edit for edit in live if edit.kind in ("rewind", "summary")]
+    covers = [edit for edit in live if isinstance(edit, SummaryEdit | RewindEdit)]
     undone = [cover for cover in covers if not _stands(cover, path)]
-    standing = [span(cover) for cover in covers if cover.kind == "rewind" and cover not in undone]
-    shown = {edit.summary_id for edit in live if edit.kind == "summary"}
+    standing = [cover.span for cover in covers if isinstance(cover, RewindEdit) and cover not in undone]
+    shown = {cover.summary_id for cover in covers if isinstance(cover, SummaryEdit)}
     again = [
         edit.model_copy(update=AS_NEW)
         for edit in given_back
-        if edit.kind == "summary" and edit.strategy == HOST and _stands(edit, path) and edit.summary_id not in shown
+        if isinstance(edit, SummaryEdit)
+        and edit.strategy == HOST
+        and _stands(edit, path)
+        and edit.summary_id not in shown
     ]
     left = [
-        Edit(kind="rewind", first_seq=first, last_seq=end)
+        RewindEdit(first_seq=first, last_seq=end)
         for first, end in _gaps(path, messages)
         if not any(start <= first and end <= stop for start, stop in standing)
     ]
     return [*restored(undone, at=messages), *again[-1:], *left]
 
 
-def restored(edits: Sequence[Edit], *, at: int | None = None) -> list[Edit]:
+def restored(edits: Sequence[Cover], *, at: int | None = None) -> list[RestoreEdit]:
     """The edit that undoes these; `at` is the position of the next message, if the conversation goes on elsewhere."""
     if not edits:
         return []
-    return [Edit(kind="restore", strategy=HOST, seq=at, undoes=tuple(edit.edit_id for edit in edits))]
+    return [RestoreEdit(strategy=HOST, seq=at, undoes=tuple(edit.edit_id for edit in edits))]
 
 
 def _live(edits: Iterable[Edit]) -> tuple[list[Edit], list[Edit]]:
@@ -126,18 +128,17 @@ def _live(edits: Iterable[Edit]) -> tuple[list[Edit], list[Edit]]:
     given_back: list[Edit] = []
     for edit in edits:
         live[edit.edit_id] = edit
-        if edit.kind == "restore":
+        if isinstance(edit, RestoreEdit):
             undone = [live.pop(number) for number in edit.undoes if number in live]
             given_back += undone if edit.strategy == HOST else []
     return list(live.values()), given_back
 
 
-def _stands(cover: Edit, path: frozenset[int]) -> bool:
+def _stands(cover: Cover, path: frozenset[int]) -> bool:
     """Whether a rewind hides nothing, or a summary was written, on the way."""
-    first, last = span(cover)
-    if cover.kind == "rewind":
-        return path.isdisjoint(range(first, last + 1))
-    return (last if cover.seq is None else cover.seq) in path
+    if isinstance(cover, RewindEdit):
+        return path.isdisjoint(range(cover.first_seq, cover.last_seq + 1))
+    return (cover.last_seq if cover.seq is None else cover.seq) in path
 
 
 def _gaps(path: frozenset[int], messages: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.view.compaction_plan import cuts_of, leading_system
 from contextstash.context.view.view import Entry, output_tokens, total_tokens
-from contextstash_storage.records import Edit, Message, Output
+from contextstash_storage.records import Message, Output, Replacement
 
 PLACEHOLDER_TOKENS = 60
 """About what a placeholder costs; the exact figure comes with its text."""
@@ -15,7 +15,7 @@ PLACEHOLDER_TOKENS = 60
 CUT_TO_TOKENS = 500
 """What is left of an output of the protected tail that must be cut for the view to fit."""
 
-Shorten = Callable[[Message, Output, int | None], Edit]
+Shorten = Callable[[Message, Output, int | None], Replacement]
 """`shorten(message, output, tokens)`: the output as a placeholder, or cut to that many tokens."""
 
 

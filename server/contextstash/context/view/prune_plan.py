@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.view.view import Entry, output_tokens
-from contextstash_storage.records import Output
+from contextstash_storage.records import ArchiveEdit, Output
 
 CACHE_WRITE = 1.25
 CACHE_READ = 0.10
@@ -113,7 +113,7 @@ def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) ->
 
 
 def _is_archived(entry: Entry, place: int) -> bool:
-    return place in entry.replaced and entry.replaced[place].kind == "archive"
+    return isinstance(entry.replaced.get(place), ArchiveEdit)
 
 
 def _nothing(protected: int, small: int) -> str:

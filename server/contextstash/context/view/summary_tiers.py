@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from contextstash.context.view.compaction_plan import leading_system
-from contextstash.context.view.view import Entry, span
-from contextstash_storage.records import Edit
+from contextstash.context.view.view import Entry
+from contextstash_storage.records import SummaryEdit, SummaryLevel
 
-LEVELS = ("recent", "medium", "long")
+LEVELS: tuple[SummaryLevel, ...] = ("recent", "medium", "long")
 
 MERGED_SHARE = 0.6
 """A merged summary may take this share of what it is made of."""
@@ -19,25 +20,25 @@ MERGED_SHARE = 0.6
 class MergePlan:
     """Adjacent summaries, oldest first, to be made one of `level`."""
 
-    summaries: tuple[Edit, ...]
-    level: str
+    summaries: tuple[SummaryEdit, ...]
+    level: SummaryLevel
 
     @property
     def first_seq(self) -> int:
-        return span(self.summaries[0])[0]
+        return self.summaries[0].first_seq
 
     @property
     def last_seq(self) -> int:
-        return span(self.summaries[-1])[1]
+        return self.summaries[-1].last_seq
 
     @property
     def tokens(self) -> int:
         return sum(edit.tokens for edit in self.summaries)
 
 
-def standing_summaries(entries: Sequence[Entry]) -> tuple[Edit, ...]:
+def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
     """The summaries that stand one after the other at the head of a view, oldest first."""
-    found: list[Edit] = []
+    found: list[SummaryEdit] = []
     for entry in entries[leading_system(entries) :]:
         if entry.summary is None:
             break
@@ -54,8 +55,8 @@ def plan_merge(entries: Sequence[Entry], room: int) -> MergePlan | None:
     if len(standing) < 2 or sum(edit.tokens for edit in standing) <= room:
         return None
     older = standing[:-1]
-    for level, next_level in (("recent", "medium"), ("medium", "long")):
-        run = [edit for edit in older if (edit.level or "recent") == level]
+    for level, next_level in pairwise(LEVELS):
+        run = [edit for edit in older if edit.level == level]
         if len(run) >= 2:
             return MergePlan(tuple(run), next_level)
     if len(older) >= 2:
@@ -63,5 +64,5 @@ def plan_merge(entries: Sequence[Entry], room: int) -> MergePlan | None:
     return MergePlan(standing, _highest((standing[0],)) if standing[0].level != "recent" else "medium")
 
 
-def _highest(edits: Sequence[Edit]) -> str:
-    return max(((edit.level or "recent") for edit in edits), key=LEVELS.index)
+def _highest(edits: Sequence[SummaryEdit]) -> SummaryLevel:
+    return max((edit.level for edit in edits), key=LEVELS.index)

@@ -6,7 +6,25 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.records import Block, Edit, Kind, Message, NewMessage, Part, Role
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Block,
+    Cover,
+    DigestEdit,
+    Edit,
+    Kind,
+    Message,
+    NewMessage,
+    Part,
+    Replacement,
+    RestoreEdit,
+    RewindEdit,
+    Role,
+    SpanEdit,
+    StripEdit,
+    SummaryEdit,
+    TruncateEdit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,34 +33,26 @@ class Overlay:
     `covers` are the summaries and rewinds that hide messages, by position; `digests` the messages of ours that tell
     of archived outputs; `strips` say where no thinking is shown."""
 
-    replaced: Mapping[tuple[int, int], Edit]
-    covers: tuple[Edit, ...]
-    digests: tuple[Edit, ...] = ()
-    strips: tuple[Edit, ...] = ()
+    replaced: Mapping[tuple[int, int], Replacement]
+    covers: tuple[Cover, ...]
+    digests: tuple[DigestEdit, ...] = ()
+    strips: tuple[StripEdit, ...] = ()
 
     @property
-    def summaries(self) -> tuple[Edit, ...]:
-        return tuple(edit for edit in self.covers if edit.kind == "summary")
+    def summaries(self) -> tuple[SummaryEdit, ...]:
+        return tuple(edit for edit in self.covers if isinstance(edit, SummaryEdit))
 
     def visible_ranges(self, messages: int) -> list[tuple[int, int]]:
         """Runs `(first, last)` of the `messages` recorded ones that no summary or rewind hides."""
         ranges: list[tuple[int, int]] = []
         start = 0
         for cover in self.covers:
-            first, last = span(cover)
-            if first > start:
-                ranges.append((start, min(first, messages) - 1))
-            start = max(start, last + 1)
+            if cover.first_seq > start:
+                ranges.append((start, min(cover.first_seq, messages) - 1))
+            start = max(start, cover.last_seq + 1)
         if start < messages:
             ranges.append((start, messages - 1))
         return ranges
-
-
-def span(edit: Edit) -> tuple[int, int]:
-    """First and last message that a summary or rewind covers, a strip strips, or a digest stands after."""
-    if edit.first_seq is None or edit.last_seq is None:
-        raise ValueError(f"edit {edit.edit_id} covers no messages")
-    return edit.first_seq, edit.last_seq
 
 
 def edits_in_force(edits: Iterable[Edit]) -> Overlay:
@@ -50,34 +60,33 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
 
     A cover that lies wholly inside a later one is hidden by it, and comes back when the later one is undone.
     """
-    live: dict[int, Edit] = {}
+    live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
     for edit in edits:
-        if edit.kind == "restore":
+        if isinstance(edit, RestoreEdit):
             for undone in edit.undoes:
                 live.pop(undone, None)
         else:
             live[edit.edit_id] = edit
-    replaced: dict[tuple[int, int], Edit] = {}
-    covers: list[Edit] = []
-    digests: list[Edit] = []
-    strips: list[Edit] = []
-    for edit in live.values():
-        if edit.kind in ("archive", "truncate"):
-            replaced[edit.seq or 0, edit.block or 0] = edit
-        elif edit.kind == "digest":
-            digests.append(edit)
-        elif edit.kind == "strip":
-            strips.append(edit)
-        else:
-            covers = [cover for cover in covers if not _inside(cover, edit)]
-            covers.append(edit)
-    return Overlay(replaced, tuple(sorted(covers, key=span)), tuple(digests), tuple(strips))
+    replaced: dict[tuple[int, int], Replacement] = {}
+    covers: list[Cover] = []
+    digests: list[DigestEdit] = []
+    strips: list[StripEdit] = []
+    for standing in live.values():
+        match standing:
+            case ArchiveEdit() | TruncateEdit():
+                replaced[standing.seq, standing.block] = standing
+            case DigestEdit():
+                digests.append(standing)
+            case StripEdit():
+                strips.append(standing)
+            case SummaryEdit() | RewindEdit():
+                covers = [cover for cover in covers if not _inside(cover, standing)]
+                covers.append(standing)
+    return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
 
 
-def _inside(inner: Edit, outer: Edit) -> bool:
-    inner_first, inner_last = span(inner)
-    outer_first, outer_last = span(outer)
-    return outer_first <= inner_first and inner_last <= outer_last
+def _inside(inner: Cover, outer: Cover) -> bool:
+    return outer.first_seq <= inner.first_seq and inner.last_seq <= outer.last_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +95,21 @@ class Entry:
     summary, or a digest message that tells of archived outputs."""
 
     message: Message | None = None
-    summary: Edit | None = None
-    digest: Edit | None = None
-    replaced: Mapping[int, Edit] = field(default_factory=dict)
+    summary: SummaryEdit | None = None
+    digest: DigestEdit | None = None
+    replaced: Mapping[int, Replacement] = field(default_factory=dict)
     stripped: bool = False
 
     @property
     def first_seq(self) -> int:
-        return self.message.seq if self.message else span(self.edit)[0]
+        return self.message.seq if self.message else self.edit.span[0]
 
     @property
     def last_seq(self) -> int:
-        return self.message.seq if self.message else span(self.edit)[1]
+        return self.message.seq if self.message else self.edit.span[1]
 
     @property
-    def edit(self) -> Edit:
+    def edit(self) -> SummaryEdit | DigestEdit:
         """The edit that made this entry; only for entries that are no message."""
         made_by = self.summary or self.digest
         if made_by is None:
@@ -112,7 +121,7 @@ class Entry:
         """What kind of message the model sees here."""
         if self.message is None:
             return "summary" if self.summary else "tool_summary"
-        archived = any(edit.kind == "archive" for edit in self.replaced.values())
+        archived = any(isinstance(edit, ArchiveEdit) for edit in self.replaced.values())
         return "tool_result_archived" if archived and not self.visible_results else self.message.kind
 
     @property
@@ -121,7 +130,7 @@ class Entry:
         if self.message is None:
             return 0
         return sum(
-            block.type == "tool_result" and (index not in self.replaced or self.replaced[index].kind != "archive")
+            block.type == "tool_result" and not isinstance(self.replaced.get(index), ArchiveEdit)
             for index, block in enumerate(self.message.blocks)
         )
 
@@ -216,7 +225,7 @@ def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
-    blocks_by_seq: dict[int, dict[int, Edit]] = {}
+    blocks_by_seq: dict[int, dict[int, Replacement]] = {}
     for (seq, block), edit in overlay.replaced.items():
         blocks_by_seq.setdefault(seq, {})[block] = edit
     for message in messages:
@@ -224,7 +233,7 @@ def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
             replaced = blocks_by_seq.get(message.seq, {})
             entries.append(Entry(message=message, replaced=replaced, stripped=message.seq in stripped))
     entries.extend(Entry(summary=edit) for edit in overlay.summaries)
-    entries.extend(Entry(digest=edit) for edit in overlay.digests if span(edit)[1] not in hidden)
+    entries.extend(Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden)
     return sorted(entries, key=_place)
 
 
@@ -236,10 +245,10 @@ def _place(entry: Entry) -> tuple[int, int]:
 class _Spans:
     """Which positions lie inside any of some edits' spans."""
 
-    def __init__(self, edits: Iterable[Edit]) -> None:
+    def __init__(self, edits: Iterable[SpanEdit]) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        for first, last in sorted(map(span, edits)):
+        for first, last in sorted(edit.span for edit in edits):
             if self._ends and first <= self._ends[-1] + 1:
                 self._ends[-1] = max(self._ends[-1], last)
             else:

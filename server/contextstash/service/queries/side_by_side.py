@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay, span
+from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
 from contextstash.service.session_snapshot import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
-from contextstash_storage.records import Edit, Message
+from contextstash_storage.records import Cover, Message, SummaryEdit
 
 MOST_MESSAGES = 500
 
@@ -77,23 +77,23 @@ def _block(place: int, entry: Entry | None, handle: str | None, kind: str, headi
     )
 
 
-def _covering(covers: Sequence[Edit], seq: int) -> str | None:
+def _covering(covers: Sequence[Cover], seq: int) -> str | None:
     """The id of the summary that hides a message; None where something else does."""
-    return next((edit.summary_id for edit in covers if span(edit)[0] <= seq <= span(edit)[1]), None)
+    hiding = next((edit for edit in covers if edit.first_seq <= seq <= edit.last_seq), None)
+    return hiding.summary_id if isinstance(hiding, SummaryEdit) else None
 
 
-def _summary(edit: Edit) -> BesideSummary:
-    first, last = span(edit)
+def _summary(edit: SummaryEdit) -> BesideSummary:
     return BesideSummary(
-        summary_id=edit.summary_id or "",
-        first_seq=first,
-        last_seq=last,
+        summary_id=edit.summary_id,
+        first_seq=edit.first_seq,
+        last_seq=edit.last_seq,
         text=edit.text,
         tokens=edit.tokens,
-        strategy=edit.strategy or "",
-        level=edit.level or "recent",
+        strategy=edit.strategy,
+        level=edit.level,
     )
 
 
-def _touches(edit: Edit, first: int, last: int) -> bool:
-    return span(edit)[0] <= last and span(edit)[1] >= first
+def _touches(edit: SummaryEdit, first: int, last: int) -> bool:
+    return edit.first_seq <= last and edit.last_seq >= first

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextstash.context.view.view import edits_in_force, span
+from contextstash.context.view.view import edits_in_force
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.savings import SHRINKING, savings_of
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.service.session_snapshot import Access
-from contextstash_storage.records import Edit, Event
+from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
 
 CHANGES_SHOWN = 12
 
@@ -26,8 +26,8 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
         estimate=estimate,
         due=_due(estimate) or None,
         messages=session.counters.messages,
-        messages_summarized=sum(_covered(edit) for edit in summaries),
-        outputs_archived=sum(edit.kind == "archive" for edit in overlay.replaced.values()),
+        messages_summarized=sum(edit.messages for edit in summaries),
+        outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=await savings_of(access, session),
         changes=[change_of(event) for event in events],
@@ -45,17 +45,12 @@ def _due(estimate: Estimate) -> list[str]:
     return found
 
 
-def _covered(edit: Edit) -> int:
-    first, last = span(edit)
-    return last - first + 1
-
-
-def _made(edit: Edit) -> SummaryMade:
+def _made(edit: SummaryEdit) -> SummaryMade:
     return SummaryMade(
-        summary_id=edit.summary_id or "",
-        messages=_covered(edit),
+        summary_id=edit.summary_id,
+        messages=edit.messages,
         tokens=edit.tokens,
-        strategy=edit.strategy or "",
+        strategy=edit.strategy,
         created_at=edit.created_at.isoformat() if edit.created_at else None,
     )
 

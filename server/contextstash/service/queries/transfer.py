@@ -16,16 +16,20 @@ from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
 from contextstash.service.session_snapshot import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
-from contextstash_storage.records import Call, Copied, Edit, Event, Message, NewMessage, Output, Session
+from contextstash_storage.records import EDIT, Call, Copied, Event, Message, NewMessage, Output, Session
+from contextstash_storage.wide_edits import narrowed
 
-VERSION = 1
+VERSION = 2
 
 MARK = "contextstash_session"
 """The key by which the first record of a session is known; its value is the version of this form."""
 
+READABLE = (1, VERSION)
+"""In version 1 edits of all kinds were one wide record."""
+
 LOGGED_AT_ONCE = 1_000
 
-KINDS: Mapping[str, type[Edit] | type[Event] | type[Call]] = {"edit": Edit, "event": Event, "call": Call}
+LOGGED: Mapping[str, type[Event] | type[Call]] = {"event": Event, "call": Call}
 
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -125,6 +129,7 @@ class _Lines:
         self._lines = enumerate(lines, start=1)
         self._begun: Mapping[str, Any] | None = None
         self._number = 0
+        self._version = VERSION
 
     def next_session(self, owner: str) -> Session | None:
         """The session that begins here; None at the end."""
@@ -132,8 +137,9 @@ class _Lines:
         self._begun = None
         if record is None:
             return None
-        if record.get(MARK) != VERSION:
-            raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
+        if record.get(MARK) not in READABLE:
+            raise BadInputError(f"Line {self._number} is not the beginning of a session of version 1 to {VERSION}.")
+        self._version = int(record[MARK])
         try:
             return Session.model_validate({**record["session"], "owner": owner})
         except (ValidationError, KeyError, TypeError) as error:
@@ -173,7 +179,9 @@ class _Lines:
             if "message" in record:
                 return _message(record["message"], fmt, calls)
             [(name, told)] = record.items()
-            return KINDS[name].model_validate(told)
+            if name == "edit":
+                return EDIT.validate_python(narrowed(told) if self._version == 1 else told)
+            return LOGGED[name].model_validate(told)
         except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
             raise self._wrong() from error
 

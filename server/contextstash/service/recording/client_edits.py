@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.branches import HOST, restored, rewinding
 from contextstash.context.view.compaction_plan import cuts_of
-from contextstash.context.view.view import Entry, difference, span
+from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.estimate import reported_late
 from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
 from contextstash.service.recording.transcript_records import TranscriptMessage
@@ -15,7 +15,16 @@ from contextstash.service.reduction.prune import archive_edit
 from contextstash.service.reduction.summaries import summary_id
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Call, Counters, Edit, Message, Part, Session, Usage
+from contextstash_storage.records import (
+    Call,
+    Counters,
+    Edit,
+    Message,
+    Part,
+    Session,
+    SummaryEdit,
+    Usage,
+)
 from contextstash_storage.store import EditsAfter
 
 
@@ -79,10 +88,9 @@ async def partial_compaction(
     return unchanged
 
 
-def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Edit:
+def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:
     """`at` is the position of the client's message that holds the summary."""
-    return Edit(
-        kind="summary",
+    return SummaryEdit(
         seq=at,
         first_seq=first,
         last_seq=last,
@@ -95,9 +103,9 @@ def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Edit:
     )
 
 
-def _overlaps(cover: Edit, first: int, last: int) -> bool:
+def _overlaps(cover: SummaryEdit, first: int, last: int) -> bool:
     """Whether a summary covers some of these messages and others too."""
-    start, end = span(cover)
+    start, end = cover.span
     return start <= last and end >= first and not (first <= start and end <= last)
 
 

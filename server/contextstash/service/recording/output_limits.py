@@ -18,7 +18,7 @@ from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.results import LimitedOutput
 from contextstash.service.session_snapshot import READ_AT_ONCE, Access, Desk, Place
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Appended, Edit, Message, Output, Session
+from contextstash_storage.records import Appended, Edit, Message, Output, Session, TruncateEdit
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -29,11 +29,10 @@ def check_limits(limits: Mapping[str, Any] | None) -> None:
     OutputLimits().merged(limits)
 
 
-def limited_edit(desk: Desk, output: Output, text: str, limits: OutputLimits) -> Edit:
+def limited_edit(desk: Desk, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
     shown = limit(text, limits, desk.counter.count, output.handle).text
-    return Edit(
-        kind="truncate",
+    return TruncateEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,
@@ -42,7 +41,7 @@ def limited_edit(desk: Desk, output: Output, text: str, limits: OutputLimits) ->
     )
 
 
-def truncate_edit(desk: Desk, output: Output, text: str, tokens: int) -> Edit:
+def truncate_edit(desk: Desk, output: Output, text: str, tokens: int) -> TruncateEdit:
     """The edit that shows an output cut to so many tokens, in the session's own way."""
     return limited_edit(desk, output, text, OutputLimits(tokens=tokens, cut=desk.settings.output_cut))
 
@@ -58,12 +57,12 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
 
     async def attempt() -> Session:
         desk = await access.desk(session.session_id)
-        edits = await _aside_if_large(texts.values(), _truncate_edits, desk, texts, rules)
-        if not edits:
+        cut = await _aside_if_large(texts.values(), _truncate_edits, desk, texts, rules)
+        if not cut:
             return desk.session
-        stripping = plan_stripping(desk, min(edit.seq or 0 for edit in edits))
-        handles = [edit.handle or "" for edit in edits]
-        edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
+        stripping = plan_stripping(desk, min(edit.seq for edit in cut))
+        handles = [edit.handle for edit in cut]
+        edits: list[Edit] = [*cut, *stripping.edits(desk, await entries_after(access, desk, cut), handles)]
         return await access.store.append_edits(access.owner, session.session_id, edits, expected=len(desk.edits))
 
     return await retrying(attempt)
@@ -106,7 +105,7 @@ def _not_held(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter)
     return {place: text for place, text in texts.items() if not rules.holds(text, counter.count)}
 
 
-def _truncate_edits(desk: Desk, texts: Mapping[Place, str], rules: OutputLimits) -> list[Edit]:
+def _truncate_edits(desk: Desk, texts: Mapping[Place, str], rules: OutputLimits) -> list[TruncateEdit]:
     shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
     edits = []
     for (seq, block), text in texts.items():

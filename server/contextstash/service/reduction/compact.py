@@ -31,7 +31,7 @@ from contextstash.service.reduction.write_summary import Writers, turns_of, writ
 from contextstash.service.results import CompactResult
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import Edit
+from contextstash_storage.records import Edit, SummaryEdit
 
 LEAST_SUMMARY_TOKENS = 200
 """A summary is given at least this much room, however little it covers."""
@@ -148,14 +148,16 @@ async def _carry_out(
         event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
         lease.check()
         await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
-    return _result(desk, edits[0], entries, count, reason, before, audit, stripping, dry_run)
+    return _result(desk, edit, entries, count, reason, before, audit, stripping, dry_run)
 
 
-async def _edits(access: Access, desk: Desk, plan: CompactPlan, summary: Edit, stripping: Stripping) -> list[Edit]:
+async def _edits(
+    access: Access, desk: Desk, plan: CompactPlan, summary: SummaryEdit, stripping: Stripping
+) -> list[Edit]:
     """The summary, and what goes with it: the outputs beyond `prune_at_results` among the recent messages told of in
     one digest, thinking stripped."""
     entries = await entries_after(access, desk, [summary])
-    edits = [summary.model_copy(update=difference(desk.entries, entries))]
+    edits: list[Edit] = [summary.model_copy(update=difference(desk.entries, entries))]
     settings = desk.settings
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, desk.outputs, settings.prune_at_results)
@@ -164,12 +166,12 @@ async def _edits(access: Access, desk: Desk, plan: CompactPlan, summary: Edit, s
         entries = await entries_after(access, desk, edits)
         edits += compaction_digest_edit(desk, entries, [(each.output, each.text) for each in archived])
     entries = await entries_after(access, desk, edits)
-    return edits + stripping.edits(desk, entries, [summary.summary_id or ""])
+    return edits + stripping.edits(desk, entries, [summary.summary_id])
 
 
 def _result(
     desk: Desk,
-    edit: Edit,
+    edit: SummaryEdit,
     entries: Sequence[Entry],
     count: int,
     reason: str,

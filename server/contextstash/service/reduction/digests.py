@@ -12,7 +12,7 @@ from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash.summarizers.base import WriterCall, WriterFailedError
-from contextstash_storage.records import Edit, Output, Part
+from contextstash_storage.records import DigestEdit, Output, Part
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ Digests = dict[str, str]
 
 async def digest_edits(
     access: Access, desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]], written: Digests
-) -> list[Edit]:
+) -> list[DigestEdit]:
     """Edits that add a digest message for each archived output with its text, after the last message of the view
     `entries` where one may stand; none where the settings leave it to the placeholders, or where there is no such
     place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
@@ -39,7 +39,9 @@ async def digest_edits(
     return edits
 
 
-def compaction_digest_edit(desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]) -> list[Edit]:
+def compaction_digest_edit(
+    desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
+) -> list[DigestEdit]:
     """One digest message for all the outputs that a compaction archived among the recent messages."""
     anchor = _anchor(entries)
     if not archived or anchor is None:
@@ -56,13 +58,10 @@ def _anchor(entries: Sequence[Entry]) -> int | None:
     return entries[places[-1] - 1].last_seq if places else None
 
 
-def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -> Edit:
+def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
     tokens = desk.counter.count(text) + desk.settings.message_overhead
-    return Edit(
-        kind="digest",
-        first_seq=anchor,
-        last_seq=anchor,
-        handle=handles[0] if len(handles) == 1 else None,
+    return DigestEdit(
+        after_seq=anchor,
         handles=handles,
         text=text,
         tokens=tokens,

@@ -46,7 +46,7 @@ async def _merge_once(access: Access, session_id: str, writers: Writers, lease: 
         return None
     started = time.perf_counter()
     own = Writers(strategy="extractive" if writers.strategy == "extractive" else "auto")
-    names = tuple(edit.summary_id or "" for edit in plan.summaries)
+    names = tuple(edit.summary_id for edit in plan.summaries)
     if names not in before:
         span = (plan.first_seq, plan.last_seq)
         before[names] = await lease.while_held(

@@ -24,7 +24,7 @@ from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Output
+from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 LISTED = 40
 """How many archived outputs an answer names, so that it stays small."""
@@ -40,7 +40,7 @@ class Archived:
     """An output to be archived: the edit that does it, the output, its text (where a digest message will need it) and
     its one-line digest."""
 
-    edit: Edit
+    edit: ArchiveEdit
     output: Output
     text: str
     digest: str
@@ -118,7 +118,7 @@ async def _carry_out(
     stripping = plan_stripping(desk, min(archived.output.seq for archived in made))
     if stripping.waits:
         return _nothing(desk, stripping.reason, dry_run, stripping)
-    edits = [archived.edit for archived in made]
+    edits: list[Edit] = [archived.edit for archived in made]
     entries = await entries_after(access, desk, edits)
     if digests is not None and not dry_run:
         edits += await digest_edits(access, desk, entries, [(each.output, each.text) for each in made], digests)
@@ -199,14 +199,13 @@ async def archive_outputs(
     return made
 
 
-def archive_edit(desk: Desk, output: Output, digest: str) -> Edit:
+def archive_edit(desk: Desk, output: Output, digest: str) -> ArchiveEdit:
     """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
     if desk.settings.placeholder == DESCRIBED:
         shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
     else:
         shown = filled_placeholder(desk.settings.placeholder, output, digest)
-    return Edit(
-        kind="archive",
+    return ArchiveEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from contextstash.context.view.view import difference, total_tokens
 from contextstash.service.apply_edits import entries_after, event_of, retrying
-from contextstash.service.reduction.thinking import strips_after_restore, strips_of
+from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import Edit
+from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
+
+Shortening = Replacement | SummaryEdit
+"""An edit that shows less than there was, and is known by a handle."""
 
 
 async def restore(access: Access, handles: Sequence[str], session_id: str | None) -> RestoreResult:
@@ -33,9 +36,10 @@ async def _session_of(access: Access, handle: str) -> str:
 
 
 async def _restore_once(access: Access, desk: Desk, handles: list[str]) -> RestoreResult:
-    undone: list[Edit] = []
+    undone: list[Shortening] = []
     untouched: list[str] = []
-    known = {output.handle for output in desk.outputs.values()} | {edit.summary_id for edit in desk.edits}
+    known = {output.handle for output in desk.outputs.values()}
+    known |= {edit.summary_id for edit in desk.edits if isinstance(edit, SummaryEdit)}
     for handle in handles:
         found = _in_force(desk, handle)
         if not found and handle not in known:
@@ -49,7 +53,7 @@ async def _restore_once(access: Access, desk: Desk, handles: list[str]) -> Resto
     told = [edit for edit in desk.overlay.digests if set(edit.handles) <= set(handles)]
     edits = await _edits(access, desk, [*undone, *told])
     entries = await entries_after(access, desk, edits)
-    names = ", ".join(edit.handle or edit.summary_id or "" for edit in undone[:20])
+    names = ", ".join(_name(edit) for edit in undone[:20])
     event = event_of(desk, entries, "restore", f"Restored {names}.")
     await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
     return RestoreResult(
@@ -61,17 +65,21 @@ async def _restore_once(access: Access, desk: Desk, handles: list[str]) -> Resto
     )
 
 
-def _in_force(desk: Desk, handle: str) -> list[Edit]:
+def _in_force(desk: Desk, handle: str) -> list[Shortening]:
     """The edits in force by which this output or these messages are not shown as they were."""
-    replacing = [edit for edit in desk.overlay.replaced.values() if edit.handle == handle]
-    return replacing + [edit for edit in desk.overlay.covers if edit.summary_id == handle]
+    edits = (*desk.overlay.replaced.values(), *desk.overlay.summaries)
+    return [edit for edit in edits if _name(edit) == handle]
 
 
-async def _edits(access: Access, desk: Desk, undone: list[Edit]) -> list[Edit]:
+def _name(edit: Shortening) -> str:
+    return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
+
+
+async def _edits(access: Access, desk: Desk, undone: Sequence[Undone]) -> list[Edit]:
     """What undoes these edits: thinking that they had broken comes back with them, thinking that was written since
     goes."""
     strips = strips_of(desk, undone)
-    edit = Edit(kind="restore", undoes=tuple(each.edit_id for each in (*undone, *strips)))
+    edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
     entries = await entries_after(access, desk, [edit])
     edit = edit.model_copy(update=difference(desk.entries, entries))
     return [edit, *strips_after_restore(desk, entries, undone)]
@@ -84,8 +92,8 @@ def _nothing(desk: Desk, untouched: list[str]) -> RestoreResult:
     )
 
 
-def _restored(edit: Edit, desk: Desk) -> RestoredOutput:
-    if edit.summary_id:
+def _restored(edit: Shortening, desk: Desk) -> RestoredOutput:
+    if isinstance(edit, SummaryEdit):
         return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
-    output = desk.outputs[edit.seq or 0, edit.block or 0]
+    output = desk.outputs[edit.seq, edit.block]
     return RestoredOutput(handle=output.handle, tokens=output.tokens)

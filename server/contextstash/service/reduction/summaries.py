@@ -8,11 +8,10 @@ from base64 import b32encode
 from contextstash.context.text.sanitize import unforged
 from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.summary_tiers import LEVELS
-from contextstash.context.view.view import span
 from contextstash.service.results import SummaryResult
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import BadInputError, NotFoundError
-from contextstash_storage.records import Edit
+from contextstash_storage.records import SummaryEdit, SummaryLevel
 
 
 def summary_id(first_seq: int, last_seq: int, text: str) -> str:
@@ -28,9 +27,9 @@ def summary_edit(
     last_seq: int,
     *,
     strategy: str,
-    level: str = "recent",
+    level: SummaryLevel = "recent",
     merges: tuple[str, ...] = (),
-) -> Edit:
+) -> SummaryEdit:
     """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
     the caller."""
     marker = desk.settings.summary_marker
@@ -38,8 +37,7 @@ def summary_edit(
         shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
     else:
         shown = f"{marker}\n{unforged(text)}"
-    return Edit(
-        kind="summary",
+    return SummaryEdit(
         first_seq=first_seq,
         last_seq=last_seq,
         summary_id=summary_id(first_seq, last_seq, text),
@@ -64,30 +62,29 @@ async def get_summary(access: Access, session_id: str | None, level: str | None)
     newest = found[-1]
     return SummaryResult(
         session_id=session.session_id,
-        summary_id=newest.summary_id or "",
+        summary_id=newest.summary_id,
         summary=newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found),
-        messages_summarized=sum(span(edit)[1] - span(edit)[0] + 1 for edit in found),
-        first_seq=span(found[0])[0],
-        last_seq=span(newest)[1],
+        messages_summarized=sum(edit.messages for edit in found),
+        first_seq=found[0].first_seq,
+        last_seq=newest.last_seq,
         created_at=newest.created_at.isoformat() if newest.created_at else "",
         tokens=sum(edit.tokens for edit in found),
-        strategy=newest.strategy or "",
-        level=newest.level or "recent",
-        merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id or "" for edit in found],
+        strategy=newest.strategy,
+        level=newest.level,
+        merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id for edit in found],
     )
 
 
-def _wanted(desk: Desk, level: str | None) -> list[Edit]:
+def _wanted(desk: Desk, level: str | None) -> list[SummaryEdit]:
     """The summaries asked for, in order of what they cover."""
     if level is None:
         return list(desk.overlay.summaries)
     if level.startswith("sum_"):
-        return [edit for edit in desk.edits if edit.summary_id == level][-1:]
+        return [edit for edit in desk.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level][-1:]
     if level not in LEVELS:
         raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
-    return [edit for edit in desk.overlay.summaries if (edit.level or "recent") == level][-1:]
+    return [edit for edit in desk.overlay.summaries if edit.level == level][-1:]
 
 
-def _chapter(edit: Edit) -> str:
-    first, last = span(edit)
-    return f"# Messages {first} to {last} ({edit.summary_id})\n\n{edit.summary}"
+def _chapter(edit: SummaryEdit) -> str:
+    return f"# Messages {edit.first_seq} to {edit.last_seq} ({edit.summary_id})\n\n{edit.summary}"

@@ -11,7 +11,10 @@ from contextstash.context.view.view import Entry, difference, total_tokens
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange
 from contextstash.service.session_snapshot import Desk
-from contextstash_storage.records import Edit
+from contextstash_storage.records import Cover, DigestEdit, Replacement, StripEdit, SummaryEdit
+
+Undone = Replacement | Cover | DigestEdit
+"""An edit that a restore can undo."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Stripping:
             messages=len(effect.broken_seqs), tokens=effect.broken_tokens, choice=effect.choice, reason=effect.reason
         )
 
-    def edits(self, desk: Desk, entries: Sequence[Entry], handles: Sequence[str]) -> list[Edit]:
+    def edits(self, desk: Desk, entries: Sequence[Entry], handles: Sequence[str]) -> list[StripEdit]:
         """The edit that strips the thinking from the view `entries`, where that was chosen."""
         if self.effect.choice != "strip":
             return []
@@ -64,21 +67,20 @@ def plan_stripping(desk: Desk, first_seq: int) -> Stripping:
     return Stripping(effect, first_seq)
 
 
-def strips_of(desk: Desk, undone: Sequence[Edit]) -> list[Edit]:
+def strips_of(desk: Desk, undone: Sequence[Undone]) -> list[StripEdit]:
     """The strips that nothing makes necessary any more once these edits are undone."""
-    gone = {_name(edit) for edit in undone}
-    in_force = {_name(edit) for edit in (*desk.overlay.replaced.values(), *desk.overlay.covers)} - gone
+    in_force = _names((*desk.overlay.replaced.values(), *desk.overlay.covers)) - _names(undone)
     return [strip for strip in desk.overlay.strips if not in_force & set(strip.handles)]
 
 
-def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[Edit]) -> list[Edit]:
+def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[Undone]) -> list[StripEdit]:
     """What a restore breaks in its turn: the thinking that was written on top of the edits it undoes. `entries` is
     the view after it."""
     if not preserves_thinking(desk.session.model) or desk.settings.thinking == "keep" or not undone:
         return []
-    first = min(edit.seq if edit.seq is not None else edit.last_seq or 0 for edit in undone)
-    names = {_name(edit) for edit in undone}
-    known = [strip.last_seq or 0 for strip in desk.overlay.strips if names & set(strip.handles)]
+    first = min(_written_at(edit) for edit in undone)
+    names = _names(undone)
+    known = [strip.last_seq for strip in desk.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
     thought = any(
         entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
@@ -116,15 +118,25 @@ def _thinks(entry: Entry) -> bool:
     return entry.message is not None and any(block.type == "thinking" for block in entry.message.blocks)
 
 
-def _name(edit: Edit) -> str:
-    return edit.handle or edit.summary_id or ""
+def _names(edits: Sequence[Undone]) -> set[str]:
+    """The handles by which strips name these edits as their cause."""
+    archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
+    return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
 
 
-def _strip(desk: Desk, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]) -> list[Edit]:
+def _written_at(edit: Undone) -> int:
+    """The message from which on the model may have thought on top of the edit."""
+    if isinstance(edit, Replacement):
+        return edit.seq
+    by_client = edit.seq if isinstance(edit, SummaryEdit) else None
+    return edit.span[1] if by_client is None else by_client
+
+
+def _strip(desk: Desk, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]) -> list[StripEdit]:
     last = desk.session.counters.messages - 1
     if first_seq > last:
         return []
-    edit = Edit(kind="strip", first_seq=first_seq, last_seq=last, handles=tuple(handles))
+    edit = StripEdit(first_seq=first_seq, last_seq=last, handles=tuple(handles))
     stripped = [
         Entry(message=entry.message, replaced=entry.replaced, stripped=True)
         if entry.message and first_seq <= entry.first_seq <= last

@@ -21,7 +21,7 @@ from contextstash.service.reduction.thinking import first_changed, request_field
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_snapshot import Access, Desk
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Message, Native, Output
+from contextstash_storage.records import Message, Native, Output, Replacement, RewindEdit
 
 REPAIR_TOKENS = 40
 """About what the answer to a tool call costs whose result was never recorded."""
@@ -77,7 +77,7 @@ async def _without_large_summaries(access: Access, desk: Desk, budget: int) -> D
     small = [
         cover
         for cover in desk.overlay.covers
-        if share is None or cover.kind != "summary" or cover.tokens < share * budget
+        if share is None or isinstance(cover, RewindEdit) or cover.tokens < share * budget
     ]
     if len(small) == len(desk.overlay.covers):
         return desk
@@ -137,7 +137,9 @@ def _unanswered(entries: Sequence[Entry]) -> int:
     return max(0, calls)
 
 
-def _shortened(desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None) -> Edit:
+def _shortened(
+    desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
+) -> Replacement:
     text = desk.format.read(bodies[message.seq]).texts[output.block]
     if tokens is None:
         digest = digest_output(output.tool, output.argument, text, output.is_error)

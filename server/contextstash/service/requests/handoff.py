@@ -10,7 +10,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.session_snapshot import Access, Desk
-from contextstash_storage.records import Edit, Output
+from contextstash_storage.records import Edit, Output, SummaryEdit
 
 INDEX_SHARE = 0.3
 """Of the room, the most that the index of handles takes."""
@@ -41,8 +41,8 @@ async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | No
 
 def _own_summary(edits: Sequence[Edit]) -> str | None:
     """The summaries that contextstash laid over the session last, whether or not the client has compacted since."""
-    own = [edit for edit in edits if edit.kind == "summary" and edit.text != edit.summary]
-    return unforged(own[-1].summary or "") if own else None
+    own = [edit for edit in edits if isinstance(edit, SummaryEdit) and edit.text != edit.summary]
+    return unforged(own[-1].summary) if own else None
 
 
 async def _extract(access: Access, session_id: str) -> str | None:

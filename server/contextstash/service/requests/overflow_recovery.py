@@ -19,7 +19,7 @@ from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_snapshot import Access
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Counters, Event, Session
+from contextstash_storage.records import Counters, Edit, Event, Session
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -186,25 +186,24 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
         for (seq, block), output in desk.outputs.items()
         if seq in shown and block not in shown[seq].replaced and output.characters > most // 4
     ]
-    edits = []
+    cut = []
     async for batch in access.output_texts(desk, visible):
         for output, text in batch:
             edit = limited_edit(desk, output, text, rules)
             before = shown[output.seq]
             after = replaced(before, output.block, edit)
             if after.tokens < before.tokens:
-                edits.append(weighed(edit, before, after))
+                cut.append(weighed(edit, before, after))
                 shown[output.seq] = after
-    if not edits:
+    if not cut:
         return None
-    stripping = plan_stripping(desk, min(edit.seq or 0 for edit in edits))
-    handles = [edit.handle or "" for edit in edits]
-    count = len(edits)
-    edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
+    stripping = plan_stripping(desk, min(edit.seq for edit in cut))
+    handles = [edit.handle for edit in cut]
+    edits: list[Edit] = [*cut, *stripping.edits(desk, await entries_after(access, desk, cut), handles)]
     entries = await entries_after(access, desk, edits)
     await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits))
     saved = total_tokens(desk.entries) - total_tokens(entries)
-    return f"Cut {count} outputs to {most:,} bytes each, {saved:,} tokens less."
+    return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
 
 
 async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:

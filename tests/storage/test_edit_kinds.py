@@ -1,0 +1,98 @@
+"""Each kind of edit comes back as it was stored, and the wide records of earlier versions become it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from contextstash_storage.migrations import migrate, migrations
+from contextstash_storage.records import (
+    EDIT,
+    ArchiveEdit,
+    DigestEdit,
+    Edit,
+    Part,
+    RestoreEdit,
+    RewindEdit,
+    StripEdit,
+    SummaryEdit,
+    TruncateEdit,
+)
+from contextstash_storage.rows import edit_of, to_json
+from contextstash_storage.wide_edits import narrowed
+from tests.support.stored_edits import archiving, summarizing
+
+WIDE_DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("seq", "block", "handle", "first_seq", "last_seq", "summary_id", "strategy", "level")),
+    **{name: [] for name in ("undoes", "handles", "merges")},
+    **{"text": "", "summary": "", "tokens": 0, "delta": {}, "view_messages": 0, "view_results": 0, "edit_id": 0},
+}
+
+WIDE: list[tuple[dict[str, Any], Edit]] = [
+    (
+        {"kind": "archive", "seq": 0, "block": 0, "handle": "out_a", "text": "[\ud800]", "tokens": 5, "edit_id": 1},
+        archiving(0, text="[\ud800]", edit_id=1),
+    ),
+    (
+        {"kind": "truncate", "seq": 3, "block": 1, "handle": "out_b", "delta": {"user": -2}},
+        TruncateEdit(seq=3, block=1, handle="out_b", text="", tokens=0, delta={Part.USER: -2}),
+    ),
+    (
+        {"kind": "digest", "first_seq": 4, "last_seq": 4, "handle": "out_a", "handles": ["out_a"], "text": "x"},
+        DigestEdit(after_seq=4, handles=("out_a",), text="x", tokens=0),
+    ),
+    (
+        {"kind": "strip", "first_seq": 2, "last_seq": 5, "handles": ["out_a"]},
+        StripEdit(first_seq=2, last_seq=5, handles=("out_a",)),
+    ),
+    (
+        {"kind": "summary", "seq": 9, "first_seq": 0, "last_seq": 9, "summary_id": "s", "strategy": "host"}
+        | {"level": "recent", "merges": ["a"]},
+        summarizing(0, 9, seq=9, summary_id="s", strategy="host", merges=("a",), text="", summary=""),
+    ),
+    ({"kind": "rewind", "first_seq": 1, "last_seq": 2}, RewindEdit(first_seq=1, last_seq=2)),
+    ({"kind": "restore", "undoes": [1, 2], "strategy": "host"}, RestoreEdit(undoes=(1, 2), strategy="host")),
+]
+KINDS = [str(wide["kind"]) for wide, _ in WIDE]
+
+
+@pytest.mark.parametrize(("wide", "edit"), WIDE, ids=KINDS)
+def test_an_edit_comes_back_as_it_was_stored(wide: dict[str, Any], edit: Edit) -> None:
+    stored = to_json(edit)
+    assert edit_of(stored) == edit
+    assert json.loads(stored)["kind"] == wide["kind"]
+
+
+@pytest.mark.parametrize(("wide", "edit"), WIDE, ids=KINDS)
+def test_a_stored_wide_record_becomes_an_edit_of_its_kind(wide: dict[str, Any], edit: Edit) -> None:
+    known = migrations()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        migrate(db, known[:2])
+        db.execute("INSERT INTO sessions (owner, session_id, created_at, updated_at) VALUES ('local', 's', '', '')")
+        db.execute("INSERT INTO edits (session, edit_id, record) VALUES (1, 1, ?)", (json.dumps(wide),))
+        migrate(db)
+        [(stored,)] = db.execute("SELECT record FROM edits")
+    assert edit_of(stored) == edit
+
+
+@pytest.mark.parametrize(("wide", "edit"), WIDE, ids=KINDS)
+def test_an_exported_wide_record_becomes_an_edit_of_its_kind(wide: dict[str, Any], edit: Edit) -> None:
+    exported = {name: value for name, value in {**WIDE_DEFAULTS, **wide}.items() if value is not None}
+    assert EDIT.validate_python(narrowed(exported)) == edit
+
+
+def test_an_edit_without_what_its_kind_needs_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        edit_of('{"kind": "archive", "seq": 0}')
+    with pytest.raises(ValidationError):
+        EDIT.validate_python({**archiving(0).model_dump(), "undoes": [1]})
+
+
+def test_an_archive_and_a_summary_are_told_apart_by_their_types() -> None:
+    assert isinstance(edit_of(to_json(archiving(0))), ArchiveEdit)
+    assert isinstance(edit_of(to_json(summarizing(0, 1))), SummaryEdit)
