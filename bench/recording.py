@@ -81,7 +81,7 @@ def count(counters: Counters, message: NewMessage | Message, seq: int) -> Counte
 
 async def new_session(store: SqliteStore, session_id: str) -> None:
     now = datetime.now(UTC)
-    await store.create_session(Session(session_id=session_id, created_at=now, updated_at=now))
+    await store.create_session(Session(session_id=session_id, format="openai-chat", created_at=now, updated_at=now))
 
 
 async def recording_rate(folder: Path, messages: Sequence[NewMessage]) -> float:

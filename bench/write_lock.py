@@ -71,7 +71,9 @@ class LockWatch:
 def session_of(messages: int, session_id: str = "long") -> Session:
     now = datetime.now(UTC)
     counters = Counters(messages=messages, view_messages=messages, parts={Part.USER: messages})
-    return Session(session_id=session_id, owner=OWNER, created_at=now, updated_at=now, counters=counters)
+    return Session(
+        session_id=session_id, owner=OWNER, format="openai-chat", created_at=now, updated_at=now, counters=counters
+    )
 
 
 def edits(count: int) -> Iterator[Edit]:

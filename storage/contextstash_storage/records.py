@@ -302,13 +302,13 @@ class Counters(Record):
 
 
 class Session(Record):
-    """One conversation of one agent."""
+    """One conversation of one agent. `format` is the form of its messages, by its name."""
 
     session_id: str
     owner: str = "local"
     agent: str | None = None
     model: str | None = None
-    format: str | None = None
+    format: str
     title: str | None = None
     source: str | None = None
     settings: Mapping[str, Any] = Field(default_factory=dict)

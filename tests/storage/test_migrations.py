@@ -100,3 +100,12 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
 async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be"):
         await open_sqlite(tmp_path)
+
+
+async def test_a_session_stored_without_a_format_gets_one(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as older:
+        migrate(older, KNOWN[:2])
+        older.execute(SAMPLE)
+    store = await open_sqlite(path)
+    assert (await store.get_session("local", "s")).format == "openai-chat"
+    await store.close()

@@ -16,7 +16,7 @@ from contextstash_storage import hidden_sessions, session_copy
 from contextstash_storage.deletion import PAUSE_SECONDS
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.health import look_at
-from contextstash_storage.records import Call, Copied, Counters, Edit, Event, NewMessage, Session
+from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.rows import now
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_edits import archiving
@@ -32,6 +32,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def session(messages: int = 11) -> Session:
     return Session(
+        format="openai-chat",
         session_id="copied",
         owner=OWNER,
         created_at=now(),
@@ -163,7 +164,7 @@ async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store:
 
     def told() -> Iterator[Copied]:
         for item in items():
-            if isinstance(item, Edit):
+            if isinstance(item, EditRecord):
                 asyncio.run_coroutine_threadsafe(open_another(), loop).result()
             yield item
 

@@ -24,7 +24,8 @@ LONG_ID = "toolu_01ABCDEFGHIJ"
 
 async def new_session(store: SqliteStore, session_id: str = SESSION, **fields: Any) -> Session:
     now = datetime.now(UTC)
-    return await store.create_session(Session(session_id=session_id, created_at=now, updated_at=now, **fields))
+    usual = {"format": "openai-chat", "created_at": now, "updated_at": now}
+    return await store.create_session(Session(session_id=session_id, **{**usual, **fields}))
 
 
 def count(counters: Counters, message: NewMessage, seq: int) -> Counters:

@@ -167,7 +167,7 @@ class Access:
             settings=settings,
             room=self.room(settings, session.model, session),
             counter=self.counter(settings, session.model),
-            format=get_format(session.format or "openai-chat"),
+            format=get_format(session.format),
             edits=tuple(edits),
             overlay=overlay,
             entries=tuple(lay(messages, overlay)),
@@ -191,7 +191,7 @@ class Access:
     async def output_text(self, session: Session, output: Output) -> str:
         """The whole original text of a tool output."""
         native = await self.body(session.session_id, output.seq)
-        return get_format(session.format or "openai-chat").read(native).texts[output.block]
+        return get_format(session.format).read(native).texts[output.block]
 
     async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[list[tuple[Output, str]]]:
         """Outputs, in order of position, each with its whole original text; some hundreds at a time."""

@@ -278,7 +278,7 @@ class Stash:
         )
         async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
-            extras = with_usage(messages, get_format(session.format or "openai-chat"), usage)
+            extras = with_usage(messages, get_format(session.format), usage)
             appended = await record_batch(self._access, session, messages, recent, mark, extras)
             self._recent.keep(appended.session, recent)
             session = await output_limits.limit_outputs(self._access, appended, limits)

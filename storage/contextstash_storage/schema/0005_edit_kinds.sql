@@ -6,3 +6,5 @@ UPDATE edits SET record = json_remove(
 UPDATE edits SET record = json_insert(record, '$.text', '', '$.tokens', 0)
 WHERE json_extract(record, '$.kind') IN ('archive', 'truncate', 'digest', 'summary');
 UPDATE edits SET record = json_insert(record, '$.summary', '') WHERE json_extract(record, '$.kind') = 'summary';
+-- Every session has been made with a format; no row lacks it, and now none may be read without it.
+UPDATE sessions SET format = 'openai-chat' WHERE format IS NULL;

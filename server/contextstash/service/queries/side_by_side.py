@@ -25,7 +25,7 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
     messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
     outputs = await access.store.read_outputs(access.owner, session_id, first=first, last=last)
-    fmt = get_format(session.format or "openai-chat")
+    fmt = get_format(session.format)
     entries = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}
     return BesidePage(

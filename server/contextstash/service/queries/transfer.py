@@ -147,7 +147,7 @@ class _Lines:
 
     def items(self, session: Session) -> Iterator[Copied]:
         """What the session is made of."""
-        fmt = get_format(session.format or "openai-chat")
+        fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         while (record := self._next()) is not None:
             if is_session(record):

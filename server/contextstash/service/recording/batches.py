@@ -176,7 +176,7 @@ async def _follow(
 
 def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:
     """Add the tool calls before the new messages: on a branch that comes back they are not the newest ones stored."""
-    fmt = get_format(session.format or "openai-chat")
+    fmt = get_format(session.format)
     for native in known[-RECENT_MESSAGES:]:
         remember_calls(calls, fmt.read(native).blocks)
 

@@ -152,7 +152,7 @@ async def append(
     check_blocks(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
-    fmt = get_format(session.format or "openai-chat")
+    fmt = get_format(session.format)
 
     def read_all() -> list[NewMessage]:
         return [

@@ -76,7 +76,7 @@ async def _over_limits(
     if not seqs:
         return {}
     counter = access.counter(access.settings(session), session.model)
-    fmt = get_format(session.format or "openai-chat")
+    fmt = get_format(session.format)
     over: dict[Place, str] = {}
     for start in range(0, len(seqs), READ_AT_ONCE):
         stored = await access.store.read_messages_at(

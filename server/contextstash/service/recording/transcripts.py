@@ -45,7 +45,7 @@ async def record_transcript(
     )
     if transcript.late_usage is not None:
         session = await report_late(access, session, *transcript.late_usage)
-    messages = _readable(messages, get_format(session.format or transcript.format))
+    messages = _readable(messages, get_format(session.format))
     calls = await recent.of(session)
     total = Appended(messages=(), duplicates=0, session=session)
     runs = _runs(messages)
@@ -103,7 +103,7 @@ async def _append_run(
     edits: EditsAfter | None = None
     hidden = False
     if run and run[-1].covers_before:
-        text = "\n".join(get_format(session.format or "anthropic").read(run[-1].body).texts)
+        text = "\n".join(get_format(session.format).read(run[-1].body).texts)
         if _keeps_some(run[-1]):
             edits = await partial_compaction(access, session, run[-1], text)
         hidden = edits is not None

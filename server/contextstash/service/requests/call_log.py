@@ -123,7 +123,7 @@ async def read_request(access: Access, session_id: str, call_id: int) -> list[Na
     edits = (await access.store.read_edits(access.owner, session_id))[: call.request_edits]
     first = call.request_first_seq if call.purpose != "agent" else 0
     messages = await access.store.read_messages(access.owner, session_id, first=first, last=call.request_seq)
-    fmt = get_format(session.format or "openai-chat")
+    fmt = get_format(session.format)
     if call.purpose != "agent":
         return [message.body or {} for message in messages]
     return await asyncio.to_thread(_sent, fmt, messages, edits)
