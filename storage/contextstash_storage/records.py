@@ -263,6 +263,10 @@ EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
 """Reads an edit of any kind."""
 
 
+Level = Literal["ok", "prune", "compact", "critical", "overflow"]
+"""How full a window is; see the settings for where each level begins."""
+
+
 class Counters(Record):
     """Running totals of a session, kept in step with every append and edit, so that an estimate
     never has to read the messages.
@@ -294,7 +298,7 @@ class Counters(Record):
     counted_growth: int = 0
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
-    level: str = "ok"
+    level: Level = "ok"
 
     @property
     def view_tokens(self) -> int:

@@ -5,12 +5,12 @@ Lists are never bare; what is absent is absent, not null.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.json_schema import SkipJsonSchema
 
-Level = Literal["ok", "prune", "compact", "critical", "overflow"]
+from contextstash_storage.records import Level
 
 
 class Result(BaseModel):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from contextstash.context.window.settings import ContextSettings
-from contextstash_storage.records import Counters
-
-Level = Literal["ok", "prune", "compact", "critical", "overflow"]
+from contextstash_storage.records import Counters, Level
 
 
 @dataclass(frozen=True, slots=True)
