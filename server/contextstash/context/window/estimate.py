@@ -58,15 +58,20 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
                 "counted_growth": counters.counted_growth + counted,
             }
     completion = message.tokens if message.group is not None else max(usage.completion_tokens, message.tokens)
+    return reanchored(counters.model_copy(update=growth), usage.prompt_tokens + completion, seq, group=message.group)
+
+
+def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
+    """The counters anchored on a window of `reported` tokens at message `seq`, the reply `group` if it is one; `since`
+    are the tokens of the messages that came after it."""
     return counters.model_copy(
         update={
-            "reported": usage.prompt_tokens + completion,
-            "reported_view": counters.view_tokens,
+            "reported": reported,
+            "reported_view": counters.view_tokens - since,
             "reported_seq": seq,
-            "reported_group": message.group,
+            "reported_group": group,
             "replying": 0,
             "unsent": 0,
-            **growth,
         }
     )
 
@@ -76,15 +81,9 @@ def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since
     `since` are the tokens of the messages that came after it. Nothing changes where a later one has reported."""
     if counters.reported_seq >= seq:
         return counters
-    return counters.model_copy(
-        update={
-            "reported": usage.prompt_tokens + max(usage.completion_tokens, tokens),
-            "reported_view": counters.view_tokens - since,
-            "reported_seq": seq,
-            "reported_group": None,
-            "unsent": 0,
-        }
-    )
+    reported = usage.prompt_tokens + max(usage.completion_tokens, tokens)
+    anchored = reanchored(counters, reported, seq, since=since)
+    return anchored.model_copy(update={"replying": counters.replying})  # those of a later reply, still without report
 
 
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:

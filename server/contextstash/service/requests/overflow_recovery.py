@@ -7,6 +7,7 @@ from typing import Any
 
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.view import total_tokens
+from contextstash.context.window.estimate import reanchored
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
 from contextstash.service.estimate import estimate_session
@@ -19,7 +20,7 @@ from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_snapshot import Access
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Counters, Edit, Event, Session
+from contextstash_storage.records import Edit, Event, Session
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -132,21 +133,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
     return await access.store.change_counters(
-        access.owner, session.session_id, lambda counters: _anchored(counters, true)
-    )
-
-
-def _anchored(counters: Counters, tokens: int) -> Counters:
-    """The counters anchored on what the refused request had, as on a report."""
-    return counters.model_copy(
-        update={
-            "reported": tokens,
-            "reported_view": counters.view_tokens,
-            "reported_seq": counters.messages - 1,
-            "reported_group": None,
-            "replying": 0,
-            "unsent": 0,
-        }
+        access.owner, session.session_id, lambda counters: reanchored(counters, true, counters.messages - 1)
     )
 
 
