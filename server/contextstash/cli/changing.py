@@ -11,6 +11,7 @@ from contextstash.cli.completion import handles as handle_completion
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.output import print_json, print_table, working
+from contextstash.context.text.before_and_after import before_and_after
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -154,4 +155,4 @@ def change_line(before: int, after: int) -> str:
     if before == after:
         return f"{before:,} tokens, unchanged."
     share = f", {100 * (after - before) / before:+.0f} %" if before else ""
-    return f"{before:,} -> {after:,} tokens{share}."
+    return f"{before_and_after(before, after)} tokens{share}."

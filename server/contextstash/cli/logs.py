@@ -10,6 +10,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.output import print_json, print_table
+from contextstash.context.text.before_and_after import before_and_after
 
 if TYPE_CHECKING:
     from contextstash.service.results import CallLine, CallList
@@ -56,7 +57,7 @@ def _event_row(event: Event) -> tuple[object, ...]:
 
 
 def _change(before: int, after: int) -> str:
-    return f"{before:,}" if before == after else f"{before:,} -> {after:,}"
+    return f"{before:,}" if before == after else before_and_after(before, after)
 
 
 @click.command()

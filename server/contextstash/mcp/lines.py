@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextstash.context.text.before_and_after import before_and_after
 from contextstash.service import results
 
 
@@ -15,13 +16,13 @@ def estimate(result: results.Estimate) -> str:
 def prune(result: results.PruneResult) -> str:
     if not result.tokens_saved:
         return result.reason
-    return f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens."
+    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens."
 
 
 def compact(result: results.CompactResult) -> str:
     if not result.tokens_saved:
         return result.reason
-    change = f"{result.tokens_before:,} -> {result.tokens_after:,} tokens"
+    change = f"{before_and_after(result.tokens_before, result.tokens_after)} tokens"
     return f"{result.reason} {change}, written by {result.strategy}."
 
 
@@ -40,7 +41,7 @@ def search(result: results.SearchResult) -> str:
 
 
 def restore(result: results.RestoreResult) -> str:
-    return f"{len(result.restored)} back in view, {result.tokens_before:,} -> {result.tokens_after:,} tokens."
+    return f"{len(result.restored)} back in view, {before_and_after(result.tokens_before, result.tokens_after)} tokens."
 
 
 def record(result: results.RecordResult) -> str:

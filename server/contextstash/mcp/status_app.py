@@ -9,6 +9,7 @@ from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resources import FunctionResource
 
+from contextstash.context.text.before_and_after import before_and_after
 from contextstash.mcp.arguments import SessionId
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.tool import StashTool
@@ -92,7 +93,9 @@ def status_text(status: ContextStatus) -> str:
         lines.append(f"Will trigger on the next message: {', '.join(status.due)}")
     if status.changes:
         change = status.changes[0]
-        lines.append(f"Last change: {change.kind}, {change.tokens_before:,} -> {change.tokens_after:,} tokens")
+        lines.append(
+            f"Last change: {change.kind}, {before_and_after(change.tokens_before, change.tokens_after)} tokens"
+        )
     return "\n".join([*lines, estimate.next_step])
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, Room, due, results_due, since_summary
@@ -227,12 +228,14 @@ def _grown(then: tuple[int, int], now: tuple[int, int], room: Room) -> bool:
 
 def _tell_prune(done: list[str], result: PruneResult) -> None:
     if result.archived:
-        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens.")
+        done.append(f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens.")
 
 
 def _tell_compaction(done: list[str], result: CompactResult) -> None:
     if result.compacted:
         who = f" by {result.strategy}" if result.strategy else ""
-        done.append(f"{result.reason} {result.tokens_before:,} -> {result.tokens_after:,} tokens, written{who}.")
+        done.append(
+            f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens, written{who}."
+        )
         if result.note:
             done.append(result.note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.view import total_tokens
 from contextstash.context.window.estimate import reanchored
@@ -77,7 +78,7 @@ def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
     if context.tokens >= before.tokens:
         return "The context could not be made smaller; it was within the limit already. Send it once more."
     left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
-    return f"Context {before.tokens:,} -> {after.tokens:,} tokens; send these messages once.{left}"
+    return f"Context {before_and_after(before.tokens, after.tokens)} tokens; send these messages once.{left}"
 
 
 async def _refused(access: Access, session: Session, overflow: ContextOverflow, reason: str) -> RecoverResult:
@@ -145,14 +146,16 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
     if await _over(access, session_id):
         pruned = await prune(access, session_id, keep_last=settings.recovery_keep_last, minimum_tokens=0)
         if pruned.archived:
-            done.append(f"{pruned.reason} {pruned.tokens_before:,} -> {pruned.tokens_after:,} tokens.")
+            done.append(f"{pruned.reason} {before_and_after(pruned.tokens_before, pruned.tokens_after)} tokens.")
     if settings.recovery_cut_always or await _over(access, session_id):
         cut = await retrying(lambda: _cut_outputs(access, session_id))
         done += [cut] if cut else []
     if settings.compact_automatic and await _over(access, session_id):
         compacted = await compact(access, session_id, Writers(strategy="auto"))
         if compacted.compacted:
-            done.append(f"{compacted.reason} {compacted.tokens_before:,} -> {compacted.tokens_after:,} tokens.")
+            done.append(
+                f"{compacted.reason} {before_and_after(compacted.tokens_before, compacted.tokens_after)} tokens."
+            )
     return done
 
 
