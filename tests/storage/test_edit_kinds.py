@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from contextstash.service.queries.wide_edits import narrowed
 from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import (
     EDIT,
@@ -24,7 +25,6 @@ from contextstash_storage.records import (
     TruncateEdit,
 )
 from contextstash_storage.rows import edit_of, to_json
-from contextstash_storage.wide_edits import narrowed
 from tests.support.stored_edits import archiving, summarizing
 
 WIDE_DEFAULTS: dict[str, Any] = {

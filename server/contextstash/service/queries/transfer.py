@@ -11,13 +11,13 @@ from contextstash import __version__
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.json_text import kept_value
+from contextstash.service.queries.wide_edits import narrowed
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
 from contextstash.service.session_snapshot import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import EDIT, Call, Copied, Event, Message, NewMessage, Output, Session
-from contextstash_storage.wide_edits import narrowed
 
 VERSION = 2
 
