@@ -196,7 +196,7 @@ def test_missing_outputs_come_after_the_calls_made_together_each_of_its_type() -
 
 
 def test_an_answer_is_made_to_fit_the_type_of_its_call() -> None:
-    answer = RESPONSES.missing_result(RESPONSES.read(call("a", "custom_tool_call")).blocks[0], "gone")
+    answer = {"type": "function_call_output", "call_id": "a", "output": "gone"}
     shown = RESPONSES.assemble([USER, call("a", "custom_tool_call"), answer])
     assert shown[-1] == output("a", "gone", "custom_tool_call_output")
 

@@ -24,7 +24,7 @@ from contextstash.formats.block_reader import (
 from contextstash.formats.breakpoints import content_of, count_marks, keep_marks, sent_marks
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import Block, Native, Role
+from contextstash_storage.records import Native, Role
 
 OWN_BLOCKS = frozenset(
     {
@@ -118,10 +118,6 @@ class AnthropicFormat:
 
     def system_message(self, text: str) -> Native | None:
         return None
-
-    def missing_result(self, call: Block, text: str) -> Native:
-        result = {"type": "tool_result", "tool_use_id": call.call_id or "", "content": text, "is_error": True}
-        return {"role": "user", "content": [result]}
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         counts = [count_marks(content_of(native)) for native in natives]

@@ -51,10 +51,6 @@ class Format(Protocol):
         """A system message for the head of the list; None where the provider takes it apart from the list."""
         ...
 
-    def missing_result(self, call: Block, text: str) -> Native:
-        """A message that answers a call whose result was never recorded."""
-        ...
-
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         """The natives with at most `most` cache breakpoints, those that pay best. `changed` is the place of the first
         that is not shown as it was recorded. All as they are where the provider marks none in messages."""

@@ -22,7 +22,7 @@ from contextstash.formats.block_reader import (
 from contextstash.formats.openai_chat_assembly import assemble, is_empty, legacy_call_id
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import Block, Native, Role
+from contextstash_storage.records import Native, Role
 
 ROLES: dict[str, Role] = {
     "system": "system",
@@ -105,12 +105,6 @@ class OpenAIChatFormat:
 
     def system_message(self, text: str) -> Native | None:
         return {"role": "system", "content": text}
-
-    def missing_result(self, call: Block, text: str) -> Native:
-        call_id = call.call_id or ""
-        if call.tool and call_id == legacy_call_id(call.tool):
-            return {"role": "function", "name": call.tool, "content": text}
-        return {"role": "tool", "tool_call_id": call_id, "content": text}
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         return natives

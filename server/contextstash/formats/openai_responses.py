@@ -32,7 +32,7 @@ from contextstash.formats.responses_items import (
 )
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import Block, Native, Role
+from contextstash_storage.records import Native, Role
 
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -121,10 +121,6 @@ class OpenAIResponsesFormat:
 
     def system_message(self, text: str) -> Native | None:
         return {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": text}]}
-
-    def missing_result(self, call: Block, text: str) -> Native:
-        """An answer to a function call; `assemble` makes it fit where the call is of another kind."""
-        return {"type": "function_call_output", "call_id": call.call_id or "", "output": text}
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         return natives

@@ -50,9 +50,6 @@ class AnthropicSummarizer:
     def __init__(self, settings: WriterSettings) -> None:
         self._settings = settings
 
-    def available(self) -> bool:
-        return bool(self._settings.api_key or self._settings.base_url)
-
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         asking = _Asking(self._settings)
         try:

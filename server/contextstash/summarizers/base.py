@@ -86,10 +86,6 @@ class Summarizer(Protocol):
     strategy: str
     slow: bool
 
-    def available(self) -> bool:
-        """Whether it could write now."""
-        ...
-
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         """A summary of at most `request.max_tokens`. Raises SummarizerError (WriterFailedError where requests were
         made) where it can't be written; never anything else on purpose."""

@@ -14,9 +14,6 @@ class ExtractiveSummarizer:
     strategy = "extractive"
     slow = False
 
-    def available(self) -> bool:
-        return True
-
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         merged = "\n\n".join(request.merging) or None
         text = await asyncio.to_thread(

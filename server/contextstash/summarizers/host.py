@@ -29,9 +29,6 @@ class HostSummarizer:
             )
         self._text = text
 
-    def available(self) -> bool:
-        return True
-
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         """The text as it was passed: it is the host's, so `request.max_tokens` doesn't shorten it."""
         tokens = request.count(self._text)

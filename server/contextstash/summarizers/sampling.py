@@ -43,9 +43,6 @@ class SampledSummarizer:
     def __init__(self, text: str) -> None:
         self._text = encodable(text).strip()
 
-    def available(self) -> bool:
-        return True
-
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         if request.merging:
             raise SummarizerError("The client's model was not asked to merge summaries.")
