@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 
-from contextstash.__main__ import HOOKED
+from contextstash.hosts.hooks.clients import HOOKED, answer_hook
 
 
 @click.command()
@@ -16,6 +14,4 @@ def hook(client: str) -> int:
 
     Large tool outputs are archived and replaced, transcripts are read, a hand-off is given after a compaction.
     """
-    from contextstash.hosts.hooks.dispatch import run
-
-    return run(import_module(f"contextstash.hosts.hooks.{HOOKED[client]}").HOST)
+    return answer_hook(client)

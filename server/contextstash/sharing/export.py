@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from contextstash.service.results import BesideMessage, BesideSummary
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
+from contextstash.sharing.side_by_side import AT_ONCE, beside
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -24,8 +24,6 @@ SUFFIXES: dict[str, Form] = {
     ".html": "html",
     ".htm": "html",
 }
-
-AT_ONCE = 200
 
 WHOLE_VIEW = 2**40
 """A budget that nothing exceeds."""
@@ -75,18 +73,3 @@ async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
     yield markdown_head(await stash.context_status(session_id))
     async for summary, message in beside(stash, session_id):
         yield markdown_message(message) if summary is None else markdown_summary(summary)
-
-
-async def beside(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:
-    """The messages of a session in order; before the first that a summary stands for, the summary, with it."""
-    told: set[str] = set()
-    first: int | None = 0
-    while first is not None:
-        page = await stash.read_beside(session_id, first=first, limit=AT_ONCE)
-        for message in page.messages:
-            for summary in page.summaries:
-                if summary.first_seq == message.seq and summary.summary_id not in told:
-                    told.add(summary.summary_id)
-                    yield summary, message
-            yield None, message
-        first = page.next_seq

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from contextstash import __version__
+from contextstash.sharing.side_by_side import beside
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The page, piece by piece."""
-    from contextstash.sharing.export import beside
-
     environment = Environment(
         loader=PackageLoader("contextstash.sharing"),
         autoescape=True,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.formats.usage import read_usage
-from contextstash.hosts.following.newest import is_within, newest_first
 from contextstash.hosts.readers.documents import part
 from contextstash.hosts.readers.lineage import Lineage
+from contextstash.hosts.readers.newest import is_within, newest_first
 from contextstash.hosts.readers.reminders import reminder
 from contextstash.hosts.readers.transcript import Batch, Line, State, moment, split_lines, text_of
 from contextstash.hosts.regular_files import open_regular

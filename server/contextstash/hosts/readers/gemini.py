@@ -17,7 +17,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.following.newest import newest_first
 from contextstash.hosts.readers import chat_messages as chat
 from contextstash.hosts.readers.documents import (
     Json,
@@ -31,6 +30,7 @@ from contextstash.hosts.readers.documents import (
     unseen,
 )
 from contextstash.hosts.readers.gemini_contents import content_of, response_text
+from contextstash.hosts.readers.newest import newest_first
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, text_of
 from contextstash.hosts.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from contextstash.hosts.following.newest import is_within, newest_first
 from contextstash.hosts.readers.documents import Json, line_of, load_document, objects, part, stamp_of
+from contextstash.hosts.readers.newest import is_within, newest_first
 from contextstash.hosts.readers.opencode_database import (
     DATABASES,
     current_in_database,
