@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
+from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
 from contextstash.service.queries import retrieval, sessions, transfer
@@ -129,14 +130,8 @@ class Stash:
         dry_run: bool = False,
     ) -> PruneResult:
         """Move old tool outputs from the view to the archive."""
-        return await prune.prune(
-            self._access,
-            session_id,
-            keep_last=keep_last,
-            protect_tokens=protect_tokens,
-            minimum_tokens=minimum_tokens,
-            dry_run=dry_run,
-        )
+        options = PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run)
+        return await prune.prune(self._access, session_id, options)
 
     async def compact_session(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.view.view import Entry, output_tokens
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Output
 
 CACHE_WRITE = 1.25
@@ -24,6 +25,31 @@ class PruneLimits:
     protect_turns: int
     minimum_tokens: int
     smallest: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """What a caller asks of a prune; what is None comes from the session's settings.
+
+    Where `keep_last` or `protect_tokens` is given, it alone protects, and any saving is worth it unless
+    `minimum_tokens` says otherwise. With `dry_run` nothing is done.
+    """
+
+    keep_last: int | None = None
+    protect_tokens: int | None = None
+    minimum_tokens: int | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if a number is below 0."""
+        for name in ("keep_last", "protect_tokens", "minimum_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise BadInputError(f"{name} must be 0 or more, not {value}.")
+
+
+BY_SETTINGS = PruneOptions()
+"""A prune of which nothing is asked: the session's settings decide."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 
 from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, Room, due, results_due, since_summary
@@ -174,8 +175,8 @@ class AutomaticCare:
             pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
             _tell_prune(done, pruned)
             if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
-                keep = settings.prune_keep_last_hard
-                _tell_prune(done, await prune(self._access, session_id, keep_last=keep, minimum_tokens=0))
+                options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
+                _tell_prune(done, await prune(self._access, session_id, options))
         if (await self._due(session_id)).compact:
             writers = Writers(strategy=self._strategy(session, settings))
             _tell_compaction(done, await compact(self._access, session_id, writers))

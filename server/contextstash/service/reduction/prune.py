@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.digest import digest_output, filled_placeholder, placeholder
 from contextstash.context.view.prune_plan import (
+    BY_SETTINGS,
     Candidate,
     PruneLimits,
+    PruneOptions,
     PrunePlan,
     cache_effect,
     plan_oldest,
@@ -23,7 +25,6 @@ from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_snapshot import Access, Desk
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 LISTED = 40
@@ -46,30 +47,13 @@ class Archived:
     digest: str
 
 
-async def prune(
-    access: Access,
-    session_id: str | None,
-    *,
-    keep_last: int | None = None,
-    protect_tokens: int | None = None,
-    minimum_tokens: int | None = None,
-    dry_run: bool = False,
-) -> PruneResult:
-    """Archive the tool outputs that are not protected.
-
-    Arguments left out come from the session's settings. Where `keep_last` or `protect_tokens` is given, it alone
-    protects, and any saving is worth it unless `minimum_tokens` says otherwise.
-    """
-    given = {"keep_last": keep_last, "protect_tokens": protect_tokens, "minimum_tokens": minimum_tokens}
-    for name, value in given.items():
-        if value is not None and value < 0:
-            raise BadInputError(f"{name} must be 0 or more, not {value}.")
+async def prune(access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS) -> PruneResult:
+    """Archive the tool outputs that are not protected."""
 
     async def attempt() -> PruneResult:
         desk = await access.desk(session_id)
-        limits = prune_limits(desk, keep_last, protect_tokens, minimum_tokens)
-        plan = plan_prune(desk.entries, desk.outputs, limits)
-        return await _carry_out(access, desk, plan, dry_run=dry_run)
+        plan = plan_prune(desk.entries, desk.outputs, prune_limits(desk, options))
+        return await _carry_out(access, desk, plan, dry_run=options.dry_run)
 
     return await retrying(attempt)
 
@@ -86,15 +70,10 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
     return await retrying(attempt)
 
 
-def prune_limits(
-    desk: Desk,
-    keep_last: int | None = None,
-    protect_tokens: int | None = None,
-    minimum_tokens: int | None = None,
-) -> PruneLimits:
-    """What a prune may touch, by the arguments given and the session's settings."""
-    settings, room = desk.settings, desk.room
-    if keep_last is None and protect_tokens is None:
+def prune_limits(desk: Desk, options: PruneOptions) -> PruneLimits:
+    """What a prune may touch, by the caller's options and the session's settings."""
+    settings, room, minimum_tokens = desk.settings, desk.room, options.minimum_tokens
+    if options.keep_last is None and options.protect_tokens is None:
         return PruneLimits(
             settings.prune_keep_last,
             room.prune_protect_tokens,
@@ -102,7 +81,9 @@ def prune_limits(
             room.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
             settings.prune_smallest_tokens,
         )
-    return PruneLimits(keep_last or 0, protect_tokens or 0, 0, minimum_tokens or 0, settings.prune_smallest_tokens)
+    return PruneLimits(
+        options.keep_last or 0, options.protect_tokens or 0, 0, minimum_tokens or 0, settings.prune_smallest_tokens
+    )
 
 
 async def _carry_out(

@@ -7,6 +7,7 @@ from typing import Any
 
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import total_tokens
 from contextstash.context.window.estimate import reanchored
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
@@ -144,7 +145,8 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
     session = await access.session(session_id)
     settings = access.settings(session)
     if await _over(access, session_id):
-        pruned = await prune(access, session_id, keep_last=settings.recovery_keep_last, minimum_tokens=0)
+        options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
+        pruned = await prune(access, session_id, options)
         if pruned.archived:
             done.append(f"{pruned.reason} {before_and_after(pruned.tokens_before, pruned.tokens_after)} tokens.")
     if settings.recovery_cut_always or await _over(access, session_id):
