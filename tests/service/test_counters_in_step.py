@@ -27,11 +27,11 @@ TOO_LONG = "prompt is too long: 9000 tokens > 8000 maximum"
 
 async def in_step(stash: Stash, format_name: str) -> None:
     """The counters, recounted; the messages to send, held against the provider's rules and the budget."""
-    desk = await stash._access.desk(SESSION)
-    counters = desk.session.counters
-    assert counters.parts == {part: tokens for part, tokens in parts_of(desk.entries).items() if tokens}
-    assert counters.view_messages == len(desk.entries)
-    assert counters.view_results == results_of(desk.entries)
+    snapshot = await stash._access.snapshot(SESSION)
+    counters = snapshot.session.counters
+    assert counters.parts == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
+    assert counters.view_messages == len(snapshot.entries)
+    assert counters.view_results == results_of(snapshot.entries)
     for budget in (None, 300):
         answer = await stash.get_context(SESSION, budget=budget)
         assert violations(format_name, answer.messages) == []
@@ -54,8 +54,8 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
         if handles := await all_handles(stash):
             await stash.restore_outputs(handles[:2], session_id=SESSION)
     elif step == "restore summaries":
-        desk = await stash._access.desk(SESSION)
-        if names := [edit.summary_id for edit in desk.overlay.summaries]:
+        snapshot = await stash._access.snapshot(SESSION)
+        if names := [edit.summary_id for edit in snapshot.overlay.summaries]:
             await stash.restore_outputs(names[:1], session_id=SESSION)
     elif step == "recover":
         await stash.recover_context(SESSION, error=TOO_LONG)

@@ -192,7 +192,7 @@ async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
 
 
 async def _summary(stash: Stash, session_id: str) -> dict[str, Any] | None:
-    if not (await stash._access.desk(session_id)).overlay.summaries:
+    if not (await stash._access.snapshot(session_id)).overlay.summaries:
         return None
     return (await stash.get_summary(session_id)).model_dump(mode="json")
 

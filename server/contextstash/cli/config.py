@@ -120,18 +120,18 @@ def effective(layers: list[Layer]) -> list[Effective]:
 def _marks(layers: list[Layer], model: str | None) -> dict[str, int]:
     """The numbers that follow from the window."""
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.context.window.thresholds import room_of
+    from contextstash.context.window.thresholds import budget_of
     from contextstash.models import model_facts
 
     settings = resolve_settings(*(layer.values for layer in layers))
     facts = model_facts(model)
-    room = room_of(settings, settings.window or facts.window, known=facts.known or settings.window is not None)
+    budget = budget_of(settings, settings.window or facts.window, known=facts.known or settings.window is not None)
     return {
-        "window": room.window,
-        "usable": room.usable,
-        "prune_above": room.prune_at,
-        "compact_above": room.compact_at,
-        "critical_above": room.critical_at,
+        "window": budget.window,
+        "usable": budget.usable,
+        "prune_above": budget.prune_at,
+        "compact_above": budget.compact_at,
+        "critical_above": budget.critical_at,
     }
 
 

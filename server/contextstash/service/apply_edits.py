@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from contextstash.context.view.view import Entry, change, edits_in_force, lay, parts_of, total_tokens
 from contextstash.context.window import estimate as counting
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, EditRecord, Event, EventKind, Replacement, RestoreEdit
 
@@ -29,15 +29,15 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
     raise EditConflictError("Somebody else is editing this session at the same time; try again in a moment.")
 
 
-async def entries_after(access: Access, desk: Desk, edits: Sequence[Edit]) -> list[Entry]:
+async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
     """The view's entries once these edits are appended."""
-    start = max((edit.edit_id for edit in desk.edits), default=0) + 1
+    start = max((edit.edit_id for edit in snapshot.edits), default=0) + 1
     numbered = [edit.model_copy(update={"edit_id": start + place}) for place, edit in enumerate(edits)]
-    overlay = edits_in_force([*desk.edits, *numbered])
+    overlay = edits_in_force([*snapshot.edits, *numbered])
     if any(isinstance(edit, RestoreEdit) for edit in edits):
-        messages = await access.visible_messages(desk.session, overlay, bodies=False)
+        messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
     else:
-        messages = [entry.message for entry in desk.entries if entry.message]
+        messages = [entry.message for entry in snapshot.entries if entry.message]
     return lay(messages, overlay)
 
 
@@ -56,24 +56,28 @@ def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
     )
 
 
-def event_of(desk: Desk, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0) -> Event:
+def event_of(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0
+) -> Event:
     """What was done to a view, for the session's log; `entries` are those of the view afterwards."""
     return Event(
         kind=kind,
-        tokens_before=total_tokens(desk.entries),
+        tokens_before=total_tokens(snapshot.entries),
         tokens_after=total_tokens(entries),
-        messages_before=len(desk.entries),
+        messages_before=len(snapshot.entries),
         messages_after=len(entries),
         reason=reason,
-        seq=desk.session.counters.messages,
-        parts=_parts(desk, entries),
+        seq=snapshot.session.counters.messages,
+        parts=_parts(snapshot, entries),
         duration_ms=round(1000 * seconds, 2),
     )
 
 
-def _parts(desk: Desk, entries: Sequence[Entry]) -> dict[str, int]:
+def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, int]:
     """What the window then holds by part, what was never recorded included."""
-    tokens, _ = counting.estimate(desk.session.counters, desk.settings, desk.counter.name, followed=desk.followed)
-    held = counting.breakdown(desk.session.counters, tokens, followed=desk.followed)
+    tokens, _ = counting.estimate(
+        snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
+    )
+    held = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
     parts = {str(part): tokens for part, tokens in sorted(parts_of(entries).items()) if tokens}
     return {**parts, "unrecorded": held["unrecorded"]} if "unrecorded" in held else parts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contextstash.context.window import estimate as counting
 from contextstash.context.window import thresholds
-from contextstash.context.window.thresholds import Room
+from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import measure
 from contextstash.formats import detect_format, get_format
 from contextstash.service.results import Estimate, Trigger
@@ -18,24 +18,26 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     """From the session's running counters alone: the same effort however long the session is."""
     settings = access.settings(session)
     model = model or session.model
-    room = access.room(settings, model, session)
+    budget = access.budget(settings, model, session)
     counter = access.counter(settings, model)
     counters = session.counters
     followed = session.source is not None
     tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
-    level = thresholds.level_of(tokens, room)
+    level = thresholds.level_of(tokens, budget)
     return Estimate(
         session_id=session.session_id,
         tokens=tokens,
-        window=room.window,
-        usable=room.usable,
-        percent=thresholds.percent_of(tokens, room),
+        window=budget.window,
+        usable=budget.usable,
+        percent=thresholds.percent_of(tokens, budget),
         level=level,
         method=method,
         model=model,
         breakdown=counting.breakdown(counters, tokens, followed=followed),
-        messages_trigger=_trigger(thresholds.since_summary(counters), room.messages_at) if room.messages_at else None,
-        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(room, settings)),
+        messages_trigger=_trigger(thresholds.since_summary(counters), budget.messages_at)
+        if budget.messages_at
+        else None,
+        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(budget, settings)),
         next_step=thresholds.next_step(level, followed=followed),
     )
 
@@ -53,7 +55,7 @@ def own_tokens(access: Access, session: Session) -> int:
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
     """What these messages alone would take, nothing recorded."""
     settings = access.settings()
-    room: Room = access.room(settings, model)
+    budget: WindowBudget = access.budget(settings, model)
     counter = access.counter(settings, model)
     fmt = get_format(detect_format(natives))
     counters = Counters()
@@ -68,18 +70,18 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
         )
         counters = counting.count_message(counters, message, seq)
     tokens, method = counting.estimate(counters, settings, counter.name)
-    level = thresholds.level_of(tokens, room)
+    level = thresholds.level_of(tokens, budget)
     return Estimate(
         tokens=tokens,
-        window=room.window,
-        usable=room.usable,
-        percent=thresholds.percent_of(tokens, room),
+        window=budget.window,
+        usable=budget.usable,
+        percent=thresholds.percent_of(tokens, budget),
         level=level,
         method=method,
         model=model,
         breakdown=counting.breakdown(counters, tokens),
-        messages_trigger=_trigger(len(natives), room.messages_at) if room.messages_at else None,
-        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(room, settings)),
+        messages_trigger=_trigger(len(natives), budget.messages_at) if budget.messages_at else None,
+        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(budget, settings)),
         next_step=thresholds.next_step(level),
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
 from contextstash.context.window.settings import ContextSettings, consenting, resolve_settings, session_layer
-from contextstash.context.window.thresholds import Room, room_of
+from contextstash.context.window.thresholds import WindowBudget, budget_of
 from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
@@ -43,12 +43,12 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Desk:
+class SessionSnapshot:
     """A session laid out to be worked on: its edits, its view, its outputs, and the numbers in force."""
 
     session: Session
     settings: ContextSettings
-    room: Room
+    budget: WindowBudget
     counter: Counter
     format: Format
     edits: tuple[Edit, ...]
@@ -136,10 +136,10 @@ class Access:
         """Whether a model may be called for an agent's sessions, and can be."""
         return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
-    def room(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> Room:
+    def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
         """The window and the numbers that follow from it: as set, else by model."""
         if settings.window is not None:
-            return room_of(settings, settings.window)
+            return budget_of(settings, settings.window)
         from contextstash.models import model_facts
 
         facts = model_facts(model)
@@ -147,14 +147,14 @@ class Access:
         if session is not None and session.agent == CLAUDE_CODE and "[1m]" not in (model or ""):
             seen = session.counters.reported or 0
             window = min(window, CLAUDE_CODE_WINDOW) if seen <= CLAUDE_CODE_WINDOW else window
-        return room_of(settings, window, known=facts.known)
+        return budget_of(settings, window, known=facts.known)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
         return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
 
-    async def desk(self, given: str | None) -> Desk:
+    async def snapshot(self, given: str | None) -> SessionSnapshot:
         """Lay a session out: its view without message bodies."""
         session = await self.session(given)
         settings = self.settings(session)
@@ -162,10 +162,10 @@ class Access:
         overlay = edits_in_force(edits)
         messages = await self.visible_messages(session, overlay, bodies=False)
         outputs = await self.store.read_outputs(self.owner, session.session_id)
-        return Desk(
+        return SessionSnapshot(
             session=session,
             settings=settings,
-            room=self.room(settings, session.model, session),
+            budget=self.budget(settings, session.model, session),
             counter=self.counter(settings, session.model),
             format=get_format(session.format),
             edits=tuple(edits),
@@ -193,13 +193,15 @@ class Access:
         native = await self.body(session.session_id, output.seq)
         return get_format(session.format).read(native).texts[output.block]
 
-    async def output_texts(self, desk: Desk, outputs: Sequence[Output]) -> AsyncIterator[list[tuple[Output, str]]]:
+    async def output_texts(
+        self, snapshot: SessionSnapshot, outputs: Sequence[Output]
+    ) -> AsyncIterator[list[tuple[Output, str]]]:
         """Outputs, in order of position, each with its whole original text; some hundreds at a time."""
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
             seqs = sorted({output.seq for output in batch})
-            messages = await self.store.read_messages_at(self.owner, desk.session_id, seqs)
-            texts = await asyncio.to_thread(_texts, desk.format, messages)
+            messages = await self.store.read_messages_at(self.owner, snapshot.session_id, seqs)
+            texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
 
 

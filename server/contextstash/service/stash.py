@@ -22,7 +22,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction import compact, prune, restore
 from contextstash.service.reduction import summaries as kept_summaries
-from contextstash.service.reduction.automatic import AutomaticCare
+from contextstash.service.reduction.automatic import AutoReducer
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
 from contextstash.service.requests import sampling as sampled_summaries
@@ -75,18 +75,18 @@ class Stash:
             store, owner=owner, settings=settings, api_key=api_key, consent=consent, current_session=current_session
         )
         self._recent = RecentCalls(self._access)
-        self._care = AutomaticCare(self._access)
+        self._reducer = AutoReducer(self._access)
         self._recording = SessionLocks()
 
     async def close(self) -> None:
         """End what goes on in the background, and close the store."""
-        await self._care.close()
+        await self._reducer.close()
         self._access.searches.close()
         await self._access.store.close()
 
     async def idle(self) -> None:
         """Wait until nothing goes on in the background."""
-        await self._care.idle()
+        await self._reducer.idle()
 
     async def estimate_context(
         self,
@@ -280,7 +280,7 @@ class Stash:
         return await self._recorded(appended.model_copy(update={"session": session}))
 
     async def _recorded(self, appended: Appended) -> RecordResult:
-        estimate, done = await self._care.after_recording(appended.session)
+        estimate, done = await self._reducer.after_recording(appended.session)
         return RecordResult(
             session_id=appended.session.session_id,
             recorded=len(appended.messages),

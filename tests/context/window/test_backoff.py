@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.window.backoff import Passage, oscillation, worth_trying
+from contextstash.context.window.backoff import ReductionAttempt, oscillation, worth_trying
 from tests.support.turns import laws
 
 USABLE = 100_000
 THRESHOLD = 80_000
 
 
-def at(seq: int, after: int, before: int = 80_500) -> Passage:
-    return Passage(seq, before, after)
+def at(seq: int, after: int, before: int = 80_500) -> ReductionAttempt:
+    return ReductionAttempt(seq, before, after)
 
 
-def said(*passages: Passage) -> str | None:
-    return oscillation(passages, THRESHOLD, USABLE)
+def said(*attempts: ReductionAttempt) -> str | None:
+    return oscillation(attempts, THRESHOLD, USABLE)
 
 
 def test_three_passages_that_land_close_under_the_threshold_are_an_oscillation() -> None:
@@ -57,7 +57,7 @@ def test_prunes_that_a_count_triggers_far_below_the_threshold_are_none() -> None
 
 
 def test_a_prune_and_the_compaction_after_it_are_one_passage() -> None:
-    both = [passage for seq in (100, 200, 300) for passage in (at(seq, 79_000), at(seq, 30_000, before=79_000))]
+    both = [attempt for seq in (100, 200, 300) for attempt in (at(seq, 79_000), at(seq, 30_000, before=79_000))]
     assert said(*both) is None
 
 
@@ -86,10 +86,10 @@ def test_the_first_attempt_and_one_after_a_good_one_are_worth_it() -> None:
 
 @pytest.mark.parametrize(("poor", "share"), [(1, 5), (2, 10), (3, 20), (4, 40), (5, 40), (12, 40)])
 def test_after_poor_ones_the_context_must_grow_first_by_twice_as_much_each_time(poor: int, share: int) -> None:
-    passages = [at(100 + 20 * place, 20_000, before=21_000) for place in range(poor)]
+    attempts = [at(100 + 20 * place, 20_000, before=21_000) for place in range(poor)]
     enough = 20_000 + share * USABLE // 100
-    assert not worth_trying(passages, enough - 1, 1_000, USABLE)
-    assert worth_trying(passages, enough, 1_000, USABLE)
+    assert not worth_trying(attempts, enough - 1, 1_000, USABLE)
+    assert worth_trying(attempts, enough, 1_000, USABLE)
 
 
 def test_a_middling_one_leaves_the_wait_as_it_is() -> None:
@@ -102,31 +102,33 @@ def test_nothing_new_is_nothing_to_try_again() -> None:
 
 
 def test_a_context_over_its_room_need_not_wait_longer_than_ten_messages() -> None:
-    passages = [at(100, 99_500, before=100_500)] * 4
-    assert not worth_trying(passages, 100_400, 109, USABLE)
-    assert worth_trying(passages, 100_400, 110, USABLE)
+    attempts = [at(100, 99_500, before=100_500)] * 4
+    assert not worth_trying(attempts, 100_400, 109, USABLE)
+    assert worth_trying(attempts, 100_400, 110, USABLE)
 
 
 drawn = st.lists(
-    st.builds(Passage, st.integers(0, 500), st.integers(0, 120_000), st.integers(0, 120_000)), max_size=12
-).map(lambda passages: sorted(passages, key=lambda passage: passage.seq))
+    st.builds(ReductionAttempt, st.integers(0, 500), st.integers(0, 120_000), st.integers(0, 120_000)), max_size=12
+).map(lambda attempts: sorted(attempts, key=lambda attempt: attempt.seq))
 
 
 @laws
 @given(drawn)
-def test_after_a_passage_that_clearly_made_room_nothing_oscillates(passages: list[Passage]) -> None:
-    assert said(*passages, at(600, 60_000)) is None
+def test_after_a_passage_that_clearly_made_room_nothing_oscillates(attempts: list[ReductionAttempt]) -> None:
+    assert said(*attempts, at(600, 60_000)) is None
 
 
 @laws
 @given(drawn, st.integers(0, USABLE), st.integers(0, USABLE))
-def test_what_is_worth_trying_stays_so_as_the_context_grows(passages: list[Passage], tokens: int, more: int) -> None:
-    if worth_trying(passages, tokens, 700, USABLE):
-        assert worth_trying(passages, tokens + more, 700, USABLE)
+def test_what_is_worth_trying_stays_so_as_the_context_grows(
+    attempts: list[ReductionAttempt], tokens: int, more: int
+) -> None:
+    if worth_trying(attempts, tokens, 700, USABLE):
+        assert worth_trying(attempts, tokens + more, 700, USABLE)
 
 
 @laws
 @given(drawn)
-def test_growth_by_two_fifths_of_usable_is_always_enough(passages: list[Passage]) -> None:
-    last = passages[-1].tokens_after if passages else 0
-    assert worth_trying(passages, last + 40_000, 700, USABLE)
+def test_growth_by_two_fifths_of_usable_is_always_enough(attempts: list[ReductionAttempt]) -> None:
+    last = attempts[-1].tokens_after if attempts else 0
+    assert worth_trying(attempts, last + 40_000, 700, USABLE)

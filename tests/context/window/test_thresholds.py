@@ -1,17 +1,17 @@
-"""Levels and the room a window gives."""
+"""Levels and the budget a window gives."""
 
 from __future__ import annotations
 
 import pytest
 
 from contextstash.context.window.settings import ContextSettings, resolve_settings
-from contextstash.context.window.thresholds import level_of, next_step, percent_of, room_of
+from contextstash.context.window.thresholds import budget_of, level_of, next_step, percent_of
 
 
 def test_numbers_left_open_follow_from_the_window() -> None:
-    room = room_of(ContextSettings(), 200_000)
-    assert (room.usable, room.prune_protect_tokens, room.prune_minimum_tokens) == (175_000, 40_000, 17_500)
-    small = room_of(ContextSettings(), 8_000)
+    budget = budget_of(ContextSettings(), 200_000)
+    assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
+    small = budget_of(ContextSettings(), 8_000)
     assert (small.usable, small.prune_protect_tokens, small.compact_keep_tokens) == (7_000, 1_750, 875)
 
 
@@ -21,19 +21,19 @@ def test_numbers_left_open_follow_from_the_window() -> None:
      (1_000, "critical"), (1_001, "overflow")],
 )  # fmt: skip
 def test_a_level_begins_above_its_mark(tokens: int, level: str) -> None:
-    room = room_of(ContextSettings(output_reserve=0), 1_000)
-    assert level_of(tokens, room) == level
-    assert percent_of(tokens, room) == round(tokens / 10, 1)
+    budget = budget_of(ContextSettings(output_reserve=0), 1_000)
+    assert level_of(tokens, budget) == level
+    assert percent_of(tokens, budget) == round(tokens / 10, 1)
 
 
 def test_the_same_mark_for_pruning_and_compacting_means_compact() -> None:
-    room = room_of(resolve_settings({"preset": "token-budget"}), 200_000)
-    assert level_of(142_801, room) == "compact"
+    budget = budget_of(resolve_settings({"preset": "token-budget"}), 200_000)
+    assert level_of(142_801, budget) == "compact"
 
 
 @pytest.mark.parametrize("level", ["prune", "compact", "critical", "overflow"])
 def test_each_level_names_what_to_do(level: str) -> None:
-    room = room_of(ContextSettings(output_reserve=0), 1_000)
-    found = {level_of(tokens, room): next_step(level_of(tokens, room)) for tokens in range(0, 1_100, 10)}
+    budget = budget_of(ContextSettings(output_reserve=0), 1_000)
+    found = {level_of(tokens, budget): next_step(level_of(tokens, budget)) for tokens in range(0, 1_100, 10)}
     assert "Call " in found[level] or "call " in found[level]  # type: ignore[index]
     assert "compact" in next_step(level, followed=True)  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ MODEL = "claude-haiku-4-5"
 
 async def kinds(stash: Stash) -> list[str]:
     """What kind each thing in the view is."""
-    desk = await stash._access.desk(SESSION)
-    return [entry.kind for entry in desk.entries]
+    snapshot = await stash._access.snapshot(SESSION)
+    return [entry.kind for entry in snapshot.entries]
 
 
 @pytest.mark.parametrize(("outputs", "archived"), [(9, 0), (10, 0), (11, 1), (12, 2)])
@@ -239,8 +239,8 @@ async def test_a_digest_is_not_put_where_the_summary_would_hide_it(tmp_path: Pat
     async with stash_at(tmp_path / "h.db", preset="rolling", **settings) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         assert (await stash.compact_session(SESSION, summary="What was done so far, told in few words.")).compacted
-        desk = await stash._access.desk(SESSION)
-        counters = desk.session.counters
+        snapshot = await stash._access.snapshot(SESSION)
+        counters = snapshot.session.counters
         await valid_view(stash, "openai-chat")
-    assert counters.parts == {part: tokens for part, tokens in parts_of(desk.entries).items() if tokens}
-    assert counters.view_messages == len(desk.entries)
+    assert counters.parts == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
+    assert counters.view_messages == len(snapshot.entries)

@@ -56,12 +56,12 @@ async def shown(stash: Stash) -> list[str]:
 
 async def in_step(stash: Stash) -> bool:
     """Whether the counters are what the view's entries add up to."""
-    desk = await stash._access.desk("w")
-    counters = desk.session.counters
+    snapshot = await stash._access.snapshot("w")
+    counters = snapshot.session.counters
     return (counters.view_tokens, counters.view_messages, counters.view_results) == (
-        sum(entry.tokens for entry in desk.entries),
-        len(desk.entries),
-        sum(entry.visible_results for entry in desk.entries),
+        sum(entry.tokens for entry in snapshot.entries),
+        len(snapshot.entries),
+        sum(entry.visible_results for entry in snapshot.entries),
     )
 
 
@@ -95,7 +95,7 @@ async def test_a_summary_read_again_changes_nothing(tmp_path: Path) -> None:
         await record(stash, messages)
         await record(stash, messages)
         assert await shown(stash) == ["S", "c"]
-        assert len((await stash._access.desk("w")).edits) == 1
+        assert len((await stash._access.snapshot("w")).edits) == 1
 
 
 async def test_a_kept_part_that_is_not_known_leaves_the_summary_alone(tmp_path: Path) -> None:

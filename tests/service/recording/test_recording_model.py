@@ -120,11 +120,11 @@ class Sessions:
         """The words of the history, and the positions that the view shows."""
         access = self.stashes[0]._access
         read = await access.store.read_messages(access.owner, SESSION)
-        desk = await access.desk(SESSION)
+        snapshot = await access.snapshot(SESSION)
         words = [str((message.body or {})["content"]) for message in read]
-        shown = [entry.first_seq for entry in desk.entries]
-        assert desk.session.counters.view_messages == len(shown)
-        assert desk.session.counters.view_tokens == sum(entry.tokens for entry in desk.entries)
+        shown = [entry.first_seq for entry in snapshot.entries]
+        assert snapshot.session.counters.view_messages == len(shown)
+        assert snapshot.session.counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
         return words, shown
 
 

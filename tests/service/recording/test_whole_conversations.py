@@ -78,8 +78,8 @@ async def test_a_rewind_into_a_summary_takes_the_summary_off(tmp_path: Path) -> 
         await stash.record_messages([*talk[:3], reply(7)], session_id=SESSION, whole=True)
         assert await view(stash) == [*talk[:3], reply(7)]
         counters = (await stash._access.session(SESSION)).counters
-        desk = await stash._access.desk(SESSION)
-        assert counters.view_tokens == sum(entry.tokens for entry in desk.entries)
+        snapshot = await stash._access.snapshot(SESSION)
+        assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
 
 
 async def test_writers_of_different_conversations_end_with_one_of_them(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contextstash.service.bounded_cache import Recent
-from contextstash.service.reduction.automatic import BEGUN, AutomaticCare
+from contextstash.service.reduction.automatic import BEGUN, AutoReducer
 from contextstash_storage.errors import StoreBusyError
 from tests.support.gated_store import before, gate_before
 from tests.support.model_provider import Answer, model_provider
@@ -60,7 +60,7 @@ async def test_nothing_begins_after_closing(tmp_path: Path) -> None:
                 begun_before = await others()
                 closing = asyncio.create_task(stash.close())
                 await asyncio.sleep(0)  # closing takes its first step
-                assert stash._care._closed
+                assert stash._reducer._closed
                 assert not closing.done()
             answer = await recording
             await closing
@@ -74,9 +74,9 @@ async def test_a_task_cancelled_before_its_first_step_leaves_nothing_to_wait_for
         settings = {**slow_settings(provider.url), "automatic": False}
         async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
             await stash.record_messages(LONG, session_id=SESSION)
-            care = AutomaticCare(stash._access)
+            care = AutoReducer(stash._access)
             assert care._claim(SESSION)
-            assert await care._take_care(await stash.read_session(SESSION)) == [BEGUN]
+            assert await care._take_reducer(await stash.read_session(SESSION)) == [BEGUN]
             await care.close()
             await care.idle()
     assert provider.requests == []

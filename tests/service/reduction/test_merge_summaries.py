@@ -34,8 +34,8 @@ async def compacted_chapters(stash: Stash, chapters: int) -> list[Native]:
 
 
 async def standing(stash: Stash) -> list[SummaryEdit]:
-    desk = await stash._access.desk(SESSION)
-    return [entry.summary for entry in desk.entries if entry.summary]
+    snapshot = await stash._access.snapshot(SESSION)
+    return [entry.summary for entry in snapshot.entries if entry.summary]
 
 
 async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Triggers: the room a window gives, the levels in it, and what to do at each."""
+"""Triggers: the budget a window gives, the levels in it, and what to do at each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextstash_storage.records import Counters, Level
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class WindowBudget:
     """A window in numbers, all in tokens. A level begins above its mark. `messages_at` and `tokens_at` are the two
     other triggers of a compaction, None where they are not used."""
 
@@ -26,7 +26,7 @@ class Room:
     recovery_tokens: int
 
 
-def room_of(settings: ContextSettings, window: int, *, known: bool = True) -> Room:
+def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> WindowBudget:
     """The numbers that follow from a window, where the settings leave them open.
 
     The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known`
@@ -41,7 +41,7 @@ def room_of(settings: ContextSettings, window: int, *, known: bool = True) -> Ro
         usable = max(1, window - min(reserve, window // 2))
     prune_at = max(1, _share(usable, settings.prune_at))
     compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
-    return Room(
+    return WindowBudget(
         window=window,
         usable=usable,
         prune_at=prune_at if settings.prune_at_tokens is None else min(prune_at, settings.prune_at_tokens),
@@ -70,15 +70,15 @@ def _or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
-def level_of(tokens: int, room: Room) -> Level:
+def level_of(tokens: int, budget: WindowBudget) -> Level:
     """The highest level whose mark the tokens are above."""
-    if tokens > room.usable:
+    if tokens > budget.usable:
         return "overflow"
-    if tokens > room.critical_at:
+    if tokens > budget.critical_at:
         return "critical"
-    if tokens > room.compact_at:
+    if tokens > budget.compact_at:
         return "compact"
-    return "prune" if tokens > room.prune_at else "ok"
+    return "prune" if tokens > budget.prune_at else "ok"
 
 
 ENOUGH_BEYOND_KEPT = 4
@@ -100,19 +100,19 @@ def since_summary(counters: Counters) -> int:
     return counters.messages - 1 - counters.summary_seq
 
 
-def due(counters: Counters, tokens: int, room: Room, settings: ContextSettings) -> Due:
+def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
     """What the triggers ask for at this state of a session."""
     return Due(
-        prune=_prune_due(counters, tokens, room, settings) if settings.prune_automatic else None,
-        compact=_compact_due(counters, tokens, room, settings) if settings.compact_automatic else None,
+        prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
+        compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
     )
 
 
-def tokens_mark(room: Room, settings: ContextSettings) -> int:
+def tokens_mark(budget: WindowBudget, settings: ContextSettings) -> int:
     """From how many tokens on something is done by itself that shrinks the view for good."""
     if not settings.compact_automatic:
-        return room.prune_at
-    return room.compact_at if room.tokens_at is None else room.tokens_at
+        return budget.prune_at
+    return budget.compact_at if budget.tokens_at is None else budget.tokens_at
 
 
 def results_due(counters: Counters, settings: ContextSettings) -> bool:
@@ -121,30 +121,30 @@ def results_due(counters: Counters, settings: ContextSettings) -> bool:
     return most is not None and settings.tool_digest != "off" and counters.view_results > most
 
 
-def _prune_due(counters: Counters, tokens: int, room: Room, settings: ContextSettings) -> str | None:
+def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
     if results_due(counters, settings):
         return f"{counters.view_results} tool results are over {settings.prune_at_results}"
-    if tokens > room.prune_at:
-        return f"{tokens:,} tokens are over {room.prune_at:,}"
+    if tokens > budget.prune_at:
+        return f"{tokens:,} tokens are over {budget.prune_at:,}"
     return None
 
 
-def _compact_due(counters: Counters, tokens: int, room: Room, settings: ContextSettings) -> str | None:
-    if settings.compact_by_level and tokens > room.compact_at:
-        return f"{tokens:,} tokens are over {room.compact_at:,}"
+def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
+    if settings.compact_by_level and tokens > budget.compact_at:
+        return f"{tokens:,} tokens are over {budget.compact_at:,}"
     if counters.messages - counters.system_messages < settings.compact_keep_messages + ENOUGH_BEYOND_KEPT:
         return None
     since = since_summary(counters)
-    if room.messages_at is not None and since >= room.messages_at:
-        return f"{since} messages since the last summary reach {room.messages_at}"
-    if room.tokens_at is not None and tokens >= room.tokens_at:
-        return f"{tokens:,} tokens reach {room.tokens_at:,}"
+    if budget.messages_at is not None and since >= budget.messages_at:
+        return f"{since} messages since the last summary reach {budget.messages_at}"
+    if budget.tokens_at is not None and tokens >= budget.tokens_at:
+        return f"{tokens:,} tokens reach {budget.tokens_at:,}"
     return None
 
 
-def percent_of(tokens: int, room: Room) -> float:
+def percent_of(tokens: int, budget: WindowBudget) -> float:
     """Tokens in percent of the usable window, to one decimal."""
-    return round(100 * tokens / room.usable, 1)
+    return round(100 * tokens / budget.usable, 1)
 
 
 _NEXT_STEPS: dict[Level, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextstash.context.window.backoff import oscillation
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
 from contextstash.service.estimate import estimate_session
-from contextstash.service.reduction.recent_reductions import passages_of, threshold_of
+from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.results import Estimate
 from contextstash.service.session_snapshot import Access
 from contextstash_storage.records import Session
@@ -46,6 +46,6 @@ async def _refilled(access: Access, session: Session, estimate: Estimate) -> str
 
 async def _circling(access: Access, session: Session) -> str | None:
     settings = access.settings(session)
-    room = access.room(settings, session.model, session)
-    passages = await passages_of(access, session.session_id)
-    return oscillation(passages, threshold_of(room, settings), room.usable)
+    budget = access.budget(settings, session.model, session)
+    attempts = await attempts_of(access, session.session_id)
+    return oscillation(attempts, threshold_of(budget, settings), budget.usable)

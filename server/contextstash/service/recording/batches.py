@@ -162,9 +162,9 @@ async def _follow(
     """Do what was planned. Raises EditConflictError if the session was changed meanwhile."""
     known = plan.path.count
     if plan.changes:
-        desk = await access.desk(session.session_id)
-        plan.edits_before(desk.session.counters)
-        weighed = await weighed_together(access, desk, list(plan.changes))
+        snapshot = await access.snapshot(session.session_id)
+        plan.edits_before(snapshot.session.counters)
+        weighed = await weighed_together(access, snapshot, list(plan.changes))
         plan = _Plan(plan.messages, plan.edits, plan.path, tuple(weighed))
     elif known == len(natives):
         session = await access.store.get_session(access.owner, session.session_id)

@@ -13,7 +13,7 @@ from contextstash.service.apply_edits import entries_after, replaced, retrying, 
 from contextstash.service.recording.transcript_records import TranscriptMessage
 from contextstash.service.reduction.prune import archive_edit
 from contextstash.service.reduction.summaries import summary_id
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     Call,
@@ -69,19 +69,19 @@ async def partial_compaction(
     before = await _position(access, session.session_id, message.covers_before_key)
     if after is None and before is None:
         return None
-    desk = await access.desk(session.session_id)
-    own = desk.session.counters.messages
+    snapshot = await access.snapshot(session.session_id)
+    own = snapshot.session.counters.messages
     first, last = 0 if after is None else after + 1, own if before is None else before - 1
-    undone = [edit for edit in desk.overlay.summaries if _overlaps(edit, first, last)]
-    entries = await entries_after(access, desk, restored(undone)) if undone else list(desk.entries)
+    undone = [edit for edit in snapshot.overlay.summaries if _overlaps(edit, first, last)]
+    entries = await entries_after(access, snapshot, restored(undone)) if undone else list(snapshot.entries)
     first, last = _safe(entries, first, last, own)
     if first > last:
         return None
-    summary = _summary(text, first, last, desk.counter.count(text) + desk.settings.message_overhead, at=own)
-    edits = await weighed_together(access, desk, [*restored(undone), summary])
+    summary = _summary(text, first, last, snapshot.counter.count(text) + snapshot.settings.message_overhead, at=own)
+    edits = await weighed_together(access, snapshot, [*restored(undone), summary])
 
     def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
-        if (counters.messages - len(stored), counters.edits) != (own, len(desk.edits)):
+        if (counters.messages - len(stored), counters.edits) != (own, len(snapshot.edits)):
             raise EditConflictError("The session changed while its client's compaction was laid over it.")
         return edits
 
@@ -119,10 +119,10 @@ def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[in
     return first, last
 
 
-async def weighed_together(access: Access, desk: Desk, edits: list[Edit]) -> list[Edit]:
+async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
     """The edits, what they change of the counters told by the last one."""
-    entries = await entries_after(access, desk, edits)
-    return [*edits[:-1], edits[-1].model_copy(update=difference(desk.entries, entries))]
+    entries = await entries_after(access, snapshot, edits)
+    return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]
 
 
 async def _position(access: Access, session_id: str, key: str | None) -> int | None:
@@ -135,29 +135,29 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
     to = await _position(access, session_id, message.rewind_to_key) if message.rewind_to_key else -1
     if to is None:
         return
-    desk = await access.desk(session_id)
-    if edits := rewinding(desk.edits, desk.session.counters.messages, to):
-        weighed = await weighed_together(access, desk, edits)
-        await access.store.append_edits(access.owner, session_id, weighed, expected=len(desk.edits), own=False)
+    snapshot = await access.snapshot(session_id)
+    if edits := rewinding(snapshot.edits, snapshot.session.counters.messages, to):
+        weighed = await weighed_together(access, snapshot, edits)
+        await access.store.append_edits(access.owner, session_id, weighed, expected=len(snapshot.edits), own=False)
 
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:
-    desk = await access.desk(session_id)
+    snapshot = await access.snapshot(session_id)
     edits = []
-    for entry in desk.entries:
+    for entry in snapshot.entries:
         for block, found in enumerate(entry.message.blocks if entry.message else ()):
             seq = entry.first_seq
-            if found.call_id in call_ids and (seq, block) in desk.outputs and block not in entry.replaced:
-                output = desk.outputs[seq, block]
-                text = await access.output_text(desk.session, output)
+            if found.call_id in call_ids and (seq, block) in snapshot.outputs and block not in entry.replaced:
+                output = snapshot.outputs[seq, block]
+                text = await access.output_text(snapshot.session, output)
                 digest = digest_output(output.tool, output.argument, text, output.is_error)
-                edit = archive_edit(desk, output, digest)
+                edit = archive_edit(snapshot, output, digest)
                 if edit.tokens < found.tokens:
                     after = replaced(entry, block, edit)
                     edits.append(weighed(edit, entry, after))
                     entry = after
     if edits:
-        await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits), own=False)
+        await access.store.append_edits(access.owner, session_id, edits, expected=len(snapshot.edits), own=False)
 
 
 async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:

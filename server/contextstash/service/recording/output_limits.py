@@ -16,7 +16,7 @@ from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
 from contextstash.service.recording.output_archive import keep_output
 from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.results import LimitedOutput
-from contextstash.service.session_snapshot import READ_AT_ONCE, Access, Desk, Place
+from contextstash.service.session_snapshot import READ_AT_ONCE, Access, Place, SessionSnapshot
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Appended, Edit, Message, Output, Session, TruncateEdit
 
@@ -29,21 +29,21 @@ def check_limits(limits: Mapping[str, Any] | None) -> None:
     OutputLimits().merged(limits)
 
 
-def limited_edit(desk: Desk, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
+def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
-    shown = limit(text, limits, desk.counter.count, output.handle).text
+    shown = limit(text, limits, snapshot.counter.count, output.handle).text
     return TruncateEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=desk.counter.count(shown),
+        tokens=snapshot.counter.count(shown),
     )
 
 
-def truncate_edit(desk: Desk, output: Output, text: str, tokens: int) -> TruncateEdit:
+def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:
     """The edit that shows an output cut to so many tokens, in the session's own way."""
-    return limited_edit(desk, output, text, OutputLimits(tokens=tokens, cut=desk.settings.output_cut))
+    return limited_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
 
 
 async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str, Any] | None = None) -> Session:
@@ -56,14 +56,14 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         return session
 
     async def attempt() -> Session:
-        desk = await access.desk(session.session_id)
-        cut = await _aside_if_large(texts.values(), _truncate_edits, desk, texts, rules)
+        snapshot = await access.snapshot(session.session_id)
+        cut = await _aside_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
-            return desk.session
-        stripping = plan_stripping(desk, min(edit.seq for edit in cut))
+            return snapshot.session
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
         handles = [edit.handle for edit in cut]
-        edits: list[Edit] = [*cut, *stripping.edits(desk, await entries_after(access, desk, cut), handles)]
-        return await access.store.append_edits(access.owner, session.session_id, edits, expected=len(desk.edits))
+        edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
+        return await access.store.append_edits(access.owner, session.session_id, edits, expected=len(snapshot.edits))
 
     return await retrying(attempt)
 
@@ -105,17 +105,17 @@ def _not_held(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter)
     return {place: text for place, text in texts.items() if not rules.holds(text, counter.count)}
 
 
-def _truncate_edits(desk: Desk, texts: Mapping[Place, str], rules: OutputLimits) -> list[TruncateEdit]:
-    shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
+def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: OutputLimits) -> list[TruncateEdit]:
+    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     edits = []
     for (seq, block), text in texts.items():
-        output = desk.outputs.get((seq, block))
+        output = snapshot.outputs.get((seq, block))
         before = shown.get(seq)
         if output is None or before is None or block in before.replaced:
             continue
         if is_own_retrieval(output.tool, output.argument):
             continue
-        edit = limited_edit(desk, output, text, rules)
+        edit = limited_edit(snapshot, output, text, rules)
         after = shown[seq] = replaced(before, block, edit)
         edits.append(weighed(edit, before, after))
     return edits

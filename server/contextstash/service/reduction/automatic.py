@@ -14,13 +14,13 @@ from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
-from contextstash.context.window.thresholds import Due, Room, due, results_due, since_summary
+from contextstash.context.window.thresholds import Due, WindowBudget, due, results_due, since_summary
 from contextstash.faults import fault_of
 from contextstash.service.bounded_cache import Recent
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest
-from contextstash.service.reduction.recent_reductions import passages_of, threshold_of
+from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_snapshot import Access
@@ -39,7 +39,7 @@ REMEMBERED_SESSIONS = 1_024
 BEGUN = "A compaction was begun in the background."
 
 
-class AutomaticCare:
+class AutoReducer:
     """Prunes and compacts sessions as they grow."""
 
     def __init__(self, access: Access) -> None:
@@ -104,26 +104,28 @@ class AutomaticCare:
         logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
         return estimate
 
-    async def _worth_trying(self, session: Session, tokens: int, room: Room, settings: ContextSettings) -> bool:
+    async def _worth_trying(
+        self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
+    ) -> bool:
         """Whether another attempt promises more than the last ones did."""
         counters = session.counters
         fruitless = self._fruitless.get(session.session_id)
-        if fruitless and not _grown(fruitless, (counters.messages, tokens), room):
+        if fruitless and not _grown(fruitless, (counters.messages, tokens), budget):
             return False
-        by_count = room.messages_at is not None and since_summary(counters) >= room.messages_at
+        by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
         if by_count or results_due(counters, settings):
             return True
-        passages = await passages_of(self._access, session.session_id, prunes=False)
-        return worth_trying(passages, tokens, counters.messages, room.usable)
+        attempts = await attempts_of(self._access, session.session_id, prunes=False)
+        return worth_trying(attempts, tokens, counters.messages, budget.usable)
 
     async def _take_care(self, session: Session) -> list[str] | None:
         """What was done for a session that is claimed; None where nothing is due. A slow writer is left to a task that
         keeps the claim until it ends."""
         settings = self._access.settings(session)
-        room = self._access.room(settings, session.model, session)
+        budget = self._access.budget(settings, session.model, session)
         tokens = own_tokens(self._access, session)
-        wanted = due(session.counters, tokens, room, settings)
-        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, room, settings):
+        wanted = due(session.counters, tokens, budget, settings)
+        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, budget, settings):
             return None
         if self._closed:
             return None
@@ -184,15 +186,15 @@ class AutomaticCare:
     async def _due(self, session_id: str) -> Due:
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
-        room = self._access.room(settings, session.model, session)
-        return due(session.counters, own_tokens(self._access, session), room, settings)
+        budget = self._access.budget(settings, session.model, session)
+        return due(session.counters, own_tokens(self._access, session), budget, settings)
 
     async def _watch(self, session_id: str, done: list[str]) -> None:
         """Say so where compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
-        room = self._access.room(settings, session.model, session)
-        said = oscillation(await passages_of(self._access, session_id), threshold_of(room, settings), room.usable)
+        budget = self._access.budget(settings, session.model, session)
+        said = oscillation(await attempts_of(self._access, session_id), threshold_of(budget, settings), budget.usable)
         if not said or not done:
             return
         done.append(said)
@@ -221,10 +223,10 @@ class AutomaticCare:
         await self._access.store.append_event(self._access.owner, session.session_id, event, level=estimate.level)
 
 
-def _grown(then: tuple[int, int], now: tuple[int, int], room: Room) -> bool:
+def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:
     """Whether messages or tokens have grown enough since a fruitless attempt, or shrunk."""
     messages, tokens = now[0] - then[0], now[1] - then[1]
-    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * room.usable or tokens < 0
+    return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * budget.usable or tokens < 0
 
 
 def _tell_prune(done: list[str], result: PruneResult) -> None:

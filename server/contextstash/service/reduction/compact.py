@@ -29,7 +29,7 @@ from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.reduction.write_summary import Writers, turns_of, written
 from contextstash.service.results import CompactResult
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import Edit, SummaryEdit
 
@@ -52,33 +52,37 @@ class _Written:
 async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
     """Summarize all but the recent messages. Nothing happens, and the reason says so, where that would not
     make the view smaller, and where another compaction of the session is running."""
-    desk = await access.desk(session_id)
-    writers.chosen(access, desk)
+    snapshot = await access.snapshot(session_id)
+    writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
-        return await _compact(access, desk.session_id, writers, dry_run, Lease())
-    async with only_one(access, desk.session_id) as lease:
+        return await _compact(access, snapshot.session_id, writers, dry_run, Lease())
+    async with only_one(access, snapshot.session_id) as lease:
         if lease is None:
-            return _nothing(desk, RUNNING)
+            return _nothing(snapshot, RUNNING)
         try:
-            return await _compact(access, desk.session_id, writers, dry_run, lease)
+            return await _compact(access, snapshot.session_id, writers, dry_run, lease)
         except LeaseLostError as error:
-            return _nothing(desk, str(error))
+            return _nothing(snapshot, str(error))
 
 
 async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool, lease: Lease) -> CompactResult:
     before = _Written()
 
     async def attempt() -> CompactResult:
-        desk = await access.desk(session_id)
-        plan = plan_same(desk.entries, before.first_seq, before.last_seq) if before.summary else None
+        snapshot = await access.snapshot(session_id)
+        plan = plan_same(snapshot.entries, before.first_seq, before.last_seq) if before.summary else None
         if plan is None:
             before.summary = None
-            plan = plan_compaction(desk.entries, keep_limits(desk))
+            plan = plan_compaction(snapshot.entries, keep_limits(snapshot))
         if not plan.covered:
-            return _nothing(desk, plan.reason)
-        if before.summary is None and desk.settings.thinking == "auto" and preserves_thinking(desk.session.model):
+            return _nothing(snapshot, plan.reason)
+        if (
+            before.summary is None
+            and snapshot.settings.thinking == "auto"
+            and preserves_thinking(snapshot.session.model)
+        ):
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, desk, plan, writers, before, dry_run, lease)
+        return await _carry_out(access, snapshot, plan, writers, before, dry_run, lease)
 
     result = await retrying(attempt)
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
@@ -86,35 +90,37 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
     return result
 
 
-def keep_limits(desk: Desk) -> KeepLimits:
+def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
     """What a compaction keeps, by the session's settings."""
-    settings = desk.settings
+    settings = snapshot.settings
     return KeepLimits(
-        tokens=desk.room.compact_keep_tokens,
+        tokens=snapshot.budget.compact_keep_tokens,
         messages=settings.compact_keep_messages,
         either=settings.compact_keep == "either",
         levels=settings.summaries == "levels",
     )
 
 
-def summary_request(desk: Desk, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None) -> SummaryRequest:
+def summary_request(
+    snapshot: SessionSnapshot, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None
+) -> SummaryRequest:
     """What a writer is asked for this plan."""
-    levels = desk.settings.summaries == "levels"
-    earlier = standing_summaries(desk.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
+    levels = snapshot.settings.summaries == "levels"
+    earlier = standing_summaries(snapshot.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
     return SummaryRequest(
         turns=tuple(turns),
         previous="\n\n".join(edit.summary for edit in earlier) or None,
         replaces=not levels,
         instructions=instructions,
-        prompt=desk.settings.summary_prompt,
-        max_tokens=max(LEAST_SUMMARY_TOKENS, min(desk.settings.summary_tokens, plan.tokens // 3)),
-        count=desk.counter.count,
+        prompt=snapshot.settings.summary_prompt,
+        max_tokens=max(LEAST_SUMMARY_TOKENS, min(snapshot.settings.summary_tokens, plan.tokens // 3)),
+        count=snapshot.counter.count,
     )
 
 
 async def _carry_out(
     access: Access,
-    desk: Desk,
+    snapshot: SessionSnapshot,
     plan: CompactPlan,
     writers: Writers,
     before: _Written,
@@ -122,55 +128,59 @@ async def _carry_out(
     lease: Lease,
 ) -> CompactResult:
     started = time.perf_counter()
-    stripping = plan_stripping(desk, plan.last_seq + 1)
+    stripping = plan_stripping(snapshot, plan.last_seq + 1)
     if stripping.waits:
-        return _nothing(desk, stripping.reason)
-    turns = await turns_of(access, desk, plan.covered)
-    request = summary_request(desk, plan, turns, writers.instructions)
+        return _nothing(snapshot, stripping.reason)
+    turns = await turns_of(access, snapshot, plan.covered)
+    request = summary_request(snapshot, plan, turns, writers.instructions)
     if before.summary is None:
-        chosen = writers.chosen(access, desk)
-        writing = written(access, desk, chosen, request, (plan.first_seq, plan.last_seq))
+        chosen = writers.chosen(access, snapshot)
+        writing = written(access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
         summary, before.cost = await lease.while_held(writing)
         before.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
-    audit = await audited(desk, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None)
-    edit = summary_edit(desk, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
+    audit = await audited(
+        snapshot, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None
+    )
+    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
     if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
         return _nothing(
-            desk, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
+            snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )
-    edits = await _edits(access, desk, plan, edit, stripping)
-    entries = await entries_after(access, desk, edits)
+    edits = await _edits(access, snapshot, plan, edit, stripping)
+    entries = await entries_after(access, snapshot, edits)
     count = sum(1 for entry in plan.covered if entry.message)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
-        event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
+        event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
         event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
         lease.check()
-        await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
-    return _result(desk, edit, entries, count, reason, before, audit, stripping, dry_run)
+        await access.store.append_edits(
+            access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event
+        )
+    return _result(snapshot, edit, entries, count, reason, before, audit, stripping, dry_run)
 
 
 async def _edits(
-    access: Access, desk: Desk, plan: CompactPlan, summary: SummaryEdit, stripping: Stripping
+    access: Access, snapshot: SessionSnapshot, plan: CompactPlan, summary: SummaryEdit, stripping: Stripping
 ) -> list[Edit]:
     """The summary, and what goes with it: the outputs beyond `prune_at_results` among the recent messages told of in
     one digest, thinking stripped."""
-    entries = await entries_after(access, desk, [summary])
-    edits: list[Edit] = [summary.model_copy(update=difference(desk.entries, entries))]
-    settings = desk.settings
+    entries = await entries_after(access, snapshot, [summary])
+    edits: list[Edit] = [summary.model_copy(update=difference(snapshot.entries, entries))]
+    settings = snapshot.settings
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
-        oldest = plan_oldest(plan.kept, desk.outputs, settings.prune_at_results)
-        archived = await archive_outputs(access, desk, oldest.chosen, whatever_it_saves=True)
+        oldest = plan_oldest(plan.kept, snapshot.outputs, settings.prune_at_results)
+        archived = await archive_outputs(access, snapshot, oldest.chosen, whatever_it_saves=True)
         edits += [each.edit for each in archived]
-        entries = await entries_after(access, desk, edits)
-        edits += compaction_digest_edit(desk, entries, [(each.output, each.text) for each in archived])
-    entries = await entries_after(access, desk, edits)
-    return edits + stripping.edits(desk, entries, [summary.summary_id])
+        entries = await entries_after(access, snapshot, edits)
+        edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
+    entries = await entries_after(access, snapshot, edits)
+    return edits + stripping.edits(snapshot, entries, [summary.summary_id])
 
 
 def _result(
-    desk: Desk,
+    snapshot: SessionSnapshot,
     edit: SummaryEdit,
     entries: Sequence[Entry],
     count: int,
@@ -180,11 +190,11 @@ def _result(
     stripping: Stripping,
     dry_run: bool,
 ) -> CompactResult:
-    was, now = total_tokens(desk.entries), total_tokens(entries)
+    was, now = total_tokens(snapshot.entries), total_tokens(entries)
     summary = before.summary
-    notes = [summary.note if summary else None, CLIENT_NOTE if desk.followed else None]
+    notes = [summary.note if summary else None, CLIENT_NOTE if snapshot.followed else None]
     return CompactResult(
-        session_id=desk.session_id,
+        session_id=snapshot.session_id,
         compacted=not dry_run,
         summary_id=edit.summary_id,
         summary=edit.summary,
@@ -205,10 +215,10 @@ def _result(
     )
 
 
-def _nothing(desk: Desk, reason: str) -> CompactResult:
-    tokens = total_tokens(desk.entries)
+def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
+    tokens = total_tokens(snapshot.entries)
     return CompactResult(
-        session_id=desk.session_id,
+        session_id=snapshot.session_id,
         compacted=False,
         tokens_before=tokens,
         tokens_after=tokens,

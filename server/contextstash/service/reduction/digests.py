@@ -10,7 +10,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.view.compaction_plan import cuts_of
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash.summarizers.base import WriterCall, WriterFailedError
 from contextstash_storage.records import DigestEdit, Output, Part
 
@@ -22,33 +22,37 @@ Digests = dict[str, str]
 
 
 async def digest_edits(
-    access: Access, desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]], written: Digests
+    access: Access,
+    snapshot: SessionSnapshot,
+    entries: Sequence[Entry],
+    archived: Sequence[tuple[Output, str]],
+    written: Digests,
 ) -> list[DigestEdit]:
     """Edits that add a digest message for each archived output with its text, after the last message of the view
     `entries` where one may stand; none where the settings leave it to the placeholders, or where there is no such
     place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
     each."""
     anchor = _anchor(entries)
-    if desk.settings.tool_digest == "placeholder" or anchor is None:
+    if snapshot.settings.tool_digest == "placeholder" or anchor is None:
         return []
     edits = []
     for output, text in archived:
         if output.handle not in written:
-            written[output.handle] = await _text(access, desk, output, text)
-        edits.append(_digest_edit(desk, anchor, written[output.handle], (output.handle,)))
+            written[output.handle] = await _text(access, snapshot, output, text)
+        edits.append(_digest_edit(snapshot, anchor, written[output.handle], (output.handle,)))
     return edits
 
 
 def compaction_digest_edit(
-    desk: Desk, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
+    snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Sequence[tuple[Output, str]]
 ) -> list[DigestEdit]:
     """One digest message for all the outputs that a compaction archived among the recent messages."""
     anchor = _anchor(entries)
     if not archived or anchor is None:
         return []
     said = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
-    text = compaction_digest(said, desk.settings.digest_chars)
-    return [_digest_edit(desk, anchor, text, tuple(output.handle for output, _ in archived))]
+    text = compaction_digest(said, snapshot.settings.digest_chars)
+    return [_digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
 
 
 def _anchor(entries: Sequence[Entry]) -> int | None:
@@ -58,8 +62,8 @@ def _anchor(entries: Sequence[Entry]) -> int | None:
     return entries[places[-1] - 1].last_seq if places else None
 
 
-def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
-    tokens = desk.counter.count(text) + desk.settings.message_overhead
+def _digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
+    tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     return DigestEdit(
         after_seq=anchor,
         handles=handles,
@@ -70,9 +74,9 @@ def _digest_edit(desk: Desk, anchor: int, text: str, handles: tuple[str, ...]) -
     )
 
 
-async def _text(access: Access, desk: Desk, output: Output, text: str) -> str:
-    settings = desk.settings
-    writer = writer_settings(access, desk.session.agent, settings)
+async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:
+    settings = snapshot.settings
+    writer = writer_settings(access, snapshot.session.agent, settings)
     if settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
         from contextstash.summarizers.anthropic import digest_output_text
 
@@ -85,7 +89,7 @@ async def _text(access: Access, desk: Desk, output: Output, text: str) -> str:
             calls = error.calls
         else:
             calls = (call,)
-        await log_calls(access, desk, calls, output.seq, output.seq, purpose="digest")
+        await log_calls(access, snapshot, calls, output.seq, output.seq, purpose="digest")
         if calls and calls[-1].error is None:
             return digest_wording(output, said)
     return digest_message(output, text, settings.digest_heuristic_chars)

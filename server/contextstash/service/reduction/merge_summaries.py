@@ -11,7 +11,7 @@ from contextstash.service.apply_edits import entries_after, event_of, retrying
 from contextstash.service.reduction.lease import Lease, LeaseLostError
 from contextstash.service.reduction.summaries import summary_edit
 from contextstash.service.reduction.write_summary import Writers, written
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 MOST_MERGES = 4
@@ -39,9 +39,9 @@ async def merge_summaries(access: Access, session_id: str, writers: Writers, lea
 
 
 async def _merge_once(access: Access, session_id: str, writers: Writers, lease: Lease, before: Merged) -> str | None:
-    desk = await access.desk(session_id)
-    room = int(desk.room.usable * desk.settings.summaries_share)
-    plan = plan_merge(desk.entries, room) if desk.settings.summaries == "levels" else None
+    snapshot = await access.snapshot(session_id)
+    room = int(snapshot.budget.usable * snapshot.settings.summaries_share)
+    plan = plan_merge(snapshot.entries, room) if snapshot.settings.summaries == "levels" else None
     if plan is None:
         return None
     started = time.perf_counter()
@@ -50,11 +50,11 @@ async def _merge_once(access: Access, session_id: str, writers: Writers, lease: 
     if names not in before:
         span = (plan.first_seq, plan.last_seq)
         before[names] = await lease.while_held(
-            written(access, desk, own.chosen(access, desk), _request(desk, plan), span)
+            written(access, snapshot, own.chosen(access, snapshot), _request(snapshot, plan), span)
         )
     summary, cost = before[names]
     edit = summary_edit(
-        desk,
+        snapshot,
         summary.text,
         plan.first_seq,
         plan.last_seq,
@@ -64,21 +64,23 @@ async def _merge_once(access: Access, session_id: str, writers: Writers, lease: 
     )
     if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
         return None
-    entries = await entries_after(access, desk, [edit])
-    edit = edit.model_copy(update=difference(desk.entries, entries))
+    entries = await entries_after(access, snapshot, [edit])
+    edit = edit.model_copy(update=difference(snapshot.entries, entries))
     reason = f"Merged {len(names)} summaries into one of level {plan.level}."
-    event = event_of(desk, entries, "compaction", reason, seconds=time.perf_counter() - started)
+    event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
     event = event.model_copy(update={"strategy": summary.strategy, "cost": cost})
     lease.check()
-    await access.store.append_edits(access.owner, desk.session_id, [edit], expected=len(desk.edits), event=event)
+    await access.store.append_edits(
+        access.owner, snapshot.session_id, [edit], expected=len(snapshot.edits), event=event
+    )
     return reason
 
 
-def _request(desk: Desk, plan: MergePlan) -> SummaryRequest:
+def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:
     return SummaryRequest(
         turns=(),
         merging=tuple(edit.summary for edit in plan.summaries),
-        prompt=desk.settings.summary_prompt,
+        prompt=snapshot.settings.summary_prompt,
         max_tokens=max(100, int(plan.tokens * MERGED_SHARE)),
-        count=desk.counter.count,
+        count=snapshot.counter.count,
     )

@@ -24,7 +24,7 @@ from contextstash.service.apply_edits import entries_after, event_of, replaced, 
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 LISTED = 40
@@ -51,9 +51,9 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
     """Archive the tool outputs that are not protected."""
 
     async def attempt() -> PruneResult:
-        desk = await access.desk(session_id)
-        plan = plan_prune(desk.entries, desk.outputs, prune_limits(desk, options))
-        return await _carry_out(access, desk, plan, dry_run=options.dry_run)
+        snapshot = await access.snapshot(session_id)
+        plan = plan_prune(snapshot.entries, snapshot.outputs, prune_limits(snapshot, options))
+        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
 
     return await retrying(attempt)
 
@@ -63,22 +63,22 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
     digests: Digests = {}
 
     async def attempt() -> PruneResult:
-        desk = await access.desk(session_id)
-        plan = plan_oldest(desk.entries, desk.outputs, desk.settings.prune_at_results or 0)
-        return await _carry_out(access, desk, plan, digests=digests)
+        snapshot = await access.snapshot(session_id)
+        plan = plan_oldest(snapshot.entries, snapshot.outputs, snapshot.settings.prune_at_results or 0)
+        return await _carry_out(access, snapshot, plan, digests=digests)
 
     return await retrying(attempt)
 
 
-def prune_limits(desk: Desk, options: PruneOptions) -> PruneLimits:
+def prune_limits(snapshot: SessionSnapshot, options: PruneOptions) -> PruneLimits:
     """What a prune may touch, by the caller's options and the session's settings."""
-    settings, room, minimum_tokens = desk.settings, desk.room, options.minimum_tokens
+    settings, budget, minimum_tokens = snapshot.settings, snapshot.budget, options.minimum_tokens
     if options.keep_last is None and options.protect_tokens is None:
         return PruneLimits(
             settings.prune_keep_last,
-            room.prune_protect_tokens,
+            budget.prune_protect_tokens,
             settings.prune_protect_turns,
-            room.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
+            budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
             settings.prune_smallest_tokens,
         )
     return PruneLimits(
@@ -87,39 +87,46 @@ def prune_limits(desk: Desk, options: PruneOptions) -> PruneLimits:
 
 
 async def _carry_out(
-    access: Access, desk: Desk, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
+    access: Access, snapshot: SessionSnapshot, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
 ) -> PruneResult:
     """`digests` are those written so far of outputs archived by count; None if none are wanted."""
     by_count = digests is not None
     started = time.perf_counter()
-    made = await archive_outputs(access, desk, plan.chosen, whatever_it_saves=by_count)
+    made = await archive_outputs(access, snapshot, plan.chosen, whatever_it_saves=by_count)
     if not made:
         nothing = plan.reason if not plan.chosen else "Nothing done: placeholders would be no smaller."
-        return _nothing(desk, nothing, dry_run)
-    stripping = plan_stripping(desk, min(archived.output.seq for archived in made))
+        return _nothing(snapshot, nothing, dry_run)
+    stripping = plan_stripping(snapshot, min(archived.output.seq for archived in made))
     if stripping.waits:
-        return _nothing(desk, stripping.reason, dry_run, stripping)
+        return _nothing(snapshot, stripping.reason, dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]
-    entries = await entries_after(access, desk, edits)
+    entries = await entries_after(access, snapshot, edits)
     if digests is not None and not dry_run:
-        edits += await digest_edits(access, desk, entries, [(each.output, each.text) for each in made], digests)
+        edits += await digest_edits(access, snapshot, entries, [(each.output, each.text) for each in made], digests)
     handles = [archived.output.handle for archived in made]
-    edits += stripping.edits(desk, await entries_after(access, desk, edits), handles)
-    entries = await entries_after(access, desk, edits)
+    edits += stripping.edits(snapshot, await entries_after(access, snapshot, edits), handles)
+    entries = await entries_after(access, snapshot, edits)
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
     if not dry_run:
-        event = event_of(desk, entries, "prune", reason, seconds=time.perf_counter() - started)
-        await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
-    return _done(desk, made, entries, reason, dry_run, stripping)
+        event = event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started)
+        await access.store.append_edits(
+            access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event
+        )
+    return _done(snapshot, made, entries, reason, dry_run, stripping)
 
 
 def _done(
-    desk: Desk, made: Sequence[Archived], entries: Sequence[Entry], reason: str, dry_run: bool, stripping: Stripping
+    snapshot: SessionSnapshot,
+    made: Sequence[Archived],
+    entries: Sequence[Entry],
+    reason: str,
+    dry_run: bool,
+    stripping: Stripping,
 ) -> PruneResult:
-    before, after = total_tokens(desk.entries), total_tokens(entries)
+    before, after = total_tokens(snapshot.entries), total_tokens(entries)
     effect = cache_effect(entries, min(archived.output.seq for archived in made), before - after)
     return PruneResult(
-        session_id=desk.session_id,
+        session_id=snapshot.session_id,
         archived=[_archived(archived) for archived in made[:LISTED]],
         more=len(made) - LISTED if len(made) > LISTED else None,
         tokens_before=before,
@@ -133,14 +140,14 @@ def _done(
         ),
         thinking=stripping.result,
         dry_run=dry_run or None,
-        note=CLIENT_NOTE if desk.followed else None,
+        note=CLIENT_NOTE if snapshot.followed else None,
     )
 
 
-def _nothing(desk: Desk, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
-    tokens = total_tokens(desk.entries)
+def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
+    tokens = total_tokens(snapshot.entries)
     return PruneResult(
-        session_id=desk.session_id,
+        session_id=snapshot.session_id,
         archived=[],
         tokens_before=tokens,
         tokens_after=tokens,
@@ -157,17 +164,17 @@ def _archived(archived: Archived) -> ArchivedOutput:
 
 
 async def archive_outputs(
-    access: Access, desk: Desk, chosen: Sequence[Candidate], *, whatever_it_saves: bool = False
+    access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, whatever_it_saves: bool = False
 ) -> list[Archived]:
     """What archives each chosen output whose placeholder is smaller than itself, or all of them."""
-    shown = {entry.message.seq: entry for entry in desk.entries if entry.message}
+    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
     costs = {(candidate.output.seq, candidate.output.block): candidate.view_tokens for candidate in chosen}
     made: list[Archived] = []
 
     def make(batch: Sequence[tuple[Output, str]]) -> None:
         for output, text in batch:
             digest = digest_output(output.tool, output.argument, text, output.is_error)
-            edit = archive_edit(desk, output, digest)
+            edit = archive_edit(snapshot, output, digest)
             if edit.tokens < costs[output.seq, output.block] or whatever_it_saves:
                 before = shown[output.seq]
                 after = replaced(before, output.block, edit)
@@ -175,21 +182,21 @@ async def archive_outputs(
                 made.append(Archived(weighed(edit, before, after), output, kept, digest))
                 shown[output.seq] = after
 
-    async for batch in access.output_texts(desk, [candidate.output for candidate in chosen]):
+    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):
         await asyncio.to_thread(make, batch)
     return made
 
 
-def archive_edit(desk: Desk, output: Output, digest: str) -> ArchiveEdit:
+def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
     """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
-    if desk.settings.placeholder == DESCRIBED:
+    if snapshot.settings.placeholder == DESCRIBED:
         shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
     else:
-        shown = filled_placeholder(desk.settings.placeholder, output, digest)
+        shown = filled_placeholder(snapshot.settings.placeholder, output, digest)
     return ArchiveEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=desk.counter.count(shown),
+        tokens=snapshot.counter.count(shown),
     )

@@ -8,7 +8,7 @@ from contextstash.context.view.view import difference, total_tokens
 from contextstash.service.apply_edits import entries_after, event_of, retrying
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
 
@@ -24,7 +24,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
         session_id = await _session_of(access, handles[0])
 
     async def attempt() -> RestoreResult:
-        return await _restore_once(access, await access.desk(session_id), list(dict.fromkeys(handles)))
+        return await _restore_once(access, await access.snapshot(session_id), list(dict.fromkeys(handles)))
 
     return await retrying(attempt)
 
@@ -35,39 +35,39 @@ async def _session_of(access: Access, handle: str) -> str:
     return await access.session_id(None)
 
 
-async def _restore_once(access: Access, desk: Desk, handles: list[str]) -> RestoreResult:
+async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list[str]) -> RestoreResult:
     undone: list[Shortening] = []
     untouched: list[str] = []
-    known = {output.handle for output in desk.outputs.values()}
-    known |= {edit.summary_id for edit in desk.edits if isinstance(edit, SummaryEdit)}
+    known = {output.handle for output in snapshot.outputs.values()}
+    known |= {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
     for handle in handles:
-        found = _in_force(desk, handle)
+        found = _in_force(snapshot, handle)
         if not found and handle not in known:
             raise HandleNotFoundError(
-                f"Session {desk.session_id} has no output or summary '{handle}'. search_history finds handles."
+                f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
             )
         undone += found
         untouched += [] if found else [handle]
     if not undone:
-        return _nothing(desk, untouched)
-    told = [edit for edit in desk.overlay.digests if set(edit.handles) <= set(handles)]
-    edits = await _edits(access, desk, [*undone, *told])
-    entries = await entries_after(access, desk, edits)
+        return _nothing(snapshot, untouched)
+    told = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= set(handles)]
+    edits = await _edits(access, snapshot, [*undone, *told])
+    entries = await entries_after(access, snapshot, edits)
     names = ", ".join(_name(edit) for edit in undone[:20])
-    event = event_of(desk, entries, "restore", f"Restored {names}.")
-    await access.store.append_edits(access.owner, desk.session_id, edits, expected=len(desk.edits), event=event)
+    event = event_of(snapshot, entries, "restore", f"Restored {names}.")
+    await access.store.append_edits(access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return RestoreResult(
-        session_id=desk.session_id,
-        restored=[_restored(edit, desk) for edit in undone],
+        session_id=snapshot.session_id,
+        restored=[_restored(edit, snapshot) for edit in undone],
         not_archived=untouched or None,
-        tokens_before=total_tokens(desk.entries),
+        tokens_before=total_tokens(snapshot.entries),
         tokens_after=total_tokens(entries),
     )
 
 
-def _in_force(desk: Desk, handle: str) -> list[Shortening]:
+def _in_force(snapshot: SessionSnapshot, handle: str) -> list[Shortening]:
     """The edits in force by which this output or these messages are not shown as they were."""
-    edits = (*desk.overlay.replaced.values(), *desk.overlay.summaries)
+    edits = (*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries)
     return [edit for edit in edits if _name(edit) == handle]
 
 
@@ -75,25 +75,25 @@ def _name(edit: Shortening) -> str:
     return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
 
 
-async def _edits(access: Access, desk: Desk, undone: Sequence[Undone]) -> list[Edit]:
+async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Edit]:
     """What undoes these edits: thinking that they had broken comes back with them, thinking that was written since
     goes."""
-    strips = strips_of(desk, undone)
+    strips = strips_of(snapshot, undone)
     edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
-    entries = await entries_after(access, desk, [edit])
-    edit = edit.model_copy(update=difference(desk.entries, entries))
-    return [edit, *strips_after_restore(desk, entries, undone)]
+    entries = await entries_after(access, snapshot, [edit])
+    edit = edit.model_copy(update=difference(snapshot.entries, entries))
+    return [edit, *strips_after_restore(snapshot, entries, undone)]
 
 
-def _nothing(desk: Desk, untouched: list[str]) -> RestoreResult:
-    tokens = total_tokens(desk.entries)
+def _nothing(snapshot: SessionSnapshot, untouched: list[str]) -> RestoreResult:
+    tokens = total_tokens(snapshot.entries)
     return RestoreResult(
-        session_id=desk.session_id, restored=[], not_archived=untouched, tokens_before=tokens, tokens_after=tokens
+        session_id=snapshot.session_id, restored=[], not_archived=untouched, tokens_before=tokens, tokens_after=tokens
     )
 
 
-def _restored(edit: Shortening, desk: Desk) -> RestoredOutput:
+def _restored(edit: Shortening, snapshot: SessionSnapshot) -> RestoredOutput:
     if isinstance(edit, SummaryEdit):
         return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
-    output = desk.outputs[edit.seq, edit.block]
+    output = snapshot.outputs[edit.seq, edit.block]
     return RestoredOutput(handle=output.handle, tokens=output.tokens)

@@ -9,7 +9,7 @@ from contextstash.context.text.sanitize import unforged
 from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.summary_tiers import LEVELS
 from contextstash.service.results import SummaryResult
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import SummaryEdit, SummaryLevel
 
@@ -21,7 +21,7 @@ def summary_id(first_seq: int, last_seq: int, text: str) -> str:
 
 
 def summary_edit(
-    desk: Desk,
+    snapshot: SessionSnapshot,
     text: str,
     first_seq: int,
     last_seq: int,
@@ -32,7 +32,7 @@ def summary_edit(
 ) -> SummaryEdit:
     """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
     the caller."""
-    marker = desk.settings.summary_marker
+    marker = snapshot.settings.summary_marker
     if marker is None:
         shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
     else:
@@ -46,7 +46,7 @@ def summary_edit(
         merges=merges,
         text=shown,
         summary=text,
-        tokens=desk.counter.count(shown) + desk.settings.message_overhead,
+        tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,
     )
 
 
@@ -54,8 +54,8 @@ async def get_summary(access: Access, session_id: str | None, level: str | None)
     """What is summarized in the view: all of it, or the newest summary of a level; by its own id (sum_…) any summary
     that was ever made. Raises NotFoundError where there is none."""
     session = await access.session(session_id)
-    desk = await access.desk(session.session_id)
-    found = _wanted(desk, level)
+    snapshot = await access.snapshot(session.session_id)
+    found = _wanted(snapshot, level)
     if not found:
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
@@ -75,15 +75,15 @@ async def get_summary(access: Access, session_id: str | None, level: str | None)
     )
 
 
-def _wanted(desk: Desk, level: str | None) -> list[SummaryEdit]:
+def _wanted(snapshot: SessionSnapshot, level: str | None) -> list[SummaryEdit]:
     """The summaries asked for, in order of what they cover."""
     if level is None:
-        return list(desk.overlay.summaries)
+        return list(snapshot.overlay.summaries)
     if level.startswith("sum_"):
-        return [edit for edit in desk.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level][-1:]
+        return [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level][-1:]
     if level not in LEVELS:
         raise BadInputError(f"level is one of {', '.join(LEVELS)}, or the id of a summary (sum_…), not '{level}'.")
-    return [edit for edit in desk.overlay.summaries if edit.level == level][-1:]
+    return [edit for edit in snapshot.overlay.summaries if edit.level == level][-1:]
 
 
 def _chapter(edit: SummaryEdit) -> str:

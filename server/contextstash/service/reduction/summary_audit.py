@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from contextstash.context.extraction.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.service.results import AuditResult
-from contextstash.service.session_snapshot import Desk
+from contextstash.service.session_snapshot import SessionSnapshot
 
 LISTED = 10
 """How many missing facts an answer names."""
@@ -23,14 +23,16 @@ class Audited:
     result: AuditResult | None = None
 
 
-async def audited(desk: Desk, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None) -> Audited:
+async def audited(
+    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
+) -> Audited:
     """The summary held against the messages that it stands for, which took `tokens`, and what the `previous` one that
     it replaces pointed at; as it is where the settings want no audit. The pointers take a tenth of that at most."""
-    room = min(desk.settings.summary_audit_tokens, tokens // 10)
+    room = min(snapshot.settings.summary_audit_tokens, tokens // 10)
     if not room or not turns:
         return Audited(summary)
     audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
-    text, pointers = append_pointers(summary, audit.missing, max_tokens=room, count=desk.counter.count)
+    text, pointers = append_pointers(summary, audit.missing, max_tokens=room, count=snapshot.counter.count)
     return Audited(
         text,
         AuditResult(

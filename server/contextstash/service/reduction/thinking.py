@@ -10,7 +10,7 @@ from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffe
 from contextstash.context.view.view import Entry, difference, total_tokens
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange
-from contextstash.service.session_snapshot import Desk
+from contextstash.service.session_snapshot import SessionSnapshot
 from contextstash_storage.records import Cover, DigestEdit, Replacement, StripEdit, SummaryEdit
 
 Undone = Replacement | Cover | DigestEdit
@@ -47,56 +47,58 @@ class Stripping:
             messages=len(effect.broken_seqs), tokens=effect.broken_tokens, choice=effect.choice, reason=effect.reason
         )
 
-    def edits(self, desk: Desk, entries: Sequence[Entry], handles: Sequence[str]) -> list[StripEdit]:
+    def edits(self, snapshot: SessionSnapshot, entries: Sequence[Entry], handles: Sequence[str]) -> list[StripEdit]:
         """The edit that strips the thinking from the view `entries`, where that was chosen."""
         if self.effect.choice != "strip":
             return []
-        return _strip(desk, entries, self.first_seq, handles)
+        return _strip(snapshot, entries, self.first_seq, handles)
 
 
-def plan_stripping(desk: Desk, first_seq: int) -> Stripping:
+def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
     """What an edit breaks whose first changed message is `first_seq`."""
-    messages = [entry.message for entry in desk.entries if entry.message and not entry.stripped]
+    messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     effect = thinking_effect(
         messages,
         first_seq,
-        preserved=preserves_thinking(desk.session.model),
-        choice=desk.settings.thinking,
-        level=level_of(total_tokens(desk.entries), desk.room),
+        preserved=preserves_thinking(snapshot.session.model),
+        choice=snapshot.settings.thinking,
+        level=level_of(total_tokens(snapshot.entries), snapshot.budget),
     )
     return Stripping(effect, first_seq)
 
 
-def strips_of(desk: Desk, undone: Sequence[Undone]) -> list[StripEdit]:
+def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
     """The strips that nothing makes necessary any more once these edits are undone."""
-    in_force = _names((*desk.overlay.replaced.values(), *desk.overlay.covers)) - _names(undone)
-    return [strip for strip in desk.overlay.strips if not in_force & set(strip.handles)]
+    in_force = _names((*snapshot.overlay.replaced.values(), *snapshot.overlay.covers)) - _names(undone)
+    return [strip for strip in snapshot.overlay.strips if not in_force & set(strip.handles)]
 
 
-def strips_after_restore(desk: Desk, entries: Sequence[Entry], undone: Sequence[Undone]) -> list[StripEdit]:
+def strips_after_restore(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], undone: Sequence[Undone]
+) -> list[StripEdit]:
     """What a restore breaks in its turn: the thinking that was written on top of the edits it undoes. `entries` is
     the view after it."""
-    if not preserves_thinking(desk.session.model) or desk.settings.thinking == "keep" or not undone:
+    if not preserves_thinking(snapshot.session.model) or snapshot.settings.thinking == "keep" or not undone:
         return []
     first = min(_written_at(edit) for edit in undone)
     names = _names(undone)
-    known = [strip.last_seq for strip in desk.overlay.strips if names & set(strip.handles)]
+    known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
     thought = any(
         entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
     )
-    return _strip(desk, entries, start, ()) if thought else []
+    return _strip(snapshot, entries, start, ()) if thought else []
 
 
-def strips_when_changed(desk: Desk) -> bool:
+def strips_when_changed(snapshot: SessionSnapshot) -> bool:
     """Whether a change made for one request alone takes the thinking after it out of that request."""
-    return desk.settings.thinking in ("auto", "strip") and preserves_thinking(desk.session.model)
+    return snapshot.settings.thinking in ("auto", "strip") and preserves_thinking(snapshot.session.model)
 
 
-def request_fields(desk: Desk, entries: Sequence[Entry]) -> dict[str, Any] | None:
+def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """What a request must say beside its messages so that the API drops thinking that edits have invalidated; None
     where it need not."""
-    if desk.settings.thinking not in ("auto", "drop") or not preserves_thinking(desk.session.model):
+    if snapshot.settings.thinking not in ("auto", "drop") or not preserves_thinking(snapshot.session.model):
         return None
     changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
     if not changed or not any(
@@ -132,8 +134,10 @@ def _written_at(edit: Undone) -> int:
     return edit.span[1] if by_client is None else by_client
 
 
-def _strip(desk: Desk, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]) -> list[StripEdit]:
-    last = desk.session.counters.messages - 1
+def _strip(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]
+) -> list[StripEdit]:
+    last = snapshot.session.counters.messages - 1
     if first_seq > last:
         return []
     edit = StripEdit(first_seq=first_seq, last_seq=last, handles=tuple(handles))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
@@ -35,14 +35,14 @@ class Writers:
             return "The client's model could not be asked: the client offers no sampling."
         return None
 
-    def chosen(self, access: Access, desk: Desk) -> tuple[Summarizer, ...]:
+    def chosen(self, access: Access, snapshot: SessionSnapshot) -> tuple[Summarizer, ...]:
         """The writers to try. Raises BadInputError on a strategy that can't be followed."""
         strategy = self.strategy
         if strategy == "auto" and self.summary is None:
-            strategy = desk.settings.summarizer
-            if strategy == "anthropic" and not access.reaches_model(desk.session.agent, desk.settings):
+            strategy = snapshot.settings.summarizer
+            if strategy == "anthropic" and not access.reaches_model(snapshot.session.agent, snapshot.settings):
                 strategy = "auto"
-        settings = writer_settings(access, desk.session.agent, desk.settings)
+        settings = writer_settings(access, snapshot.session.agent, snapshot.settings)
         try:
             return choose(strategy, self.summary, settings=settings, sampled=self.sampled)
         except BadInputError:
@@ -52,34 +52,38 @@ class Writers:
 
 
 async def written(
-    access: Access, desk: Desk, writers: Sequence[Summarizer], request: SummaryRequest, span: tuple[int, int]
+    access: Access,
+    snapshot: SessionSnapshot,
+    writers: Sequence[Summarizer],
+    request: SummaryRequest,
+    span: tuple[int, int],
 ) -> tuple[WrittenSummary, float | None]:
     """The summary of messages `span`, and what it cost in US dollars where that is known.
 
     One that a model has written of the same before is taken from the cache.
     """
-    model = desk.settings.summarizer_model
+    model = snapshot.settings.summarizer_model
     slow = writers[0].slow
     key = content_key(request, writers[0].strategy, model if slow else None)
     if slow:
-        cached = await access.store.get_cached_summary(access.owner, desk.session_id, key)
+        cached = await access.store.get_cached_summary(access.owner, snapshot.session_id, key)
         if cached is not None:
             return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
     summary = await write_summary(request, writers)
-    cost = await log_calls(access, desk, summary.calls, *span)
+    cost = await log_calls(access, snapshot, summary.calls, *span)
     if slow and summary.strategy == writers[0].strategy:
         kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
-        await access.store.put_cached_summary(access.owner, desk.session_id, key, kept)
+        await access.store.put_cached_summary(access.owner, snapshot.session_id, key, kept)
     return summary, cost
 
 
-async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tuple[Turn, ...]:
+async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
     """The recorded messages among these entries with their whole texts, however they are shown."""
     wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
     if not wanted:
         return ()
-    recorded = await access.store.read_messages(access.owner, desk.session_id, first=min(wanted), last=max(wanted))
-    handles = {place: output.handle for place, output in desk.outputs.items()}
+    recorded = await access.store.read_messages(access.owner, snapshot.session_id, first=min(wanted), last=max(wanted))
+    handles = {place: output.handle for place, output in snapshot.outputs.items()}
 
     def read() -> tuple[Turn, ...]:
         return tuple(
@@ -88,7 +92,7 @@ async def turns_of(access: Access, desk: Desk, entries: Sequence[Entry]) -> tupl
                 role=message.role,
                 kind=message.kind,
                 blocks=message.blocks,
-                texts=desk.format.read(message.body or {}).texts or ("",),
+                texts=snapshot.format.read(message.body or {}).texts or ("",),
                 handles={
                     block: handles[message.seq, block]
                     for block in range(len(message.blocks))

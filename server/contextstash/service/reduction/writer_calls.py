@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from contextstash.context.window.settings import ContextSettings
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash.summarizers.base import WriterCall, WriterSettings
 from contextstash_storage.records import Call, Usage
 
@@ -31,7 +31,7 @@ def writer_settings(access: Access, agent: str | None, settings: ContextSettings
 
 async def log_calls(
     access: Access,
-    desk: Desk,
+    snapshot: SessionSnapshot,
     calls: Sequence[WriterCall],
     first_seq: int,
     last_seq: int,
@@ -51,13 +51,13 @@ async def log_calls(
         costs.append(cost)
         await access.store.append_call(
             access.owner,
-            desk.session_id,
+            snapshot.session_id,
             Call(
                 purpose=purpose,
                 model=call.model,
                 request_first_seq=first_seq,
                 request_seq=last_seq,
-                request_edits=len(desk.edits),
+                request_edits=len(snapshot.edits),
                 prompt_tokens=usage.prompt_tokens,
                 completion_tokens=usage.completion_tokens,
                 cached_tokens=usage.cached_tokens,

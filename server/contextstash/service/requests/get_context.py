@@ -19,7 +19,7 @@ from contextstash.service.recording.output_limits import truncate_edit
 from contextstash.service.reduction.prune import archive_edit
 from contextstash.service.reduction.thinking import first_changed, request_fields, strips_when_changed
 from contextstash.service.results import ContextResult, LeftOut
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Replacement, RewindEdit
 
@@ -57,76 +57,76 @@ async def get_context(
     the oldest messages are left out, for this request only; `left_out` says what."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
-    desk = await access.desk(session_id)
-    session = desk.session
-    if format_name is not None and get_format(format_name).name != desk.format.name:
+    snapshot = await access.snapshot(session_id)
+    session = snapshot.session
+    if format_name is not None and get_format(format_name).name != snapshot.format.name:
         raise BadInputError(
-            f"Session {session.session_id} holds {desk.format.name} messages; they are sent as they were recorded."
+            f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
         )
-    budget = budget or desk.room.usable
-    desk = await _without_large_summaries(access, desk, budget)
-    messages = await access.visible_messages(session, desk.overlay, bodies=True)
+    budget = budget or snapshot.budget.usable
+    snapshot = await _without_large_summaries(access, snapshot, budget)
+    messages = await access.visible_messages(session, snapshot.overlay, bodies=True)
     bodies = {message.seq: message.body or {} for message in messages}
-    return await asyncio.to_thread(_compose, desk, bodies, system, budget)
+    return await asyncio.to_thread(_compose, snapshot, bodies, system, budget)
 
 
-async def _without_large_summaries(access: Access, desk: Desk, budget: int) -> Desk:
-    """The desk without summaries that take their full share of the room or more: what they cover is sent instead, as
-    far as it fits."""
-    share = desk.settings.summary_share
+async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
+    """The snapshot without summaries that take their full share of the budget or more: what they cover is sent
+    instead, as far as it fits."""
+    share = snapshot.settings.summary_share
     small = [
         cover
-        for cover in desk.overlay.covers
+        for cover in snapshot.overlay.covers
         if share is None or isinstance(cover, RewindEdit) or cover.tokens < share * budget
     ]
-    if len(small) == len(desk.overlay.covers):
-        return desk
-    overlay = replace(desk.overlay, covers=tuple(small))
-    messages = await access.visible_messages(desk.session, overlay, bodies=False)
-    return replace(desk, overlay=overlay, entries=tuple(lay(messages, overlay)))
+    if len(small) == len(snapshot.overlay.covers):
+        return snapshot
+    overlay = replace(snapshot.overlay, covers=tuple(small))
+    messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
+    return replace(snapshot, overlay=overlay, entries=tuple(lay(messages, overlay)))
 
 
-def _compose(desk: Desk, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:
-    limit = _budget(desk, system, budget)
-    view = total_tokens(desk.entries)
+def _compose(snapshot: SessionSnapshot, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:
+    limit = _budget(snapshot, system, budget)
+    view = total_tokens(snapshot.entries)
     notice = _notice(())
     fitted = fit(
-        desk.entries,
-        desk.outputs,
+        snapshot.entries,
+        snapshot.outputs,
         limit.counted(view),
-        lambda message, output, tokens: _shortened(desk, bodies, message, output, tokens),
-        notice_tokens=desk.counter.count(notice) + 10,
-        archive=desk.settings.fit_by == "archive",
-        keep_messages=desk.settings.fit_keep_messages,
+        lambda message, output, tokens: _shortened(snapshot, bodies, message, output, tokens),
+        notice_tokens=snapshot.counter.count(notice) + 10,
+        archive=snapshot.settings.fit_by == "archive",
+        keep_messages=snapshot.settings.fit_keep_messages,
     )
-    natives = _natives(desk, bodies, fitted)
-    recorded_system = "" if desk.format.system_message("") else _system_text(desk, bodies)
-    if system is not None and (head := desk.format.system_message(system)) is not None:
-        kept = [native for native in natives if desk.format.read(native).role != "system"]
+    natives = _natives(snapshot, bodies, fitted)
+    recorded_system = "" if snapshot.format.system_message("") else _system_text(snapshot, bodies)
+    if system is not None and (head := snapshot.format.system_message(system)) is not None:
+        kept = [native for native in natives if snapshot.format.read(native).role != "system"]
         natives = [head, *kept]
     tokens = limit.after(view, total_tokens(fitted.kept))
     return ContextResult(
-        session_id=desk.session.session_id,
-        format=desk.format.name,
-        messages=render(desk.format, natives, changed=first_edited(natives, bodies.values())),
-        system=(system or recorded_system or None) if desk.format.system_message("") is None else None,
+        session_id=snapshot.session.session_id,
+        format=snapshot.format.name,
+        messages=render(snapshot.format, natives, changed=first_edited(natives, bodies.values())),
+        system=(system or recorded_system or None) if snapshot.format.system_message("") is None else None,
         tokens=tokens,
         budget=budget,
         fits=fitted.excess == 0,
         left_out=_left_out(fitted.dropped),
-        request=request_fields(desk, fitted.kept),
-        reason=None if fitted.excess == 0 else _over(desk, fitted, tokens, budget),
+        request=request_fields(snapshot, fitted.kept),
+        reason=None if fitted.excess == 0 else _over(snapshot, fitted, tokens, budget),
     )
 
 
-def _budget(desk: Desk, system: str | None, budget: int) -> _Budget:
-    counters = desk.session.counters
-    estimated, _ = counting.estimate(counters, desk.settings, desk.counter.name)
-    estimated += total_tokens(desk.entries) - counters.view_tokens
+def _budget(snapshot: SessionSnapshot, system: str | None, budget: int) -> _Budget:
+    counters = snapshot.session.counters
+    estimated, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name)
+    estimated += total_tokens(snapshot.entries) - counters.view_tokens
     if system is not None and counters.reported is None:
-        estimated += desk.counter.count(system) + desk.settings.message_overhead
-    estimated += REPAIR_TOKENS * _unanswered(desk.entries)
-    return _Budget(budget, estimated, counting.growth_ratio(counters, desk.settings))
+        estimated += snapshot.counter.count(system) + snapshot.settings.message_overhead
+    estimated += REPAIR_TOKENS * _unanswered(snapshot.entries)
+    return _Budget(budget, estimated, counting.growth_ratio(counters, snapshot.settings))
 
 
 def _unanswered(entries: Sequence[Entry]) -> int:
@@ -138,27 +138,27 @@ def _unanswered(entries: Sequence[Entry]) -> int:
 
 
 def _shortened(
-    desk: Desk, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
+    snapshot: SessionSnapshot, bodies: Mapping[int, Native], message: Message, output: Output, tokens: int | None
 ) -> Replacement:
-    text = desk.format.read(bodies[message.seq]).texts[output.block]
+    text = snapshot.format.read(bodies[message.seq]).texts[output.block]
     if tokens is None:
         digest = digest_output(output.tool, output.argument, text, output.is_error)
-        return archive_edit(desk, output, digest)
-    return truncate_edit(desk, output, text, tokens)
+        return archive_edit(snapshot, output, digest)
+    return truncate_edit(snapshot, output, text, tokens)
 
 
-def _natives(desk: Desk, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:
+def _natives(snapshot: SessionSnapshot, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:
     natives: list[Native] = []
     dropped_at = fitted.dropped[0].first_seq if fitted.dropped else None
-    changed = first_changed(desk.entries, fitted.kept) if strips_when_changed(desk) else None
+    changed = first_changed(snapshot.entries, fitted.kept) if strips_when_changed(snapshot) else None
     for entry in fitted.kept:
         if dropped_at is not None and entry.first_seq > dropped_at:
-            natives.append(desk.format.user_message(_notice(fitted.dropped)))
+            natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
             dropped_at = None
         thoughtless = changed is not None and entry.first_seq > changed
-        natives += native_of(desk.format, bodies, replace(entry, stripped=True) if thoughtless else entry)
+        natives += native_of(snapshot.format, bodies, replace(entry, stripped=True) if thoughtless else entry)
     if dropped_at is not None:
-        natives.append(desk.format.user_message(_notice(fitted.dropped)))
+        natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
     return natives
 
 
@@ -182,11 +182,11 @@ def _notice(dropped: Sequence[Entry]) -> str:
     )
 
 
-def _system_text(desk: Desk, bodies: Mapping[int, Native]) -> str:
+def _system_text(snapshot: SessionSnapshot, bodies: Mapping[int, Native]) -> str:
     texts: list[str] = []
-    for entry in desk.entries:
+    for entry in snapshot.entries:
         if entry.is_system and entry.message:
-            texts += desk.format.read(bodies[entry.message.seq]).texts
+            texts += snapshot.format.read(bodies[entry.message.seq]).texts
     return "\n\n".join(text for text in texts if text)
 
 
@@ -201,7 +201,7 @@ def _left_out(dropped: Sequence[Entry]) -> LeftOut | None:
     )
 
 
-def _over(desk: Desk, fitted: Fitted, tokens: int, budget: int) -> str:
+def _over(snapshot: SessionSnapshot, fitted: Fitted, tokens: int, budget: int) -> str:
     largest = max(fitted.kept, key=lambda entry: entry.tokens)
     unrecorded = tokens - total_tokens(fitted.kept)
     extra = (

@@ -9,7 +9,7 @@ from contextstash.context.tool_outputs.digest import output_line
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.session_snapshot import Access, Desk
+from contextstash.service.session_snapshot import Access, SessionSnapshot
 from contextstash_storage.records import Edit, Output, SummaryEdit
 
 INDEX_SHARE = 0.3
@@ -22,16 +22,16 @@ LEAST_INDEXED_TOKENS = 200
 async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | None:
     """The newest summary of contextstash's own, or one made for this alone, and an index of the outputs that can be
     read back; at most `max_tokens`. None where the session is too short for either."""
-    desk = await access.desk(session_id)
-    summary = _own_summary(desk.edits) or await _extract(access, session_id)
+    snapshot = await access.snapshot(session_id)
+    summary = _own_summary(snapshot.edits) or await _extract(access, session_id)
     if not summary:
         return None
-    count = desk.counter.count
+    count = snapshot.counter.count
     head = (
         f"{MARKER}: hand-off of session {session_id}. Everything of it is kept: search_history finds it,"
         " get_archived_output reads outputs by their handles. Go on from here.]"
     )
-    index = _index(desk, int(max_tokens * INDEX_SHARE))
+    index = _index(snapshot, int(max_tokens * INDEX_SHARE))
     room = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
     if room < LEAST_INDEXED_TOKENS:
         return None
@@ -50,14 +50,14 @@ async def _extract(access: Access, session_id: str) -> str | None:
     return result.summary
 
 
-def _index(desk: Desk, room: int) -> str:
+def _index(snapshot: SessionSnapshot, room: int) -> str:
     """The newest outputs that are worth it, a line each."""
-    worth: list[Output] = [output for output in desk.outputs.values() if output.tokens >= LEAST_INDEXED_TOKENS]
+    worth: list[Output] = [output for output in snapshot.outputs.values() if output.tokens >= LEAST_INDEXED_TOKENS]
     lines: list[str] = []
-    left = room - desk.counter.count("## Outputs kept\n")
+    left = room - snapshot.counter.count("## Outputs kept\n")
     for output in reversed(worth):
         line = output_line(output)
-        left -= desk.counter.count(line) + 1
+        left -= snapshot.counter.count(line) + 1
         if left < 0:
             break
         lines.append(line)

@@ -100,12 +100,12 @@ async def _refused(access: Access, session: Session, overflow: ContextOverflow, 
 
 async def _what_holds_the_room(access: Access, session: Session) -> str:
     estimate = await estimate_session(access, session)
-    desk = await access.desk(session.session_id)
+    snapshot = await access.snapshot(session.session_id)
     parts = ", ".join(
         f"{part.replace('_', ' ')} {tokens:,}"
         for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1])
     )
-    largest = max(desk.entries, key=lambda entry: entry.tokens, default=None)
+    largest = max(snapshot.entries, key=lambda entry: entry.tokens, default=None)
     alone = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
     return (
         "Recovered once already and nothing was recorded since: the context cannot be made smaller."
@@ -118,7 +118,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     """The session with what the error taught: the true window, and how many tokens the view really has."""
     settings = access.settings(session)
     changes: dict[str, Any] = {}
-    if overflow.limit is not None and overflow.limit != access.room(settings, session.model, session).window:
+    if overflow.limit is not None and overflow.limit != access.budget(settings, session.model, session).window:
         changes["window"] = overflow.limit
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):
@@ -130,7 +130,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     if changes:
         layer = {**session.settings, **changes}
         session = await access.store.update_session(access.owner, session.session_id, settings=layer)
-    usable = access.room(access.settings(session), session.model, session).usable
+    usable = access.budget(access.settings(session), session.model, session).usable
     estimate = await estimate_session(access, session)
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
@@ -163,25 +163,25 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
 
 async def _over(access: Access, session_id: str) -> bool:
     session = await access.session(session_id)
-    room = access.room(access.settings(session), session.model, session)
-    return (await estimate_session(access, session)).tokens > room.recovery_tokens
+    budget = access.budget(access.settings(session), session.model, session)
+    return (await estimate_session(access, session)).tokens > budget.recovery_tokens
 
 
 async def _cut_outputs(access: Access, session_id: str) -> str | None:
     """Cut every output that is still shown and over the limit of a recovery."""
-    desk = await access.desk(session_id)
-    most = desk.settings.recovery_output_bytes
+    snapshot = await access.snapshot(session_id)
+    most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
-    shown = {entry.first_seq: entry for entry in desk.entries if entry.message}
+    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     visible = [
         output
-        for (seq, block), output in desk.outputs.items()
+        for (seq, block), output in snapshot.outputs.items()
         if seq in shown and block not in shown[seq].replaced and output.characters > most // 4
     ]
     cut = []
-    async for batch in access.output_texts(desk, visible):
+    async for batch in access.output_texts(snapshot, visible):
         for output, text in batch:
-            edit = limited_edit(desk, output, text, rules)
+            edit = limited_edit(snapshot, output, text, rules)
             before = shown[output.seq]
             after = replaced(before, output.block, edit)
             if after.tokens < before.tokens:
@@ -189,12 +189,12 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
                 shown[output.seq] = after
     if not cut:
         return None
-    stripping = plan_stripping(desk, min(edit.seq for edit in cut))
+    stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
     handles = [edit.handle for edit in cut]
-    edits: list[Edit] = [*cut, *stripping.edits(desk, await entries_after(access, desk, cut), handles)]
-    entries = await entries_after(access, desk, edits)
-    await access.store.append_edits(access.owner, session_id, edits, expected=len(desk.edits))
-    saved = total_tokens(desk.entries) - total_tokens(entries)
+    edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
+    entries = await entries_after(access, snapshot, edits)
+    await access.store.append_edits(access.owner, session_id, edits, expected=len(snapshot.edits))
+    saved = total_tokens(snapshot.entries) - total_tokens(entries)
     return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
 
 

@@ -17,15 +17,15 @@ async def sampling_request(
 ) -> SamplingRequest | None:
     """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
     another writer comes first."""
-    desk = await access.desk(session_id)
-    if strategy == "auto" and not _comes_first(access, desk.session.agent, desk.settings):
+    snapshot = await access.snapshot(session_id)
+    if strategy == "auto" and not _comes_first(access, snapshot.session.agent, snapshot.settings):
         return None
-    plan = plan_compaction(desk.entries, keep_limits(desk))
+    plan = plan_compaction(snapshot.entries, keep_limits(snapshot))
     if not plan.covered:
         return None
-    turns = await turns_of(access, desk, plan.covered)
-    request = summary_request(desk, plan, turns, instructions)
-    return await asyncio.to_thread(sampling_prompt, request, desk.settings.summarizer_output_chars)
+    turns = await turns_of(access, snapshot, plan.covered)
+    request = summary_request(snapshot, plan, turns, instructions)
+    return await asyncio.to_thread(sampling_prompt, request, snapshot.settings.summarizer_output_chars)
 
 
 def _comes_first(access: Access, agent: str | None, settings: ContextSettings) -> bool:
