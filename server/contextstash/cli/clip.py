@@ -129,7 +129,7 @@ def _limited(text: str, clipping: Clipping) -> LimitedOutput:
 async def _archived(text: str, clipping: Clipping, layer: dict[str, Any]) -> LimitedOutput:
     from contextstash.locations import default_database
     from contextstash.service.recording.output_limits import limit_text
-    from contextstash.service.session_snapshot import Access
+    from contextstash.service.session_access import Access
     from contextstash_storage.sqlite import open_sqlite
 
     store = await open_sqlite(clipping.database or default_database(), busy_seconds=BUSY_SECONDS)

@@ -10,7 +10,7 @@ from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import measure
 from contextstash.formats import detect_format, get_format
 from contextstash.service.results import Estimate, Trigger
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import Counters, Native, NewMessage, Session
 
 

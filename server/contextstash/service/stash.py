@@ -48,7 +48,7 @@ from contextstash.service.results import (
     SummaryResult,
     Timeline,
 )
-from contextstash.service.session_snapshot import Access, Consent, CurrentSession, SettingsFor
+from contextstash.service.session_access import Access, Consent, CurrentSession, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native, Session

@@ -76,7 +76,7 @@ async def test_a_task_cancelled_before_its_first_step_leaves_nothing_to_wait_for
             await stash.record_messages(LONG, session_id=SESSION)
             care = AutoReducer(stash._access)
             assert care._claim(SESSION)
-            assert await care._take_reducer(await stash.read_session(SESSION)) == [BEGUN]
+            assert await care._take_care(await stash.read_session(SESSION)) == [BEGUN]
             await care.close()
             await care.idle()
     assert provider.requests == []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
 from contextstash.context.view.view import Entry
 
@@ -141,3 +142,14 @@ def _wanted_cut(body: Sequence[Entry], room: int, keep_messages: int) -> int:
         cut -= 1
         tokens += body[cut].tokens
     return min(cut, max(0, len(body) - keep_messages))
+
+
+def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
+    """What a compaction keeps, by the session's settings."""
+    settings = snapshot.settings
+    return KeepLimits(
+        tokens=snapshot.budget.compact_keep_tokens,
+        messages=settings.compact_keep_messages,
+        either=settings.compact_keep == "either",
+        levels=settings.summaries == "levels",
+    )

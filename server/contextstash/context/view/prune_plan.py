@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, output_tokens
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Output
@@ -168,3 +169,19 @@ def cache_effect(after: Sequence[Entry], first_changed_seq: int, saved: int) -> 
     rewritten = sum(entry.tokens for entry in after if entry.last_seq >= first_changed_seq)
     cost = rewritten * (CACHE_WRITE - CACHE_READ)
     return CacheEffect(rewritten, round(cost / (saved * CACHE_READ), 1) if saved > 0 else float(rewritten))
+
+
+def prune_limits(snapshot: SessionSnapshot, options: PruneOptions) -> PruneLimits:
+    """What a prune may touch, by the caller's options and the session's settings."""
+    settings, budget, minimum_tokens = snapshot.settings, snapshot.budget, options.minimum_tokens
+    if options.keep_last is None and options.protect_tokens is None:
+        return PruneLimits(
+            settings.prune_keep_last,
+            budget.prune_protect_tokens,
+            settings.prune_protect_turns,
+            budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
+            settings.prune_smallest_tokens,
+        )
+    return PruneLimits(
+        options.keep_last or 0, options.protect_tokens or 0, 0, minimum_tokens or 0, settings.prune_smallest_tokens
+    )

@@ -7,7 +7,7 @@ from contextstash.context.window.refill_diagnosis import refill_of, refill_sente
 from contextstash.service.estimate import estimate_session
 from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.results import Estimate
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import Session
 
 

@@ -11,7 +11,7 @@ from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputPage, SearchResult
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import Output, SearchHit
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from contextstash.models import price_of
 from contextstash.service.results import Savings
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, EventKind, Session, Usage
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")

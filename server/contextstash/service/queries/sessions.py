@@ -18,7 +18,7 @@ from contextstash.service.results import (
     SessionLine,
     SessionList,
 )
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash.summarizers import CONSENT
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Session

@@ -8,7 +8,7 @@ from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Cover, Message, SummaryEdit
 

@@ -6,7 +6,7 @@ from contextstash.context.view.view import edits_in_force
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.savings import SHRINKING, savings_of
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
 
 CHANGES_SHOWN = 12

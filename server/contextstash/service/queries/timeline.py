@@ -9,7 +9,7 @@ from contextstash.service.estimate import estimate_session
 from contextstash.service.queries.savings import MOST_CALLS, SHRINKING
 from contextstash.service.queries.status import change_of
 from contextstash.service.results import Timeline, TimelinePoint
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, TokenSum
 
 POINTS = 200

@@ -15,7 +15,7 @@ from contextstash.service.queries.wide_edits import narrowed
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
-from contextstash.service.session_snapshot import READ_AT_ONCE, Access
+from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import EDIT, Call, Copied, Event, Message, NewMessage, Output, Session
 

@@ -12,7 +12,7 @@ from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.messages import RECENT_MESSAGES, Calls, append, is_large, remember_calls
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.bodies import fingerprint
 from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session

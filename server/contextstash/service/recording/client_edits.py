@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.branches import HOST, restored, rewinding
 from contextstash.context.view.compaction_plan import cuts_of
+from contextstash.context.view.edits import archive_edit, replaced, summary_id, weighed
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.estimate import reported_late
-from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.transcript_records import TranscriptMessage
-from contextstash.service.reduction.prune import archive_edit
-from contextstash.service.reduction.summaries import summary_id
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     Call,

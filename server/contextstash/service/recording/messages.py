@@ -18,7 +18,7 @@ from contextstash.formats import detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.block_limit import check_blocks
 from contextstash.formats.usage import read_usage
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
 from contextstash_storage.store import EditsAfter, EditsBefore

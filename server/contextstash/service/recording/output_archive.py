@@ -9,7 +9,7 @@ from typing import Any
 
 from contextstash.formats import get_format
 from contextstash.service.recording.messages import append, check_session_id, output_handle
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Native, Session
 

@@ -9,16 +9,18 @@ from typing import Any, ParamSpec, TypeVar
 
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats import get_format
-from contextstash.service.apply_edits import entries_after, replaced, retrying, weighed
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
 from contextstash.service.recording.output_archive import keep_output
 from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.results import LimitedOutput
-from contextstash.service.session_snapshot import READ_AT_ONCE, Access, Place, SessionSnapshot
+from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Appended, Edit, Message, Output, Session, TruncateEdit
+from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 
 Answer = TypeVar("Answer")
 Arguments = ParamSpec("Arguments")
@@ -27,23 +29,6 @@ Arguments = ParamSpec("Arguments")
 def check_limits(limits: Mapping[str, Any] | None) -> None:
     """Raises BadInputError where these are no limits of one output, naming the right name or value."""
     OutputLimits().merged(limits)
-
-
-def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
-    """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
-    shown = limit(text, limits, snapshot.counter.count, output.handle).text
-    return TruncateEdit(
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=snapshot.counter.count(shown),
-    )
-
-
-def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:
-    """The edit that shows an output cut to so many tokens, in the session's own way."""
-    return limited_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
 
 
 async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str, Any] | None = None) -> Session:

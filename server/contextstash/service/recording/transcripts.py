@@ -13,7 +13,7 @@ from contextstash.service.apply_edits import retrying
 from contextstash.service.recording.client_edits import mirror_before, partial_compaction, report_late, whole_compaction
 from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Appended, Cursor, Session
 from contextstash_storage.store import EditsAfter

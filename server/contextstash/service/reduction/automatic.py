@@ -23,7 +23,7 @@ from contextstash.service.reduction.prune import prune, prune_oldest
 from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Event, Session
 

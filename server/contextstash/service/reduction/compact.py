@@ -10,26 +10,27 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MINIMUM_PROGRESS,
     CompactPlan,
-    KeepLimits,
+    keep_limits,
     plan_compaction,
     plan_same,
     plan_without_thinking,
 )
+from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.prune_plan import plan_oldest
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.context.view.view import Entry, difference, total_tokens
-from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.prune import CLIENT_NOTE, archive_outputs
-from contextstash.service.reduction.summaries import summary_edit
 from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.reduction.write_summary import Writers, turns_of, written
 from contextstash.service.results import CompactResult
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import Edit, SummaryEdit
 
@@ -88,17 +89,6 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
         result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
     return result
-
-
-def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
-    """What a compaction keeps, by the session's settings."""
-    settings = snapshot.settings
-    return KeepLimits(
-        tokens=snapshot.budget.compact_keep_tokens,
-        messages=settings.compact_keep_messages,
-        either=settings.compact_keep == "either",
-        levels=settings.summaries == "levels",
-    )
 
 
 def summary_request(

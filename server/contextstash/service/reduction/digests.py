@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from contextstash.context.tool_outputs.digest import compaction_digest, digest_message, digest_output, digest_wording
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.view.compaction_plan import cuts_of
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash.summarizers.base import WriterCall, WriterFailedError
 from contextstash_storage.records import DigestEdit, Output, Part
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from contextstash.faults import fault_of
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import ContextstashError, StoreError
 
 logger = logging.getLogger(__name__)

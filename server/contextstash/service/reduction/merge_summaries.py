@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 
 from contextstash.context.view.compaction_plan import MINIMUM_PROGRESS
+from contextstash.context.view.edits import summary_edit
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
 from contextstash.context.view.view import difference
-from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.lease import Lease, LeaseLostError
-from contextstash.service.reduction.summaries import summary_edit
 from contextstash.service.reduction.write_summary import Writers, written
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 MOST_MERGES = 4

@@ -7,24 +7,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contextstash.context.tool_outputs.digest import digest_output, filled_placeholder, placeholder
+from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.edits import archive_edit, replaced, weighed
 from contextstash.context.view.prune_plan import (
     BY_SETTINGS,
     Candidate,
-    PruneLimits,
     PruneOptions,
     PrunePlan,
     cache_effect,
     plan_oldest,
     plan_prune,
+    prune_limits,
 )
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.context.window.settings import DESCRIBED
-from contextstash.service.apply_edits import entries_after, event_of, replaced, retrying, weighed
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 LISTED = 40
@@ -68,22 +69,6 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
         return await _carry_out(access, snapshot, plan, digests=digests)
 
     return await retrying(attempt)
-
-
-def prune_limits(snapshot: SessionSnapshot, options: PruneOptions) -> PruneLimits:
-    """What a prune may touch, by the caller's options and the session's settings."""
-    settings, budget, minimum_tokens = snapshot.settings, snapshot.budget, options.minimum_tokens
-    if options.keep_last is None and options.protect_tokens is None:
-        return PruneLimits(
-            settings.prune_keep_last,
-            budget.prune_protect_tokens,
-            settings.prune_protect_turns,
-            budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens,
-            settings.prune_smallest_tokens,
-        )
-    return PruneLimits(
-        options.keep_last or 0, options.protect_tokens or 0, 0, minimum_tokens or 0, settings.prune_smallest_tokens
-    )
 
 
 async def _carry_out(
@@ -185,18 +170,3 @@ async def archive_outputs(
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):
         await asyncio.to_thread(make, batch)
     return made
-
-
-def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
-    """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
-    if snapshot.settings.placeholder == DESCRIBED:
-        shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
-    else:
-        shown = filled_placeholder(snapshot.settings.placeholder, output, digest)
-    return ArchiveEdit(
-        seq=output.seq,
-        block=output.block,
-        handle=output.handle,
-        text=shown,
-        tokens=snapshot.counter.count(shown),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextstash.context.window.backoff import ReductionAttempt
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import WindowBudget
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash_storage.records import EventKind
 
 LOOKED_AT = 8

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import difference, total_tokens
-from contextstash.service.apply_edits import entries_after, event_of, retrying
+from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
 

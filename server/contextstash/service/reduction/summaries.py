@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b32encode
-
-from contextstash.context.text.sanitize import unforged
-from contextstash.context.view.handoff_text import summary_text
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.summary_tiers import LEVELS
 from contextstash.service.results import SummaryResult
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
-from contextstash_storage.records import SummaryEdit, SummaryLevel
-
-
-def summary_id(first_seq: int, last_seq: int, text: str) -> str:
-    """The short name of a summary: made from what it covers and says."""
-    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
-    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
-
-
-def summary_edit(
-    snapshot: SessionSnapshot,
-    text: str,
-    first_seq: int,
-    last_seq: int,
-    *,
-    strategy: str,
-    level: SummaryLevel = "recent",
-    merges: tuple[str, ...] = (),
-) -> SummaryEdit:
-    """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
-    the caller."""
-    marker = snapshot.settings.summary_marker
-    if marker is None:
-        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
-    else:
-        shown = f"{marker}\n{unforged(text)}"
-    return SummaryEdit(
-        first_seq=first_seq,
-        last_seq=last_seq,
-        summary_id=summary_id(first_seq, last_seq, text),
-        strategy=strategy,
-        level=level,
-        merges=merges,
-        text=shown,
-        summary=text,
-        tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,
-    )
+from contextstash_storage.records import SummaryEdit
 
 
 async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from contextstash.context.extraction.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.results import AuditResult
-from contextstash.service.session_snapshot import SessionSnapshot
 
 LISTED = 10
 """How many missing facts an answer names."""

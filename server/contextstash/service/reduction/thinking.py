@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, preserves_thinking, thinking_effect
 from contextstash.context.view.view import Entry, difference, total_tokens
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange
-from contextstash.service.session_snapshot import SessionSnapshot
 from contextstash_storage.records import Cover, DigestEdit, Replacement, StripEdit, SummaryEdit
 
 Undone = Replacement | Cover | DigestEdit

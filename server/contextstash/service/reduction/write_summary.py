@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.context.extraction.turns import Turn
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError

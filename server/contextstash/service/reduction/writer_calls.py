@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash.summarizers.base import WriterCall, WriterSettings
 from contextstash_storage.records import Call, Usage
 

@@ -15,7 +15,7 @@ from contextstash.formats.render import render
 from contextstash.models import price_of
 from contextstash.service.requests.get_context import native_of
 from contextstash.service.results import CallLine, CallList
-from contextstash.service.session_snapshot import READ_AT_ONCE, Access, as_json
+from contextstash.service.session_access import READ_AT_ONCE, Access, as_json
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
 

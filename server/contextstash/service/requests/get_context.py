@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.edits import archive_edit, truncate_edit
 from contextstash.context.view.fit_to_budget import Fitted, fit
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, lay, total_tokens
 from contextstash.context.window import estimate as counting
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
-from contextstash.service.recording.output_limits import truncate_edit
-from contextstash.service.reduction.prune import archive_edit
 from contextstash.service.reduction.thinking import first_changed, request_fields, strips_when_changed
 from contextstash.service.results import ContextResult, LeftOut
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Replacement, RewindEdit
 

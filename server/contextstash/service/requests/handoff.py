@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from contextstash.context.text.sanitize import MARKER, unforged
 from contextstash.context.tool_outputs.digest import output_line
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.session_snapshot import Access, SessionSnapshot
+from contextstash.service.session_access import Access
 from contextstash_storage.records import Edit, Output, SummaryEdit
 
 INDEX_SHARE = 0.3

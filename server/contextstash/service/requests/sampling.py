@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from contextstash.context.view.compaction_plan import plan_compaction
+from contextstash.context.view.compaction_plan import keep_limits, plan_compaction
 from contextstash.context.window.settings import ContextSettings
-from contextstash.service.reduction.compact import keep_limits, summary_request
+from contextstash.service.reduction.compact import summary_request
 from contextstash.service.reduction.write_summary import turns_of
-from contextstash.service.session_snapshot import Access
+from contextstash.service.session_access import Access
 from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
+from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.view.view import Overlay, edits_in_force, lay
 from contextstash.context.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.context.window.thresholds import WindowBudget, budget_of
 from contextstash.context.window.token_counters import Counter, counter_for
@@ -17,7 +17,7 @@ from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import Recent
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Message, Native, Output, Session
+from contextstash_storage.records import Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
 
 CLAUDE_CODE = "claude-code"
@@ -37,33 +37,6 @@ Consent = Callable[[str | None], bool]
 
 READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
-
-Place = tuple[int, int]
-"""Where an output stands: position of its message, index of its block."""
-
-
-@dataclass(frozen=True)
-class SessionSnapshot:
-    """A session laid out to be worked on: its edits, its view, its outputs, and the numbers in force."""
-
-    session: Session
-    settings: ContextSettings
-    budget: WindowBudget
-    counter: Counter
-    format: Format
-    edits: tuple[Edit, ...]
-    overlay: Overlay
-    entries: tuple[Entry, ...]
-    outputs: Mapping[Place, Output]
-
-    @property
-    def session_id(self) -> str:
-        return self.session.session_id
-
-    @property
-    def followed(self) -> bool:
-        """Whether a client sends its own history, read out of its transcript."""
-        return self.session.source is not None
 
 
 class Access:

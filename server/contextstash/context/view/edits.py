@@ -1,0 +1,110 @@
+"""The edits that shorten a view, and what each of them changes of the counters."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b32encode
+from dataclasses import replace
+from typing import TypeVar
+
+from contextstash.context.text.sanitize import unforged
+from contextstash.context.tool_outputs.digest import filled_placeholder, placeholder
+from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.view.handoff_text import summary_text
+from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.view.view import Entry, change
+from contextstash.context.window.settings import DESCRIBED
+from contextstash_storage.records import (
+    ArchiveEdit,
+    EditRecord,
+    Output,
+    Replacement,
+    SummaryEdit,
+    SummaryLevel,
+    TruncateEdit,
+)
+
+Weighed = TypeVar("Weighed", bound=EditRecord)
+
+
+def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
+    """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
+    if snapshot.settings.placeholder == DESCRIBED:
+        shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
+    else:
+        shown = filled_placeholder(snapshot.settings.placeholder, output, digest)
+    return ArchiveEdit(
+        seq=output.seq,
+        block=output.block,
+        handle=output.handle,
+        text=shown,
+        tokens=snapshot.counter.count(shown),
+    )
+
+
+def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
+    """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
+    shown = limit(text, limits, snapshot.counter.count, output.handle).text
+    return TruncateEdit(
+        seq=output.seq,
+        block=output.block,
+        handle=output.handle,
+        text=shown,
+        tokens=snapshot.counter.count(shown),
+    )
+
+
+def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:
+    """The edit that shows an output cut to so many tokens, in the session's own way."""
+    return limited_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
+
+
+def summary_id(first_seq: int, last_seq: int, text: str) -> str:
+    """The short name of a summary: made from what it covers and says."""
+    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
+    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+
+
+def summary_edit(
+    snapshot: SessionSnapshot,
+    text: str,
+    first_seq: int,
+    last_seq: int,
+    *,
+    strategy: str,
+    level: SummaryLevel = "recent",
+    merges: tuple[str, ...] = (),
+) -> SummaryEdit:
+    """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
+    the caller."""
+    marker = snapshot.settings.summary_marker
+    if marker is None:
+        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
+    else:
+        shown = f"{marker}\n{unforged(text)}"
+    return SummaryEdit(
+        first_seq=first_seq,
+        last_seq=last_seq,
+        summary_id=summary_id(first_seq, last_seq, text),
+        strategy=strategy,
+        level=level,
+        merges=merges,
+        text=shown,
+        summary=text,
+        tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,
+    )
+
+
+def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
+    """The entry with one block shown as the edit says."""
+    return replace(entry, replaced={**entry.replaced, block: edit})
+
+
+def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
+    """The edit with what it changes of the counters: of one entry, `before` and `after`."""
+    return edit.model_copy(
+        update={
+            "delta": change([before], [after]),
+            "view_results": after.visible_results - before.visible_results,
+        }
+    )

@@ -1,0 +1,68 @@
+"""A session laid out to be worked on: its edits, its view, its outputs, and the numbers in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.view.view import Entry, Overlay, parts_of, total_tokens
+from contextstash.context.window import estimate as counting
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.thresholds import WindowBudget
+from contextstash.context.window.token_counters import Counter
+from contextstash.formats.base import Format
+from contextstash_storage.records import Edit, Event, EventKind, Output, Session
+
+Place = tuple[int, int]
+"""Where an output stands: position of its message, index of its block."""
+
+
+@dataclass(frozen=True)
+class SessionSnapshot:
+    """What every use case that changes a view starts from: the session as it is at one moment."""
+
+    session: Session
+    settings: ContextSettings
+    budget: WindowBudget
+    counter: Counter
+    format: Format
+    edits: tuple[Edit, ...]
+    overlay: Overlay
+    entries: tuple[Entry, ...]
+    outputs: Mapping[Place, Output]
+
+    @property
+    def session_id(self) -> str:
+        return self.session.session_id
+
+    @property
+    def followed(self) -> bool:
+        """Whether a client sends its own history, read out of its transcript."""
+        return self.session.source is not None
+
+
+def event_of(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0
+) -> Event:
+    """What was done to a view, for the session's log; `entries` are those of the view afterwards."""
+    return Event(
+        kind=kind,
+        tokens_before=total_tokens(snapshot.entries),
+        tokens_after=total_tokens(entries),
+        messages_before=len(snapshot.entries),
+        messages_after=len(entries),
+        reason=reason,
+        seq=snapshot.session.counters.messages,
+        parts=_parts(snapshot, entries),
+        duration_ms=round(1000 * seconds, 2),
+    )
+
+
+def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, int]:
+    """What the window then holds by part, what was never recorded included."""
+    tokens, _ = counting.estimate(
+        snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
+    )
+    held = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
+    parts = {str(part): tokens for part, tokens in sorted(parts_of(entries).items()) if tokens}
+    return {**parts, "unrecorded": held["unrecorded"]} if "unrecorded" in held else parts
