@@ -73,7 +73,7 @@ def test_a_longer_one_is_cut_and_its_whole_is_in_the_archive(contextstash: Comma
     ("limit", "most"),
     [(["--lines", "9"], 400), (["--chars", "300"], 300), (["--bytes", "300"], 300), (["--tokens", "90"], 400)],
 )
-@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "telling"])
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
 def test_each_limit_and_each_cut_can_be_asked_for(
     contextstash: CommandLine, limit: list[str], most: int, cut: str
 ) -> None:

@@ -24,7 +24,7 @@ one goes through as it is."""
 BUSY_SECONDS = 3.0
 """How long to wait for another process that writes to the archive."""
 
-CUTS = ("head", "head_tail", "middle", "telling")
+CUTS = ("head", "head_tail", "middle", "smart")
 
 _LIMIT = click.IntRange(min=0)
 
@@ -43,12 +43,21 @@ class Clipping:
     given: tuple[str, ...]
 
 
+class _Cut(click.Choice[str]):
+    """A way to cut, by its name or by what it was called before."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from contextstash.context.window.settings import current_value
+
+        return super().convert(current_value("output_cut", value), param, ctx)
+
+
 @click.command(epilog="Example: make test 2>&1 | contextstash clip --tokens 2000")
 @click.option("--lines", type=_LIMIT, help="Most lines.")
 @click.option("--chars", type=_LIMIT, help="Most characters.")
 @click.option("--bytes", "size", type=_LIMIT, help="Most UTF-8 bytes.")
 @click.option("--tokens", type=_LIMIT, help="Most tokens.")
-@click.option("--cut", type=click.Choice(CUTS), help="What is shown of a longer text; telling: ends and errors.")
+@click.option("--cut", type=_Cut(CUTS), help="What is shown of a longer text; smart: ends and errors.")
 @click.option("--spill", type=_LIMIT, help="Above so many characters only a preview is shown.")
 @click.option("--tool", default="clip", metavar="NAME", help="Under what name the whole is archived.")
 @click.option("--argument", default="", metavar="TEXT", help="What was run, for the archive.")

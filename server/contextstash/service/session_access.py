@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Overlay, edits_in_force, lay
-from contextstash.context.window.settings import ContextSettings, consenting, resolve_settings, session_layer
+from contextstash.context.window.settings import (
+    ContextSettings,
+    consenting,
+    former_values,
+    resolve_settings,
+    session_layer,
+)
 from contextstash.context.window.thresholds import WindowBudget, budget_of
 from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
@@ -19,6 +27,8 @@ from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
+
+logger = logging.getLogger(__name__)
 
 CLAUDE_CODE = "claude-code"
 CLAUDE_CODE_WINDOW = 200_000
@@ -94,6 +104,7 @@ class Access:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
         agent = session.agent if session else None
         layer = self.layer(agent)
+        _warn_of_former_values(layer, session.settings if session else {})
         if session is not None and session.settings:
             return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
@@ -176,6 +187,17 @@ class Access:
             messages = await self.store.read_messages_at(self.owner, snapshot.session_id, seqs)
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
+
+
+def _warn_of_former_values(*layers: Mapping[str, Any]) -> None:
+    for layer in layers:
+        for warning in former_values(layer):
+            _warn_once(warning)
+
+
+@cache
+def _warn_once(warning: str) -> None:
+    logger.warning("%s", warning)
 
 
 def _same_for_all(layer: Mapping[str, Any]) -> SettingsFor:

@@ -147,7 +147,7 @@ def test_n_or_k_limits_no_output() -> None:
 BUILD = [f"compiling module {number} of 900" for number in range(1, 901)]
 
 
-def test_telling_shows_errors_and_counts_between_the_ends_with_their_line_numbers() -> None:
+def test_smart_shows_errors_and_counts_between_the_ends_with_their_line_numbers() -> None:
     lines = BUILD.copy()
     lines[299] = "src/a.py:3: error: Name 'x' is not defined"
     lines[600] = "2 failed, 41 passed in 3.2s"
@@ -164,7 +164,7 @@ def test_telling_shows_errors_and_counts_between_the_ends_with_their_line_number
     assert middle[7].startswith("[contextstash: from line ")
 
 
-def test_telling_shows_errors_that_differ_in_numbers_alone_once() -> None:
+def test_smart_shows_errors_that_differ_in_numbers_alone_once() -> None:
     lines = BUILD.copy()
     for number in range(200, 500, 3):
         lines[number] = f"ERROR request {number} timed out after {number * 7} ms"
@@ -173,7 +173,7 @@ def test_telling_shows_errors_that_differ_in_numbers_alone_once() -> None:
     assert shown.count("ERROR request") == 1
 
 
-def test_telling_shows_the_definitions_of_source_code_with_its_own_line_numbers() -> None:
+def test_smart_shows_the_definitions_of_source_code_with_its_own_line_numbers() -> None:
     code = "".join(
         f"def step_{number}(value):\n    if not value:\n        raise ValueError('step failed')\n    return value\n\n"
         for number in range(60)
@@ -185,13 +185,13 @@ def test_telling_shows_the_definitions_of_source_code_with_its_own_line_numbers(
     assert "ValueError" not in middle
 
 
-def test_telling_finds_an_error_far_inside_one_long_line() -> None:
+def test_smart_finds_an_error_far_inside_one_long_line() -> None:
     text = "a" * 500_000 + " Error: disk full " + "b" * 500_000
     assert "1: …" not in text
     assert "Error: disk full" in limit(text, OutputLimits(chars=2_000), quarter).text
 
 
-def test_telling_without_anything_telling_shows_both_ends_and_one_notice() -> None:
+def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> None:
     shown = limit("\n".join(BUILD), OutputLimits(chars=1_000), quarter)
     assert shown.text.count("[contextstash") == 1
     assert shown.head
@@ -232,7 +232,7 @@ def test_limits_too_small_for_any_notice_get_the_bare_start() -> None:
     assert (shown.text, shown.notice, shown.characters) == ("abcdefghijab", "", 88)
 
 
-@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "telling"])
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
 @pytest.mark.parametrize("handle", ["", HANDLE])
 def test_the_notice_names_the_whole_where_it_is_kept(cut: Any, handle: str) -> None:
     shown = limit(numbered(5_000), OutputLimits(chars=1_000, cut=cut), quarter, handle)
@@ -255,7 +255,7 @@ def test_the_limits_of_one_call_stand_in_for_the_settings() -> None:
         ({"lines": 0}, "limits.lines must be a whole number above 0"),
         ({"lines": True}, "limits.lines must be a whole number above 0"),
         ({"tokens": "9"}, "limits.tokens must be a whole number above 0"),
-        ({"cut": "tail"}, "limits.cut is one of head, head_tail, middle, telling, not 'tail'"),
+        ({"cut": "tail"}, "limits.cut is one of head, head_tail, middle, smart, not 'tail'"),
     ],
 )
 def test_a_limit_that_is_none_is_refused_with_what_is_right(given: dict[str, Any], said: str) -> None:
@@ -276,7 +276,7 @@ some_limits = st.builds(
     chars=st.none() | st.integers(1, 500),
     bytes=st.none() | st.integers(1, 600),
     tokens=st.none() | st.integers(1, 150),
-    cut=st.sampled_from(["head", "head_tail", "middle", "telling"]),
+    cut=st.sampled_from(["head", "head_tail", "middle", "smart"]),
     spill_chars=st.none() | st.integers(1, 600),
 )
 
@@ -330,7 +330,7 @@ def test_a_text_that_cannot_be_over_is_known_without_reading_it(text: str, limit
 MONOTONOUS = {"run": "x" * 1_000_000, "blank": "\n" * 1_000_000, "wide": "漢" * 400_000, "errors": "error\n" * 200_000}
 
 
-@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "telling"])
+@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
 @pytest.mark.parametrize("kind", MONOTONOUS)
 def test_huge_and_monotonous_outputs_are_cut_like_others(kind: str, cut: Any) -> None:
     limits = OutputLimits(lines=2_000, bytes=50_000, tokens=5_000, cut=cut)

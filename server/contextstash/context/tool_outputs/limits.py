@@ -23,7 +23,7 @@ from contextstash.context.tool_outputs.measures import (
     token_gauge,
 )
 from contextstash.context.tool_outputs.notices import Shown, Wording
-from contextstash.context.window.settings import ContextSettings, Cut
+from contextstash.context.window.settings import ContextSettings, Cut, current_value
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
@@ -58,7 +58,7 @@ class OutputLimits:
     chars: int | None = None
     bytes: int | None = None
     tokens: int | None = None
-    cut: Cut = "telling"
+    cut: Cut = "smart"
     spill_chars: int | None = None
     notice: Literal["within", "beside"] = "within"
 
@@ -76,6 +76,7 @@ class OutputLimits:
             if known is None:
                 raise BadInputError(_unknown(name))
             if name == "cut":
+                value = current_value("output_cut", value)
                 _check_cut(value)
             elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no such limit.")

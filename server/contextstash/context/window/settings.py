@@ -23,7 +23,7 @@ DESTINATION = "summarizer_base_url"
 """Says where sessions are sent: never a session's own setting, which a model may change."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
-Cut = Literal["head", "head_tail", "middle", "telling"]
+Cut = Literal["head", "head_tail", "middle", "smart"]
 Thinking = Literal["auto", "keep", "strip", "drop", "wait"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 
@@ -174,7 +174,7 @@ class ContextSettings(BaseModel):
         default=10_000, gt=0, description="Longest single tool output a view shows whole."
     )
     output_cut: Cut = Field(
-        default="telling",
+        default="smart",
         description="What is shown of a longer output: its head, head and tail, both ends of the middle-out cut, or"
         " both ends with the lines that matter (errors, the summary line).",
     )
@@ -243,7 +243,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
         for name, value in layer.items():
             if name not in ContextSettings.model_fields:
                 raise BadInputError(unknown_setting(name))
-            merged[name] = value
+            merged[name] = current_value(name, value)
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
         raise BadInputError(_unknown("preset", str(preset), list(PRESETS)))
@@ -271,6 +271,24 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
         except ValidationError:
             del layer["placeholder"]
     return layer
+
+
+FORMER_VALUES: Mapping[str, Mapping[str, str]] = {"output_cut": {"telling": "smart"}}
+"""What values of settings were called before; they are still read, and stand in stored sessions."""
+
+
+def current_value(name: str, value: object) -> Any:
+    """What a setting's value is called now."""
+    return FORMER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+def former_values(layer: Mapping[str, Any]) -> list[str]:
+    """A sentence about each value of a layer that is called something else now."""
+    return [
+        f"The value '{layer[name]}' of the setting '{name}' is now called '{values[layer[name]]}'."
+        for name, values in FORMER_VALUES.items()
+        if isinstance(layer.get(name), str) and layer[name] in values
+    ]
 
 
 PARENT_NAMES = {
