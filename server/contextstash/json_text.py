@@ -10,10 +10,10 @@ from typing import Any
 
 import pydantic_core
 
-MOST_LEVELS = 200
+MAX_LEVELS = 200
 """How deep a message on the wire may be nested: the limit of pydantic's reader, which is the SDK's."""
 
-MOST_DIGITS = 4_300
+MAX_DIGITS = 4_300
 """Digits of a whole number: Python's own limit for reading one (`sys.int_info.default_max_str_digits`)."""
 
 SHOWN_CHARACTERS = 24
@@ -59,7 +59,7 @@ def _carefully(data: bytes) -> Any:
         ) from None
     except RecursionError:
         raise _too_deep() from None
-    if too_deep(value, MOST_LEVELS):
+    if too_deep(value, MAX_LEVELS):
         raise _too_deep()
     return value
 
@@ -67,7 +67,7 @@ def _carefully(data: bytes) -> Any:
 def _too_deep() -> BadJsonError:
     return BadJsonError(
         "nested too deep",
-        f"The message is nested more than {MOST_LEVELS} levels deep. Flatten it, or send the deep part as text.",
+        f"The message is nested more than {MAX_LEVELS} levels deep. Flatten it, or send the deep part as text.",
         syntax=False,
     )
 
@@ -106,10 +106,10 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text.lstrip("-")) > MOST_DIGITS:
+    if len(text.lstrip("-")) > MAX_DIGITS:
         raise BadJsonError(
             "number too long",
-            f"A whole number has {len(text.lstrip('-')):,} digits, at most {MOST_DIGITS:,} can be kept."
+            f"A whole number has {len(text.lstrip('-')):,} digits, at most {MAX_DIGITS:,} can be kept."
             " Send it as a string.",
             syntax=False,
         )
@@ -125,7 +125,7 @@ def _finite_or_text(text: str) -> float | str:
 
 
 def _whole_or_text(text: str) -> int | str:
-    return int(text) if len(text.lstrip("-")) <= MOST_DIGITS else text
+    return int(text) if len(text.lstrip("-")) <= MAX_DIGITS else text
 
 
 KEEPING = json.JSONDecoder(parse_constant=str, parse_float=_finite_or_text, parse_int=_whole_or_text)

@@ -16,10 +16,10 @@ from contextstash_storage.records import Native
 LARGE_STRING = 1_024
 """Strings longer than this, in characters, are blobs."""
 
-MOST_LEVELS = 200
+MAX_LEVELS = 200
 """How deep a body may be nested; Python's JSON reader and writer give up at some 900 levels."""
 
-MOST_BITS = 14_281
+MAX_BITS = 14_281
 """Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
 
 COMPRESSED_FROM = 1_024
@@ -121,8 +121,8 @@ def _without_large(value: Any, path: Path, blobs: list[Blob]) -> Any:
         digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
         blobs.append(Blob(path, value, digest))
         return None
-    if isinstance(value, dict | list) and len(path) >= MOST_LEVELS:
-        raise BadMessageError(f"A message is nested more than {MOST_LEVELS} levels deep; flatten it.")
+    if isinstance(value, dict | list) and len(path) >= MAX_LEVELS:
+        raise BadMessageError(f"A message is nested more than {MAX_LEVELS} levels deep; flatten it.")
     if isinstance(value, dict):
         return {key: _without_large(child, (*path, key), blobs) for key, child in value.items()}
     if isinstance(value, list):
@@ -135,7 +135,7 @@ def _check_number(value: Any) -> None:
     """Raises BadMessageError for a number that JSON could not bring back equal."""
     if isinstance(value, float) and not math.isfinite(value):
         raise BadMessageError(f"A message holds {value}, which is no number in JSON; write it as a string or null.")
-    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise BadMessageError("A message holds a whole number of over 4,299 digits; write it as a string.")
 
 

@@ -11,10 +11,10 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import message_of
 
-MOST_TERMS = 64
-MOST_QUERY_CHARACTERS = 4_000
+MAX_TERMS = 64
+MAX_QUERY_CHARACTERS = 4_000
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 """Longer runs of letters are data, not names made of words."""
 
 SEARCHED_CHARACTERS = 20_000
@@ -72,7 +72,7 @@ def indexed(text: str) -> str:
 
     What this answers for a text must never change: the index could not forget that text any more.
     """
-    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= LONGEST_NAME]
+    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= MAX_NAME_LENGTH]
     return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
 
 
@@ -114,8 +114,8 @@ def search(
 def _terms(query: str) -> list[str]:
     """The query's words as quoted phrases, so that no character in them is an operator. A path or a dotted name
     is one phrase: its words stand together."""
-    words = dict.fromkeys(_TERM.findall(_storable(query[:MOST_QUERY_CHARACTERS])))
-    return [f'"{word}"' for word in words if _WORD.search(word)][:MOST_TERMS]
+    words = dict.fromkeys(_TERM.findall(_storable(query[:MAX_QUERY_CHARACTERS])))
+    return [f'"{word}"' for word in words if _WORD.search(word)][:MAX_TERMS]
 
 
 def _ranked(

@@ -101,7 +101,7 @@ def _close_to_others(path: Path) -> None:
                 file.chmod(0o600)
 
 
-LARGEST_INTEGER = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 
 
 class SqliteStore:
@@ -240,7 +240,7 @@ class SqliteStore:
 
     async def read_fingerprints(self, owner: str, session_id: str, *, first: int = 0) -> list[bytes]:
         return await self._of_session(
-            owner, session_id, lambda db, row: fingerprints(db, row, first, LARGEST_INTEGER - first)
+            owner, session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first)
         )
 
     async def get_cursor(self, owner: str, source: str) -> Cursor | None:
@@ -345,7 +345,7 @@ class SqliteStore:
         def work(db: sqlite3.Connection, row: int) -> list[Output]:
             rows = db.execute(
                 "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
-                (row, first, LARGEST_INTEGER if last is None else last),
+                (row, first, MAX_INTEGER if last is None else last),
             )
             return [from_json(Output, record) for (record,) in rows]
 

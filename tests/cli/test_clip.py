@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from contextstash.cli.clip import MOST_READ
+from contextstash.cli.clip import MAX_READ
 from tests.support.command_line import CommandLine
 
 LONG = "".join(f"line {number}\n" for number in range(1, 1_001)).encode()
@@ -155,7 +155,7 @@ def test_settings_that_are_wrong_let_the_text_through_uncut(contextstash: Comman
 
 
 def test_more_than_can_be_held_goes_through_uncut(contextstash: CommandLine) -> None:
-    data = b"0123456789abcde\n" * (MOST_READ // 16) + b"the last line\n"
+    data = b"0123456789abcde\n" * (MAX_READ // 16) + b"the last line\n"
     done = clip(contextstash, data, "--lines", "5")
     assert done.stdout == data
     assert b"more than 32 MiB" in done.stderr

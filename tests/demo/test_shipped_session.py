@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from contextstash.demo.steps import shipped_session
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 
 
 def test_it_is_small_enough_to_ship() -> None:
-    assert len((files("contextstash.demo") / "session.jsonl").read_bytes()) <= MOST_BYTES
+    assert len((files("contextstash.demo") / "session.jsonl").read_bytes()) <= MAX_BYTES
 
 
 def test_user_and_assistant_take_turns_and_the_user_begins() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp import types
 
 from contextstash.json_text import BadJsonError, strict_value
-from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, found_id, read_message, written
+from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
 from contextstash.mcp.surrogates import holds_halves, marked, unmarked
 from tests.support.json_values import json_values
 from tests.support.servers import http_server, stdio_command, talking
@@ -159,7 +159,7 @@ def test_every_request_of_a_batch_gets_its_own_error() -> None:
 
 
 def test_a_line_over_the_limit_is_skipped_and_answered(process: subprocess.Popen[bytes]) -> None:
-    answer = said(process, recording(b'"' + b"x" * LARGEST_MESSAGE + b'"'))
+    answer = said(process, recording(b'"' + b"x" * MAX_MESSAGE_BYTES + b'"'))
     assert answer["id"] == 9
     assert "larger than 64 MB" in answer["error"]["message"]
     assert said(process, b'{"jsonrpc":"2.0","id":78,"method":"ping"}')["id"] == 78

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash_storage.bodies import (
     LARGE_STRING,
-    MOST_LEVELS,
+    MAX_LEVELS,
     folded,
     packed_text,
     put_together,
@@ -59,7 +59,7 @@ def test_only_strings_over_the_limit_are_taken_out() -> None:
 
 def test_a_body_nested_too_deep_is_refused_with_words() -> None:
     deep: Any = "core"
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(MAX_LEVELS + 1):
         deep = [deep]
     with pytest.raises(BadMessageError, match="200 levels"):
         take_apart({"deep": deep})

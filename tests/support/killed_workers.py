@@ -28,14 +28,14 @@ from tests.support.stashes import as_bytes, history, stash_at, valid_view
 FORMAT = "openai-chat"
 WORK = "work"
 OPERATIONS = ("record", "prune", "compact", "import", "delete")
-MOST_SECONDS = 0.6
+MAX_SECONDS = 0.6
 """A worker is killed after a random time of up to this."""
 
 STARTED_SECONDS = 60.0
 SETTLED_SECONDS = 60.0
 """How long a process may take to start, and what was left half done to be removed: very generous."""
 
-MOST_COPIES = 3
+MAX_COPIES = 3
 
 
 def rounds(number: int, place: int) -> list[Native]:
@@ -90,7 +90,7 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
         journal.write("begun", operation)
         compacted = await stash.compact_session(WORK, summary=f"Summary {name}: all is well.", strategy="host")
         journal.write("done", operation, summary=compacted.summary_id)
-    elif operation == "import" and len(copies) < MOST_COPIES and await _is_there(stash):
+    elif operation == "import" and len(copies) < MAX_COPIES and await _is_there(stash):
         lines = [json.dumps(record) async for record in stash.export_session(WORK)]
         journal.write("begun", operation, copy=f"copy-{name}", messages=await history(stash, WORK))
         await stash.import_session(lines, session_id=f"copy-{name}")
@@ -211,7 +211,7 @@ def kill_once(folder: Path, ledger: Ledger, number: int, context: BaseContext | 
         assert process.is_alive()
         assert time.monotonic() < give_up
         time.sleep(0.002)
-    time.sleep(random.Random(-number).uniform(0, MOST_SECONDS))
+    time.sleep(random.Random(-number).uniform(0, MAX_SECONDS))
     assert process.is_alive()
     process.kill()
     process.join()

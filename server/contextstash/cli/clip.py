@@ -17,7 +17,7 @@ from contextstash_storage.errors import ContextstashError
 if TYPE_CHECKING:
     from contextstash.service.results import LimitedOutput
 
-MOST_READ = 32 * 1024 * 1024
+MAX_READ = 32 * 1024 * 1024
 """Bytes of a text that is clipped at most: to archive one takes ten to twenty-five times its size in memory. A longer
 one goes through as it is."""
 
@@ -91,9 +91,9 @@ def clip(
 
 
 def _clip_pipe(clipping: Clipping) -> None:
-    data = sys.stdin.buffer.read(MOST_READ + 1)
-    if len(data) > MOST_READ:
-        _warn(f"more than {MOST_READ // 1024**2} MiB; write such output to a file and look into that")
+    data = sys.stdin.buffer.read(MAX_READ + 1)
+    if len(data) > MAX_READ:
+        _warn(f"more than {MAX_READ // 1024**2} MiB; write such output to a file and look into that")
         sys.stdout.buffer.write(data)
         shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)
         return

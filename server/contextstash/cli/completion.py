@@ -21,7 +21,7 @@ FILES = {
     "fish": "contextstash completion fish > ~/.config/fish/completions/contextstash.fish",
 }
 
-MOST_OFFERED = 50
+MAX_OFFERED = 50
 
 
 @click.command(epilog="\b\n" + "\n".join(FILES.values()))
@@ -38,10 +38,10 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
     """Sessions whose ids begin so, with their titles."""
 
     async def find(stash: Stash) -> list[CompletionItem]:
-        found = (await stash.list_sessions(limit=MOST_OFFERED)).sessions if not incomplete else []
+        found = (await stash.list_sessions(limit=MAX_OFFERED)).sessions if not incomplete else []
         titles = {line.session_id: line.title for line in found}
         ids = list(titles) or await stash.complete_session_id(incomplete)
-        return [CompletionItem(each, help=titles.get(each)) for each in ids[:MOST_OFFERED]]
+        return [CompletionItem(each, help=titles.get(each)) for each in ids[:MAX_OFFERED]]
 
     return _found(context, find)
 
@@ -50,7 +50,7 @@ def handles(context: click.Context, _: click.Parameter, incomplete: str) -> list
     """Archived outputs whose handles begin so."""
 
     async def find(stash: Stash) -> list[CompletionItem]:
-        return [CompletionItem(each) for each in (await stash.complete_handle(incomplete))[:MOST_OFFERED]]
+        return [CompletionItem(each) for each in (await stash.complete_handle(incomplete))[:MAX_OFFERED]]
 
     return _found(context, find)
 

@@ -20,8 +20,8 @@ PIPE_WIDTH = 120
 WIDEST_LINE = 100_000
 """Characters of a line in a pipe."""
 
-SHORTEST_LAST = 20
-SHORTEST_CELL = 16
+MIN_LAST_WIDTH = 20
+MIN_CELL_WIDTH = 16
 """Characters to which a cell is cut at most: a handle is never cut, an id can be named by its beginning."""
 
 LEVEL_STYLES = {"ok": "green", "prune": "yellow", "compact": "yellow", "critical": "red", "overflow": "red"}
@@ -96,7 +96,7 @@ def _fitted(widths: Sequence[int], numbers: Sequence[bool], room: int) -> list[i
     fitted = list(widths)
     last = len(fitted) - 1
     texts = sorted((place for place in range(last) if not numbers[place]), key=lambda place: -widths[place])
-    for place, least in [(last, SHORTEST_LAST), *((place, SHORTEST_CELL) for place in texts), (last, 1)]:
+    for place, least in [(last, MIN_LAST_WIDTH), *((place, MIN_CELL_WIDTH) for place in texts), (last, 1)]:
         over = sum(fitted) - room
         if over > 0:
             fitted[place] = max(min(least, fitted[place]), fitted[place] - over)

@@ -14,7 +14,7 @@ from typing import Any
 
 from contextstash_storage.records import Native
 
-MOST_BREAKPOINTS = 4
+MAX_BREAKPOINTS = 4
 """How many cache breakpoints the API takes in a request."""
 
 MARK = "cache_control"

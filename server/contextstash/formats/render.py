@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash.formats.base import Format
-from contextstash.formats.breakpoints import MOST_BREAKPOINTS
+from contextstash.formats.breakpoints import MAX_BREAKPOINTS
 from contextstash_storage.records import Native
 
 MARKS_ELSEWHERE = 2
@@ -25,5 +25,5 @@ def render(
     Cache breakpoints are left out where the request would have too many of them with the `marks_elsewhere` that stand
     beside the list. `changed` is the place of the first native that is not shown as it was recorded.
     """
-    most = max(0, MOST_BREAKPOINTS - marks_elsewhere)
+    most = max(0, MAX_BREAKPOINTS - marks_elsewhere)
     return fmt.assemble(fmt.limit_breakpoints(natives, most, changed))

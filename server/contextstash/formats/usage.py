@@ -7,7 +7,7 @@ from typing import Any
 
 from contextstash_storage.records import Usage
 
-_LARGEST = 2**53
+_MAX_COUNT = 2**53
 """Numbers beyond this are no token counts, and JSON readers disagree on them."""
 
 
@@ -70,7 +70,7 @@ def _number(data: Mapping[str, Any], key: str) -> int:
     value = data.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
-    return value if 0 < value < _LARGEST else 0
+    return value if 0 < value < _MAX_COUNT else 0
 
 
 def message_usage(native: Mapping[str, Any]) -> Usage | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.breakpoints import MARK, MOST_BREAKPOINTS, content_of, count_marks
+from contextstash.formats.breakpoints import MARK, MAX_BREAKPOINTS, content_of, count_marks
 from contextstash.formats.detection import FORMATS, detect_format
 from contextstash_storage.records import Native
 
@@ -51,11 +51,11 @@ def marks_beside(request: Mapping[str, Any]) -> int:
 def too_many_marks(request: Mapping[str, Any], natives: Sequence[Native]) -> list[str]:
     """What the provider would say to the breakpoints of the whole request, where the list alone has few enough."""
     beside, marks = marks_beside(request), sum(count_marks(content_of(native)) for native in natives)
-    if marks > MOST_BREAKPOINTS or marks + beside <= MOST_BREAKPOINTS:
+    if marks > MAX_BREAKPOINTS or marks + beside <= MAX_BREAKPOINTS:
         return []
     return [
         f"The request has {marks + beside} cache breakpoints, {beside} of them beside the messages;"
-        f" at most {MOST_BREAKPOINTS} are allowed."
+        f" at most {MAX_BREAKPOINTS} are allowed."
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mcp import MCPError
 from mcp.types import PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool
 
-MOST_PAGES = 100
+MAX_PAGES = 100
 """Pages of one list: a server whose list never ends must not keep the others waiting."""
 
 
@@ -48,7 +48,7 @@ async def _templates(session: Any) -> tuple[ResourceTemplate, ...]:
 async def _pages(ask: Callable[..., Awaitable[Any]], name: str) -> tuple[Any, ...]:
     found: list[Any] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await ask(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         found += getattr(page, name)
         cursor = page.next_cursor

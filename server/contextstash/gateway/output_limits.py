@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEAST_TO_REPEAT = 600
+MIN_TO_REPEAT = 600
 """Characters below which a repeated output is shown again: to say that it is unchanged would be no shorter."""
 
 SHORTENED = "[Only a part of the structured content is shown; get_archived_output {handle} has all of it as JSON]"
@@ -138,7 +138,7 @@ class Shortening:
     async def _text(self, text: str, call: Call) -> Shown | None:
         """What is shown in the place of a text; None where it is shown as it is."""
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-        repeatable = call.rules.unchanged and len(text) >= LEAST_TO_REPEAT
+        repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
         if repeatable and key in self._shown:
             self.tally.unchanged += 1
             handle = self._shown[key]

@@ -28,7 +28,7 @@ from contextstash.gateway.upstream import Upstream
 
 Request = ServerRequestContext[Any, Any]
 
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 """How often one call may ask for input before it ends."""
 
 ENVELOPE = "io.modelcontextprotocol/"
@@ -110,12 +110,12 @@ async def _answered(session: Any, send: Callable[[Mapping[str, Any]], Awaitable[
     result = await send({})
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return result
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if not isinstance(result, InputRequiredResult):
             return result
         answers = {key: await _asked(session, key, each) for key, each in (result.input_requests or {}).items()}
         result = await send({"inputResponses": answers, "requestState": result.request_state})
-    raise MCPError(-32603, f"The server asked for input more than {MOST_ROUNDS} times in one call.")
+    raise MCPError(-32603, f"The server asked for input more than {MAX_ROUNDS} times in one call.")
 
 
 async def _asked(session: Any, key: str, request: Any) -> Any:

@@ -19,7 +19,7 @@ from contextstash.mcp.prompts import PROMPTS
 from contextstash.mcp.sendable import sendable_text
 from contextstash_storage.errors import ContextstashError
 
-MOST_VALUES = 100
+MAX_VALUES = 100
 """The protocol's bound on values in one answer."""
 
 
@@ -33,7 +33,7 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
     ) -> Completion:
         await _check(server, ref)
         values = await _values(stash, argument.name, argument.value)
-        return Completion(values=values[:MOST_VALUES], total=len(values), has_more=len(values) > MOST_VALUES)
+        return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
 
     server.completion()(complete)  # type: ignore[no-untyped-call]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
-from contextstash.mcp.json_rpc import LARGEST_MESSAGE
+from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash_storage.errors import BadInputError
 
-LARGEST_BODY = 6 * LARGEST_MESSAGE
+MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 """Bytes that the SDK is given at most: a mark for half of a surrogate pair takes six times what its escape takes."""
 
 PAGES = "/ui"
@@ -43,7 +43,7 @@ def run_http(
         endpoint = build_server(stash, tools).streamable_http_app(
             streamable_http_path=path,
             stateless_http=True,
-            max_request_body_size=LARGEST_BODY,
+            max_request_body_size=MAX_BODY_BYTES,
             host=host,
         )
         if made is not None:

@@ -9,7 +9,7 @@ import anyio
 from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
 from starlette.responses import Response
 
-from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, read_message, refusal, too_large, written
+from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
 from contextstash.mcp.surrogates import HALVES, holds_halves, marked
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ async def _body(receive: Any) -> bytes | Refusal | None:
         if event["type"] != "http.request":
             return None
         part = event.get("body", b"")
-        if skipped or len(body) + len(part) > LARGEST_MESSAGE:
+        if skipped or len(body) + len(part) > MAX_MESSAGE_BYTES:
             skipped = part or skipped
         else:
             body += part

@@ -24,13 +24,13 @@ from contextstash.mcp.surrogates import holds_halves
 
 logger = logging.getLogger(__name__)
 
-LARGEST_MESSAGE = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Bytes of one message: a batch of messages with images in it can be tens of megabytes."""
 
-MOST_OF_A_BATCH = 100
+MAX_OF_A_BATCH = 100
 """How many requests of a batch are told one by one that there are no batches."""
 
-LONGEST_ID = 200
+MAX_ID_LENGTH = 200
 """Characters of an id that is looked for in what cannot be read."""
 
 
@@ -92,7 +92,7 @@ def _reply(value: dict[str, Any]) -> JSONRPCMessage | Refusal:
 
 
 def _batch(items: list[Any]) -> Refusal:
-    requests = [item for item in items[:MOST_OF_A_BATCH] if isinstance(item, dict) and "method" in item]
+    requests = [item for item in items[:MAX_OF_A_BATCH] if isinstance(item, dict) and "method" in item]
     known: list[int | str] = [each for item in requests if (each := _usable_id(item.get("id"))) is not None]
     text = "This server takes no JSON-RPC batches (a list). Send each message by itself, on a line of its own."
     return Refusal("batch", tuple(refusal(INVALID_REQUEST, text, each) for each in known or (None,)))
@@ -148,8 +148,8 @@ def _renamed(value: Any) -> Any:
 
 
 def too_large(start: bytes, end: bytes) -> Refusal:
-    """What is told of a message over LARGEST_MESSAGE, of which these two ends are known."""
-    most = LARGEST_MESSAGE // (1024 * 1024)
+    """What is told of a message over MAX_MESSAGE_BYTES, of which these two ends are known."""
+    most = MAX_MESSAGE_BYTES // (1024 * 1024)
     text = f"The message is larger than {most} MB. Send it in parts: fewer messages a call, or without large images."
     return _refused("too large", INVALID_REQUEST, text, found_id(start, end))
 
@@ -168,7 +168,7 @@ def written(message: JSONRPCMessage) -> bytes:
         return refusal(INTERNAL_ERROR, text, getattr(message, "id", None)).model_dump_json(exclude_unset=True).encode()
 
 
-_ID = rb'(-?[0-9]{1,18}(?![0-9.eE])|"[^"\\\x00-\x1f]{0,%d}")' % LONGEST_ID
+_ID = rb'(-?[0-9]{1,18}(?![0-9.eE])|"[^"\\\x00-\x1f]{0,%d}")' % MAX_ID_LENGTH
 _AT_FRONT = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*[,}]")
 _AT_END = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
 _VALUE = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")

@@ -19,7 +19,7 @@ from contextstash.service.results import (
     SessionList,
 )
 
-MOST_SESSIONS = 100
+MAX_SESSIONS = 100
 
 
 class ProgramTools:
@@ -86,7 +86,7 @@ class ProgramTools:
         cursor: Annotated[str | None, Field(description="next_cursor of the last answer")] = None,
     ) -> SessionList:
         stash = await self._stash.get()
-        return await stash.list_sessions(limit=max(1, min(limit, MOST_SESSIONS)), cursor=cursor)
+        return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
     async def configure_session(
         self,

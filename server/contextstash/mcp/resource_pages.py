@@ -8,7 +8,7 @@ from typing import Any
 
 from contextstash_storage.errors import BadInputError
 
-MOST_LINES = 200
+MAX_LINES = 200
 
 PAGE_CHARACTERS = 256_000
 """Longest page of messages; the next one begins where it had to stop."""

@@ -14,7 +14,7 @@ from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.failures import report_crash
 from contextstash.mcp.lazy import LazyStash
-from contextstash.mcp.resource_pages import MOST_LINES, bounded_page, positive
+from contextstash.mcp.resource_pages import MAX_LINES, bounded_page, positive
 from contextstash.mcp.sendable import clipped, dumped, named_numbers, sendable, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -106,7 +106,7 @@ class ResourceViews:
     async def messages(self, session_id: str, first: str = "0", limit: str = "20") -> str:
         stash = await self._stash.get()
         page = await stash.read_messages(
-            session_id, first=positive("first", first), limit=positive("limit", limit, most=MOST_LINES)
+            session_id, first=positive("first", first), limit=positive("limit", limit, most=MAX_LINES)
         )
         return bounded_page(named_numbers(dumped(page)))
 
@@ -125,7 +125,7 @@ class ResourceViews:
     async def events(self, session_id: str, after: str = "0", limit: str = "100") -> str:
         stash = await self._stash.get()
         events = await stash.read_events(
-            session_id, after=positive("after", after), limit=positive("limit", limit, most=MOST_LINES)
+            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
         )
         listed = [event.model_dump(mode="json", exclude_none=True) for event in events]
         return _json({"session_id": session_id, "events": listed})
@@ -134,7 +134,7 @@ class ResourceViews:
     async def calls(self, session_id: str, after: str = "0", limit: str = "100") -> str:
         stash = await self._stash.get()
         calls = await stash.read_calls(
-            session_id, after=positive("after", after), limit=positive("limit", limit, most=MOST_LINES)
+            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
         )
         listed = [call.model_dump(mode="json", exclude_none=True) for call in calls]
         return _json({"session_id": session_id, "calls": listed})

@@ -16,7 +16,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from contextstash.mcp.json_rpc import LARGEST_MESSAGE, Refusal, read_message, too_large, written
+from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, too_large, written
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +53,13 @@ async def _read(lines: BinaryIO, messages: MemoryObjectSendStream[Any], answers:
 
 def _next(lines: BinaryIO) -> SessionMessage | Refusal | None:
     """The next line; None at the end. Parsed here, in a thread, so that other calls go on."""
-    line = lines.readline(LARGEST_MESSAGE)
+    line = lines.readline(MAX_MESSAGE_BYTES)
     if not line:
         return None
-    whole = len(line) < LARGEST_MESSAGE or line.endswith(b"\n")
+    whole = len(line) < MAX_MESSAGE_BYTES or line.endswith(b"\n")
     read = read_message(line) if whole else _too_long(lines, line)
     if isinstance(read, Refusal):
-        size = f"{len(line):,} bytes" if whole else f"over {LARGEST_MESSAGE:,} bytes"
+        size = f"{len(line):,} bytes" if whole else f"over {MAX_MESSAGE_BYTES:,} bytes"
         logger.warning("a message of %s from the client was refused: %s", size, read.kind)
         return read
     return SessionMessage(read)
@@ -68,7 +68,7 @@ def _next(lines: BinaryIO) -> SessionMessage | Refusal | None:
 def _too_long(lines: BinaryIO, start: bytes) -> Refusal:
     """Skip the rest of the line."""
     end = start
-    while not end.endswith(b"\n") and (more := lines.readline(LARGEST_MESSAGE)):
+    while not end.endswith(b"\n") and (more := lines.readline(MAX_MESSAGE_BYTES)):
         end = more
     return too_large(start[:KEPT_OF_TOO_LONG], end[-KEPT_OF_TOO_LONG:])
 

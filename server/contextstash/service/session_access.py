@@ -39,7 +39,7 @@ CurrentSession = Callable[[], Awaitable[str | None]]
 SettingsFor = Callable[[str | None], Mapping[str, Any]]
 """The server's layer of settings for an agent by its name."""
 
-REMEMBERED_NAMES = 256
+MAX_REMEMBERED_NAMES = 256
 """Of so many agents, and so many models, settings and counters are kept at hand; callers may name any number."""
 
 Consent = Callable[[str | None], bool]
@@ -71,8 +71,8 @@ class Access:
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
-        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(REMEMBERED_NAMES)
-        self._counters: Recent[tuple[str, str | None], Counter] = Recent(REMEMBERED_NAMES)
+        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(MAX_REMEMBERED_NAMES)
+        self._counters: Recent[tuple[str, str | None], Counter] = Recent(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings or {})
 

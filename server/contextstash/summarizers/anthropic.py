@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
 
-SHORTEST_CHARACTERS = 20
+MIN_CHARACTERS = 20
 """A shorter text is no summary."""
 
 TOLERATED = 1.25
 """A summary may be longer than asked for by this factor before it is asked for anew: models count words badly."""
 
-LEAST_REPLY_TOKENS = 1_024
-MOST_HALVINGS = 4
-LEAST_PART_TOKENS = 2_000
+MIN_REPLY_TOKENS = 1_024
+MAX_HALVINGS = 4
+MIN_PART_TOKENS = 2_000
 
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What the SDK's parser of streams raises on a reply that is no such stream; pydantic's errors are ValueErrors."""
@@ -79,12 +79,12 @@ class _Asking:
     async def summary(self, request: SummaryRequest) -> str:
         """The summary; parts are halved where one turns out too long for the model."""
         room = self._settings.input_tokens
-        for _ in range(MOST_HALVINGS + 1):
+        for _ in range(MAX_HALVINGS + 1):
             try:
                 return await self._once(request, room)
             except _TooLongError:
                 room = room // 2
-            if room < LEAST_PART_TOKENS:
+            if room < MIN_PART_TOKENS:
                 break
         raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
 
@@ -117,11 +117,11 @@ class _Asking:
 
     async def ask(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> tuple[str, bool]:
         """What the model answers, and whether it came to its end. Raises WriterFailedError."""
-        message = await self._send(system, messages, max(LEAST_REPLY_TOKENS, 2 * max_tokens))
+        message = await self._send(system, messages, max(MIN_REPLY_TOKENS, 2 * max_tokens))
         if message.stop_reason == "refusal":
             raise WriterFailedError("The model refused to summarize this session.")
         text = "".join(block.text for block in message.content if block.type == "text").strip()
-        if len(text) < SHORTEST_CHARACTERS:
+        if len(text) < MIN_CHARACTERS:
             raise WriterFailedError("The model's answer was empty or too short to be a summary.")
         return text, message.stop_reason != "max_tokens"
 
@@ -218,7 +218,7 @@ def _failure(error: Exception) -> str:
 def _parts(request: SummaryRequest, output_chars: int | None, room: int) -> Iterator[str]:
     """The turns as texts that each fit into a request, cut between messages; a message that alone is too long is cut
     in its middle."""
-    share = max(LEAST_PART_TOKENS // 2, room - request.max_tokens)
+    share = max(MIN_PART_TOKENS // 2, room - request.max_tokens)
     pending: list[str] = []
     held = 0
     for turn in request.turns:

@@ -6,10 +6,10 @@ from contextstash.context.text.sanitize import encodable
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
 
-LONGEST_TOKENS = 20_000
+MAX_TOKENS = 20_000
 """A longer text is no summary."""
 
-SHORTEST_CHARACTERS = 20
+MIN_CHARACTERS = 20
 
 
 class HostSummarizer:
@@ -21,7 +21,7 @@ class HostSummarizer:
     def __init__(self, summary: str | None) -> None:
         """Raises BadInputError where the text cannot be a summary."""
         text = encodable(summary or "").strip()
-        if len(text) < SHORTEST_CHARACTERS:
+        if len(text) < MIN_CHARACTERS:
             raise BadInputError(
                 "summary is empty or too short to go on from. Pass the whole hand-off text, or"
                 " leave it out to have"
@@ -32,9 +32,9 @@ class HostSummarizer:
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         """The text as it was passed: it is the host's, so `request.max_tokens` doesn't shorten it."""
         tokens = request.count(self._text)
-        if tokens > LONGEST_TOKENS:
+        if tokens > MAX_TOKENS:
             raise BadInputError(
-                f"summary has {tokens:,} tokens; at most {LONGEST_TOKENS:,} are taken. Shorten"
+                f"summary has {tokens:,} tokens; at most {MAX_TOKENS:,} are taken. Shorten"
                 " it to what is needed to go on."
             )
         return WrittenSummary(self._text, self.strategy)

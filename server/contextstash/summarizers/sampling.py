@@ -9,9 +9,9 @@ from contextstash.summarizers import prompts
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import SummarizerError
 
-SHORTEST_CHARACTERS = 20
+MIN_CHARACTERS = 20
 
-MOST_CHARACTERS = 400_000
+MAX_CHARACTERS = 400_000
 """A client is not sent more of a session than this, about 100,000 tokens; of a longer one its beginning and end."""
 
 
@@ -26,7 +26,7 @@ class SamplingRequest:
 
 def sampling_prompt(request: SummaryRequest, output_chars: int | None) -> SamplingRequest:
     """A request for a summary as one to the client's model."""
-    session = prompts.shortened_to(prompts.transcript_text(request.turns, output_chars), MOST_CHARACTERS, len)
+    session = prompts.shortened_to(prompts.transcript_text(request.turns, output_chars), MAX_CHARACTERS, len)
     return SamplingRequest(
         system=prompts.system_text(request),
         prompt=prompts.user_text(session, request.previous, replaces=request.replaces),
@@ -46,7 +46,7 @@ class SampledSummarizer:
     async def write(self, request: SummaryRequest) -> WrittenSummary:
         if request.merging:
             raise SummarizerError("The client's model was not asked to merge summaries.")
-        if len(self._text) < SHORTEST_CHARACTERS:
+        if len(self._text) < MIN_CHARACTERS:
             raise SummarizerError("The client's model answered nothing that is a summary.")
         if request.count(self._text) > 2 * request.max_tokens:
             raise SummarizerError("The client's model wrote too long a summary.")

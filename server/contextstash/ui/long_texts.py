@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST_SHOWN = 4_000
+MAX_SHOWN = 4_000
 """Characters of one text on a page with many."""
 
-MOST_WHOLE = 2_000_000
+MAX_WHOLE = 2_000_000
 """Characters of a text on a page of its own: a browser gets slow beyond."""
 
 
@@ -23,7 +23,7 @@ TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200
 """Marks that turn the direction of a text around: they can make it read otherwise than the model reads it."""
 
 
-def cut(text: str, most: int = MOST_SHOWN) -> Cut:
+def cut(text: str, most: int = MAX_SHOWN) -> Cut:
     """At most so many characters of a text, in which nothing but line breaks and tabs controls the browser."""
     shown = text[:most].encode("utf-8", "replace").decode("utf-8")
     return Cut("".join(map(_plain, shown)), max(0, len(text) - most))

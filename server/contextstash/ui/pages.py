@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from contextstash.service.results import Timeline
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of
-from contextstash.ui.long_texts import MOST_WHOLE, cut
+from contextstash.ui.long_texts import MAX_WHOLE, cut
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Pages:
         if not page.messages:
             raise NotFoundError(f"Session {session_id} has no message {seq}: it has {page.total:,}.")
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
-        native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MOST_WHOLE)
+        native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
         return self._templates.page(request, "message.html", page=page, message=page.messages[0], native=native)
 
     async def output(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage
 TRACES = Path(__file__).parents[3] / ".." / "shared" / "traces"
 KINDS = {"claude_code": "claude-code", "codex": "codex", "pi": "pi", "openai_chat": "messages"}
 FILES = [path for folder in KINDS for path in sorted((TRACES / folder).rglob("*.jsonl"))]
-LARGEST_STATE = 40_000
+MAX_STATE = 40_000
 
 
 def read(reader: Reader, path: Path, largest: int) -> tuple[list[TranscriptMessage], State]:
@@ -44,7 +44,7 @@ def test_a_real_transcript_is_read_whole_and_the_same_in_pieces(path: Path) -> N
     assert len(whole) > 1
     assert {message.key for message in pieces} == {message.key for message in whole}
     assert len({message.key for message in whole}) == len(whole)
-    assert len(json.dumps(state)) < LARGEST_STATE
+    assert len(json.dumps(state)) < MAX_STATE
     for message in whole:
         batch_format = "openai-responses" if reader.name == "codex" else None
         get_format(batch_format or ("openai-chat" if reader.name == "messages" else "anthropic")).read(message.body)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.formats.block_limit import MOST_BLOCKS
+from contextstash.formats.block_limit import MAX_BLOCKS
 from contextstash.hosts.following.ingest import ingest
 from contextstash.sharing.export import written
 from contextstash_storage.errors import BadMessageError
@@ -61,7 +61,7 @@ async def test_numbers_of_a_transcript_that_cannot_be_kept_become_their_text(tmp
 
 
 async def test_a_message_with_too_many_blocks_is_refused_before_it_holds_up_others(tmp_path: Path) -> None:
-    blocks = [{"type": "text", "text": "x"}] * MOST_BLOCKS
+    blocks = [{"type": "text", "text": "x"}] * MAX_BLOCKS
     many = {"role": "user", "content": [*blocks, *blocks]}
     nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}
     async with stash_at(tmp_path / "s.db") as stash:

@@ -20,7 +20,7 @@ from contextstash.context.text.sanitize import one_line
 
 FactKind = Literal["path", "id", "error", "open item", "constraint"]
 
-MOST_OF_A_KIND: dict[FactKind, int] = {"path": 28, "id": 14, "error": 10, "open item": 10, "constraint": 18}
+MAX_OF_A_KIND: dict[FactKind, int] = {"path": 28, "id": 14, "error": 10, "open item": 10, "constraint": 18}
 """80 facts together."""
 
 SHOWN = 260
@@ -76,7 +76,7 @@ def facts_that_matter(turns: Sequence[Turn]) -> Known:
     chosen: list[Worthy] = []
     for kind, found in by_kind.items():
         found.sort(key=lambda worthy: (-worthy.worth, -worthy.fact.seq))
-        chosen += found[: MOST_OF_A_KIND[kind]]
+        chosen += found[: MAX_OF_A_KIND[kind]]
     chosen.sort(key=lambda worthy: (-worthy.worth, -worthy.fact.seq))
     return Known(tuple(_with_handles(chosen, turns)), tuple(touched))
 
@@ -114,7 +114,7 @@ _NO_RULE = re.compile(
     r"|\bnever (?:been|\w{2,}(?:ed|[^s]s))\b|\bonly \w{2,}[^s]s\b",
     re.IGNORECASE,
 )
-LEAST_RULE_WORDS = 3
+MIN_RULE_WORDS = 3
 
 
 def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[Worthy]:
@@ -133,7 +133,7 @@ def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[Worthy]:
 
 
 def _is_too_short(sentence: str) -> bool:
-    return sentence.isascii() and len(sentence.split()) < LEAST_RULE_WORDS
+    return sentence.isascii() and len(sentence.split()) < MIN_RULE_WORDS
 
 
 def _open_items(

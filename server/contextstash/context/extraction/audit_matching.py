@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from contextstash.context.extraction.audit_facts import AuditedFact
 from contextstash.context.extraction.files import base_of
 
-MOST_WORDS = 0.6
+MAX_WORDS = 0.6
 """Which share of a fact's content words must stand together, in one passage, for it to be held."""
 
 PASSAGE = 2
@@ -110,7 +110,7 @@ class Holding:
         if not wanted:
             return False
         return any(
-            len(wanted & words) >= MOST_WORDS * len(wanted) and (not rule or _RULE_WORDS.search(passage))
+            len(wanted & words) >= MAX_WORDS * len(wanted) and (not rule or _RULE_WORDS.search(passage))
             for passage, words in self._passages
         )
 

@@ -13,7 +13,7 @@ from contextstash.context.extraction.file_actions import FileUse, Verb, file_use
 VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "read")
 """In the order in which they are told."""
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 READS_A_LINE = 6
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
@@ -74,7 +74,7 @@ def file_lines(actions: Sequence[Action], before: Iterable[str] = ()) -> list[tu
 
 def _changed_line(path: str, record: _Record) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in record.verbs)
-    names = f" ({', '.join(record.names[-MOST_NAMES:])})" if record.names else ""
+    names = f" ({', '.join(record.names[-MAX_NAMES:])})" if record.names else ""
     return f"`{path}`: {verbs}{names}"
 
 

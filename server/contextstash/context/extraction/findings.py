@@ -11,8 +11,8 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
 
-LONGEST = 420
-LEAST_WORTH = 0.5
+MAX_LENGTH = 420
+MIN_WORTH = 0.5
 
 _TELLING = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
@@ -51,7 +51,7 @@ def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
             continue
         for number, sentence in enumerate(own_sentences(text)):
             worth = _worth(sentence, closing)
-            shown = one_line(sentence, LONGEST)
+            shown = one_line(sentence, MAX_LENGTH)
             if worth > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
                 found.append(Finding(len(found), shown, worth + 0.6 * (closing and number < 3)))
@@ -71,8 +71,8 @@ def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
 
 
 def _worth(sentence: str, closing: bool) -> float:
-    if not 25 <= len(sentence) <= LONGEST or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
+    if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
     names = len(find_facts(sentence, 8).names())
     worth = 0.5 * min(4, names) + 1.0 * bool(_TELLING.search(sentence)) + 0.8 * closing
-    return worth if worth >= LEAST_WORTH else 0.0
+    return worth if worth >= MIN_WORTH else 0.0

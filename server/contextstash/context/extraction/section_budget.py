@@ -10,7 +10,7 @@ from contextstash.context.text.sanitize import encodable
 
 Count = Callable[[str], int]
 
-LEAST_CUT = 12
+MIN_CUT = 12
 """An item is not cut to less than so many tokens; it is left out instead."""
 
 
@@ -99,7 +99,7 @@ class _Chosen:
         cost = self._cost(item.text)
         text = item.text
         if cost > left:
-            text = cut_middle(item.text, left - 1, self._count) if item.cut and left >= LEAST_CUT else ""
+            text = cut_middle(item.text, left - 1, self._count) if item.cut and left >= MIN_CUT else ""
             cost = self._cost(text)
         if text and cost <= left:
             self.spent[place[0]] += cost - self._spent_on(place)

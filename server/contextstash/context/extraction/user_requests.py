@@ -133,7 +133,7 @@ _STRONG = re.compile(
     r"|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대",
     re.IGNORECASE,
 )
-LONGEST_RULE = 400
+MAX_RULE_LENGTH = 400
 
 OWN_TEXT = 2_000
 """A longer message holds pasted text, of which only what sounds like a rule counts."""
@@ -145,7 +145,7 @@ def laid_down(request: Request) -> list[tuple[str, bool]]:
     pasted = len(request.text) > OWN_TEXT
     found = []
     for sentence in sentences(request.text):
-        if 8 <= len(sentence) <= LONGEST_RULE and not sentence.endswith(("?", ":")) and _LAID_DOWN.search(sentence):
+        if 8 <= len(sentence) <= MAX_RULE_LENGTH and not sentence.endswith(("?", ":")) and _LAID_DOWN.search(sentence):
             strong = bool(_STRONG.search(sentence))
             if strong or not pasted:
                 found.append((sentence, strong))

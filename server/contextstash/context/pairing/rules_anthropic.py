@@ -13,7 +13,7 @@ from typing import Any
 from contextstash_storage.records import Native
 
 _ASSISTANT_ONLY = ("tool_use", "server_tool_use", "mcp_tool_use", "thinking", "redacted_thinking")
-_MOST_CACHE_MARKS = 4
+_MAX_CACHE_MARKS = 4
 
 
 def anthropic_violations(natives: Sequence[Native]) -> list[str]:
@@ -172,8 +172,8 @@ def _server_results(natives: Sequence[Native]) -> Iterator[str]:
 
 def _cache_marks(natives: Sequence[Native]) -> Iterator[str]:
     marks = sum(_is_marked(part) for native in natives for block in _content(native) for part in _with_nested(block))
-    if marks > _MOST_CACHE_MARKS:
-        yield f"The list has {marks} cache breakpoints; at most {_MOST_CACHE_MARKS} are allowed."
+    if marks > _MAX_CACHE_MARKS:
+        yield f"The list has {marks} cache breakpoints; at most {_MAX_CACHE_MARKS} are allowed."
 
 
 def _is_marked(block: object) -> bool:

@@ -20,7 +20,7 @@ SECOND_TRIES, SECOND_TRY_SECONDS = 200, 0.01
 LONG_SHARE_SECONDS = 0.25
 """Who overruns so long a share was not just interrupted: no second try, or one long line takes twice its time."""
 
-LONGEST_PATTERN = 1_000
+MAX_PATTERN_LENGTH = 1_000
 
 
 def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
@@ -65,8 +65,8 @@ class _Search:
 def _compiled(pattern: str) -> Any:
     import regex  # type: ignore[import-untyped]
 
-    if not pattern or len(pattern) > LONGEST_PATTERN:
-        raise BadInputError(f"pattern must have 1 to {LONGEST_PATTERN:,} characters.")
+    if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
+        raise BadInputError(f"pattern must have 1 to {MAX_PATTERN_LENGTH:,} characters.")
     try:
         return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, ValueError) as error:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 Count = Callable[[str], int]
 """Tokens of a text."""
 
-LONGEST_SEQUENCE = 16
+MAX_SEQUENCE_LENGTH = 16
 """Characters that are taken for one at most, such as a letter with its combining marks."""
 
-MOST_TOKENS_PER_BYTE = 2
+MAX_TOKENS_PER_BYTE = 2
 """No counter of ours counts more: byte-pair tokens are a byte long at least, times a model's factor below 2."""
 
 COUNTED_PIECE = 50_000
@@ -105,7 +105,7 @@ def last_bytes(text: str, most: int) -> str:
 def within_tokens(text: str, most: int, count: Count) -> bool:
     """Whether a text has at most `most` tokens. Of a text far above that only the beginning is counted, and a
     text far below not at all."""
-    if MOST_TOKENS_PER_BYTE * byte_length(text) <= most:
+    if MAX_TOKENS_PER_BYTE * byte_length(text) <= most:
         return True
     tokens = pieces = 0
     for start in range(0, len(text), COUNTED_PIECE):
@@ -150,14 +150,14 @@ def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], 
 
 def _at_or_before(text: str, index: int) -> int:
     """The nearest place at or before this one that is inside no sequence."""
-    for step in range(LONGEST_SEQUENCE):
+    for step in range(MAX_SEQUENCE_LENGTH):
         if not _joined(text, index - step):
             return index - step
     return index - _inside_pair(text, index)
 
 
 def _at_or_after(text: str, index: int) -> int:
-    for step in range(LONGEST_SEQUENCE):
+    for step in range(MAX_SEQUENCE_LENGTH):
         if not _joined(text, index + step):
             return index + step
     return index + _inside_pair(text, index)

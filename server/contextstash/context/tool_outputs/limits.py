@@ -32,7 +32,7 @@ CHARACTERS_PER_TOKEN = 4
 PREVIEW_CHARACTERS = 2_000
 """What is shown of an output that is too large to be cut: its head and tail together."""
 
-LEAST_LINES_FOR_BOTH_ENDS = 4
+MIN_LINES_FOR_BOTH_ENDS = 4
 """With fewer lines there is room for the start only."""
 
 PARENT_NAMES = {
@@ -172,7 +172,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Li
 
 
 def _shape(limits: OutputLimits, wording: Wording) -> Shape:
-    few_lines = limits.lines is not None and limits.lines < LEAST_LINES_FOR_BOTH_ENDS
+    few_lines = limits.lines is not None and limits.lines < MIN_LINES_FOR_BOTH_ENDS
     if limits.cut == "head" or few_lines:
         return layouts.plain(wording.text, at_the_start, wording.head)
     if limits.cut == "head_tail":

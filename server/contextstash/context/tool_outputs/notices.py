@@ -8,7 +8,7 @@ from contextstash.context.text.sanitize import MARKER
 from contextstash.context.text.truncate import byte_length, line_count
 from contextstash.context.tool_outputs.measures import Unit
 
-LONGEST_MIDDLE = 96
+MAX_MIDDLE_LENGTH = 96
 """Room for the middle-out notice between its line ends, in characters and bytes."""
 
 
@@ -78,7 +78,7 @@ class Wording:
         """Both ends, and between them how much was cut."""
         gone = between(self.text, first, last)
         notice = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}]"
-        if len(notice) > LONGEST_MIDDLE:
+        if len(notice) > MAX_MIDDLE_LENGTH:
             notice = f"{MARKER}: {gone.characters:,} characters cut{self._whole()}]"
         return self._shown(f"{first}\n\n{notice}\n\n{last}", notice, first, last)
 

@@ -17,14 +17,14 @@ WORDS = (
 )  # fmt: skip
 """What a telling line holds at least one of, in lower case."""
 
-MOST_HITS = 2_000
+MAX_HITS = 2_000
 """How often each word is looked at from the start of an output; as many lines again from its end."""
 
-MOST_LINES = 100
-MOST_MENTIONS = 8
+MAX_LINES = 100
+MAX_MENTIONS = 8
 """How many lines are shown that only mention a word, as source code does."""
 
-LONGEST = 200
+MAX_LENGTH = 200
 """Characters of a line that are shown."""
 
 BEFORE = 80
@@ -33,7 +33,7 @@ BEFORE = 80
 REACH = 1_000
 """How far around a word its line is looked for, and how far apart two finds in one line are, in characters."""
 
-LEAST_DEFINITIONS = 3
+MIN_DEFINITIONS = 3
 """With so many at its start an output is taken for source code, whose errors are none."""
 
 SOURCE_START = 8_000
@@ -93,7 +93,7 @@ class TellingLine:
 def telling_lines(text: str) -> list[TellingLine]:
     """The lines that matter, the most telling first: counts from the last on, all else from the first on. Of lines
     that differ in numbers alone the first counts, of counts the last."""
-    if len(DEFINITION.findall(text[:SOURCE_START])) >= LEAST_DEFINITIONS:
+    if len(DEFINITION.findall(text[:SOURCE_START])) >= MIN_DEFINITIONS:
         return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
     kinds: dict[tuple[int, str], TellingLine] = {}
     for line in _numbered(text, _hits(_folded(text))):
@@ -122,7 +122,7 @@ def _definitions(text: str) -> Iterator[TellingLine]:
             number=number,
             start=start,
             end=end,
-            text=one_line(text[start:end], LONGEST),
+            text=one_line(text[start:end], MAX_LENGTH),
             has_number=gutter is not None,
         )
 
@@ -138,18 +138,18 @@ def _hits(folded: str) -> list[int]:
     for word in WORDS:
         place = folded.find(word)
         forward: list[int] = []
-        while place >= 0 and len(forward) < MOST_HITS:
+        while place >= 0 and len(forward) < MAX_HITS:
             forward.append(place)
             place = folded.find(word, _stretch_end(folded, place))
         found.update(forward)
-        if len(forward) == MOST_HITS:
+        if len(forward) == MAX_HITS:
             found.update(_last_hits(folded, word, forward[-1]))
     return sorted(found)
 
 
 def _last_hits(folded: str, word: str, after: int) -> Iterator[int]:
     place = folded.rfind(word, after + 1)
-    for _ in range(MOST_HITS):
+    for _ in range(MAX_HITS):
         if place < 0:
             return
         yield place
@@ -173,7 +173,7 @@ def _numbered(text: str, hits: Iterable[int]) -> Iterator[TellingLine]:
         counted = hit
         start = _start(text, hit)
         done = _stretch_end(text, hit)
-        shown = one_line(text[start : min(done, start + 2 * REACH)], LONGEST)
+        shown = one_line(text[start : min(done, start + 2 * REACH)], MAX_LENGTH)
         rank = _rank(shown)
         if rank is not None:
             has_number = _GUTTER.match(text, start) is not None
@@ -182,8 +182,8 @@ def _numbered(text: str, hits: Iterable[int]) -> Iterator[TellingLine]:
 
 def _start(text: str, hit: int) -> int:
     """Where the shown part of a hit's line begins."""
-    start = text.rfind("\n", max(0, hit - LONGEST + BEFORE), hit) + 1
-    return start if start or hit < LONGEST - BEFORE else hit - BEFORE
+    start = text.rfind("\n", max(0, hit - MAX_LENGTH + BEFORE), hit) + 1
+    return start if start or hit < MAX_LENGTH - BEFORE else hit - BEFORE
 
 
 def _rank(line: str) -> int | None:
@@ -206,7 +206,7 @@ def choose(
     chosen: list[TellingLine] = []
     mentions = 0
     for line in lines:
-        if line.start < start or line.end > end or (line.rank == 3 and mentions == MOST_MENTIONS):
+        if line.start < start or line.end > end or (line.rank == 3 and mentions == MAX_MENTIONS):
             continue
         cost = [gauge.measure(f"{line.shown}\n{GAP_MARK.format(line.number)}\n") for gauge in gauges]
         if any(price > room for price, room in zip(cost, left, strict=True)):
@@ -214,7 +214,7 @@ def choose(
         left = [room - price for price, room in zip(cost, left, strict=True)]
         mentions += line.rank == 3
         chosen.append(line)
-        if len(chosen) == MOST_LINES:
+        if len(chosen) == MAX_LINES:
             break
     return sorted(chosen, key=lambda line: line.start)
 

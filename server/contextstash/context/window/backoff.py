@@ -30,7 +30,7 @@ LITTLE_SAVED = 0.05
 WELL_SAVED = 0.10
 """An attempt that saved this share of usable resets the back-off."""
 
-FIRST_WAIT, LONGEST_WAIT = 0.05, 0.40
+FIRST_WAIT, MAX_WAIT = 0.05, 0.40
 """By which share of usable the context has to grow before the next attempt: after one that saved too little, doubled
 by each further one, and at most."""
 
@@ -125,7 +125,7 @@ def worth_trying(attempts: Sequence[ReductionAttempt], tokens: int, messages: in
         if saved >= WELL_SAVED * usable:
             wait = 0.0
         elif saved < LITTLE_SAVED * usable:
-            wait = min(LONGEST_WAIT, 2 * wait or FIRST_WAIT)
+            wait = min(MAX_WAIT, 2 * wait or FIRST_WAIT)
     if not wait:
         return True
     last = attempts[-1]

@@ -6,13 +6,13 @@ from contextstash.context.view.view import part_of
 from contextstash.context.window.settings import ContextSettings
 from contextstash_storage.records import Counters, NewMessage, Usage
 
-LEAST_GROWTH = 200
+MIN_GROWTH = 200
 """Growth below this, in tokens, says nothing about how well the counter counts."""
 
 PRIOR_GROWTH = 5_000
 """With how many tokens' weight a session's calibration starts at 1."""
 
-MOST_RATIO = 2.0
+MAX_RATIO = 2.0
 
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
@@ -52,7 +52,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
     if counters.reported is not None:
         true = usage.prompt_tokens - counters.reported
         counted = before - counters.replying - counters.reported_view
-        if true > LEAST_GROWTH and counted > LEAST_GROWTH and true < 4 * counted:
+        if true > MIN_GROWTH and counted > MIN_GROWTH and true < 4 * counted:
             growth = {
                 "true_growth": counters.true_growth + true,
                 "counted_growth": counters.counted_growth + counted,
@@ -91,7 +91,7 @@ def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     if not (settings.anchored and settings.calibrated):
         return 1.0
     ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)
-    return min(MOST_RATIO, max(1 / MOST_RATIO, ratio))
+    return min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
 
 
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:

@@ -24,15 +24,15 @@ from contextstash.context.window.overflow_patterns import (
 EDGE = 4_000
 """Characters looked at at either end of a text; a refusal stands first, or last after a traceback."""
 
-LONGEST_JSON = 200_000
+MAX_JSON_LENGTH = 200_000
 """Characters of a JSON text that is read as such; a longer one is looked at as text, at its ends."""
 
-LONGEST_BARE_TEXT = 1_000
+MAX_BARE_TEXT_LENGTH = 1_000
 """Characters up to which a text is taken for the error itself, needing no word of an error beside it."""
 
-_LONGEST_TEXT = 8 * EDGE
-_MOST_PARTS = 64
-_MOST_MENTIONS = 8
+_MAX_TEXT_LENGTH = 8 * EDGE
+_MAX_PARTS = 64
+_MAX_MENTIONS = 8
 _DEEPEST = 12
 _NEAR = 250
 
@@ -109,14 +109,14 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
 
 def _first_wording(text: str) -> tuple[Wording, re.Match[str]] | None:
     for wording in WORDINGS:
-        for match in islice(compiled(wording.pattern).finditer(text), _MOST_MENTIONS):
+        for match in islice(compiled(wording.pattern).finditer(text), _MAX_MENTIONS):
             if _is_said_of_an_error(text, match):
                 return wording, match
     return None
 
 
 def _is_said_of_an_error(text: str, match: re.Match[str]) -> bool:
-    if len(text) <= LONGEST_BARE_TEXT:
+    if len(text) <= MAX_BARE_TEXT_LENGTH:
         return True
     before = text[max(0, match.start() - _NEAR) : match.start()]
     after = text[match.end() : match.end() + _NEAR]
@@ -148,8 +148,8 @@ def _provider(wording: Wording, text: str) -> str:
 def _text_of(error: object) -> str:
     """What an error says as one line of plain text, its fields as `name: value`."""
     lines: list[str] = []
-    room = _LONGEST_TEXT
-    for line in islice(_lines(error, "", 0), _MOST_PARTS):
+    room = _MAX_TEXT_LENGTH
+    for line in islice(_lines(error, "", 0), _MAX_PARTS):
         lines.append(line)
         room -= len(line)
         if room <= 0:
@@ -161,7 +161,7 @@ def _lines(value: object, field: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST or value is None or isinstance(value, bool):
         return
     if isinstance(value, bytes | bytearray):
-        value = value[:LONGEST_JSON].decode("utf-8", "replace")
+        value = value[:MAX_JSON_LENGTH].decode("utf-8", "replace")
     if isinstance(value, str):
         parsed = _parsed(value)
         if parsed is None:
@@ -174,7 +174,7 @@ def _lines(value: object, field: str, depth: int) -> Iterator[str]:
         for name, part in _telling_parts(value):
             yield from _lines(part, name, depth + 1)
     elif isinstance(value, Sequence):
-        for part in islice(value, _MOST_PARTS):
+        for part in islice(value, _MAX_PARTS):
             yield from _lines(part, field, depth + 1)
 
 
@@ -184,14 +184,14 @@ def _telling_parts(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(kind, str) and kind in _CONTENT_TYPES:
         return
     telling = _STOP_FIELDS if "role" in value else _ERROR_FIELDS
-    for name, part in islice(value.items(), _MOST_PARTS):
+    for name, part in islice(value.items(), _MAX_PARTS):
         if isinstance(name, str) and name.lower().replace("_", "").replace("-", "") in telling:
             yield name, part
 
 
 def _parsed(text: str) -> Mapping[str, Any] | Sequence[Any] | None:
     """The object or list that a JSON text holds, else None."""
-    if len(text) > LONGEST_JSON or text.lstrip()[:1] not in ("{", "["):
+    if len(text) > MAX_JSON_LENGTH or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
         value = json.loads(text)

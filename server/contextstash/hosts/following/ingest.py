@@ -20,8 +20,8 @@ from contextstash_storage.records import Cursor
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
-MOST_MESSAGES = 500
-MOST_BYTES = 4 * 1024 * 1024
+MAX_MESSAGES = 500
+MAX_BYTES = 4 * 1024 * 1024
 _HEAD = 1024
 
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
@@ -128,7 +128,7 @@ def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
     """What stands after the cursor, at most a few megabytes of it where its lines are no longer than that;
     the bytes it takes, and whether it is all."""
-    room = MOST_BYTES
+    room = MAX_BYTES
     while True:
         file.seek(cursor.offset)
         data = file.read(room)
@@ -161,7 +161,7 @@ def _runs(messages: Sequence[TranscriptMessage]) -> Iterator[list[TranscriptMess
     size = 0
     for message in messages:
         length = len(json.dumps(message.body, ensure_ascii=False))
-        if run and (len(run) >= MOST_MESSAGES or size + length > MOST_BYTES):
+        if run and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
             yield run
             run, size = [], 0
         run.append(message)

@@ -16,7 +16,7 @@ from typing import Any
 from contextstash.hosts.hooks.host import HookHost
 from contextstash.json_text import kept_value
 
-SMALLEST_LIMIT = 4_000
+MIN_LIMIT = 4_000
 """Characters up to which no preset limits an output."""
 
 OWN_SERVER = "contextstash"
@@ -65,7 +65,7 @@ def _after_tool(host: HookHost, event: Mapping[str, Any], environment: Mapping[s
         return None
     texts = host.texts_of(tool, response)
     longest = max(map(len, texts), default=0)
-    if longest <= SMALLEST_LIMIT or (longest <= host.limit(tool) and not _configured(host, environment)):
+    if longest <= MIN_LIMIT or (longest <= host.limit(tool) and not _configured(host, environment)):
         return None
     return _run(_limited(host, event, tool, response, texts))
 

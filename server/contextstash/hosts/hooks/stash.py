@@ -30,7 +30,7 @@ BUSY_SECONDS = 2.0
 
 CHARACTERS_PER_TOKEN = 4
 
-MOST_PERSISTED_BYTES = 32 * 1024 * 1024
+MAX_PERSISTED_BYTES = 32 * 1024 * 1024
 
 STARTS_ALIKE = 1_000
 """By so many characters a file is known to hold the whole of an output."""
@@ -81,7 +81,7 @@ def _persisted(host: str, named: str) -> str | None:
     """The file's text; None, and a line in the log, if it is not one that the host itself has put there."""
     try:
         path = own_file(named, host)
-        return None if path is None else read_regular(path, MOST_PERSISTED_BYTES).decode("utf-8", "surrogateescape")
+        return None if path is None else read_regular(path, MAX_PERSISTED_BYTES).decode("utf-8", "surrogateescape")
     except (OSError, BadInputError) as error:
         note(host, f"An output's file: {error}")
         return None

@@ -22,7 +22,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
 _SIDECHAIN_RECORDS = 300
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 """Of a project's folder; a longer name is cut there."""
 
 HEAD = 200_000
@@ -278,15 +278,15 @@ def _project_folders(path: str, projects: Path) -> list[Path]:
     UTF-16 unit that is no letter or digit is a hyphen, and a long name is cut and ends with a hash, which depends on
     what Claude Code runs on."""
     name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME_LENGTH:
         return [projects / name]
-    start = f"{name[:LONGEST_NAME]}-"
+    start = f"{name[:MAX_NAME_LENGTH]}-"
     return [folder for folder in projects.glob("*") if folder.name.startswith(start)]
 
 
 def _is_of(transcript: Path, path: str, folder: Path) -> bool:
     """Whether a transcript in a folder with a hash in its name is this project's."""
-    if len(folder.name) <= LONGEST_NAME:
+    if len(folder.name) <= MAX_NAME_LENGTH:
         return True
     with open_regular(transcript) as file:
         lines, _ = split_lines(file.read(HEAD), at_end=True)

@@ -16,17 +16,17 @@ from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotF
 from contextstash_storage.records import Output, SearchHit
 
 DEFAULT_PAGE_TOKENS = 4_000
-MOST_PAGE_TOKENS = 8_000
+MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
 FIELDS_TOKENS = 80
 """What the other fields of a page take beside its text."""
 
-MOST_QUERY_CHARACTERS = 4_000
+MAX_QUERY_CHARACTERS = 4_000
 """As many as the store looks at."""
 
 DEFAULT_HITS = 10
-MOST_HITS = 50
+MAX_HITS = 50
 SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
@@ -45,7 +45,7 @@ async def get_archived_output(
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
-    bound = min(most, MOST_PAGE_TOKENS)
+    bound = min(most, MAX_PAGE_TOKENS)
     found_in, output = await _find(access, handle.strip(), session_id)
     session = await access.store.get_session(access.owner, found_in)
     text = await access.output_text(session, output)
@@ -96,7 +96,7 @@ async def search_history(
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
         raise BadInputError(f"scope is one of {', '.join(SCOPES)}, not '{scope}'.")
-    most = min(MOST_HITS, DEFAULT_HITS if limit is None else limit)
+    most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
     if scope == "everywhere":
@@ -108,7 +108,7 @@ async def search_history(
     kind = scope if scope in ("outputs", "messages") else "all"
     hits = await _hits(access, query, session_id, kind, most)
     note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
-    terms = query[:MOST_QUERY_CHARACTERS].split()
+    terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
     return SearchResult(hits=shown, note=note)
 

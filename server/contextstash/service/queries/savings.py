@@ -13,8 +13,8 @@ from contextstash_storage.records import Call, Event, EventKind, Session, Usage
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
-MOST_EVENTS = 10_000
-MOST_CALLS = 100_000
+MAX_EVENTS = 10_000
+MAX_CALLS = 100_000
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
@@ -24,8 +24,8 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
     if session.source is not None or now <= 0:
         return None
     owner, name = access.owner, session.session_id
-    events = await access.store.last_events(owner, name, SHRINKING, MOST_EVENTS)
-    calls = await access.store.read_calls(owner, name, limit=MOST_CALLS)
+    events = await access.store.last_events(owner, name, SHRINKING, MAX_EVENTS)
+    calls = await access.store.read_calls(owner, name, limit=MAX_CALLS)
     by_model, requests = _saved(events[::-1], [call for call in calls if call.purpose == "agent"])
     return Savings(
         tokens_now=now,

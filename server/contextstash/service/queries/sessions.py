@@ -23,7 +23,7 @@ from contextstash.summarizers import CONSENT
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Session
 
-MOST_LISTED = 200
+MAX_LISTED = 200
 
 NOT_OVERWRITTEN = (
     "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
@@ -37,8 +37,8 @@ COUNTING = ("estimator", "image_tokens", "message_overhead")
 
 async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
     """One page of sessions; `cursor` is the previous page's `next_cursor`."""
-    if not 1 <= limit <= MOST_LISTED:
-        raise BadInputError(f"limit is 1 to {MOST_LISTED}, not {limit}.")
+    if not 1 <= limit <= MAX_LISTED:
+        raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
     found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
     page = found[:limit]
     return SessionList(

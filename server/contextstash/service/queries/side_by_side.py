@@ -12,13 +12,13 @@ from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Cover, Message, SummaryEdit
 
-MOST_MESSAGES = 500
+MAX_MESSAGES = 500
 
 
 async def read_beside(access: Access, session_id: str, first: int, limit: int) -> BesidePage:
     """Messages `first` to `first + limit - 1`. Raises SessionNotFoundError, and BadInputError on wrong numbers."""
-    if first < 0 or not 1 <= limit <= MOST_MESSAGES:
-        raise BadInputError(f"first is 0 or more, limit 1 to {MOST_MESSAGES}.")
+    if first < 0 or not 1 <= limit <= MAX_MESSAGES:
+        raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from contextstash.context.view.view import part_named
 from contextstash.service.estimate import estimate_session
-from contextstash.service.queries.savings import MOST_CALLS, SHRINKING
+from contextstash.service.queries.savings import MAX_CALLS, SHRINKING
 from contextstash.service.queries.status import change_of
 from contextstash.service.results import Timeline, TimelinePoint
 from contextstash.service.session_access import Access
@@ -15,7 +15,7 @@ from contextstash_storage.records import Call, Event, TokenSum
 POINTS = 200
 """Runs of messages of which each is one point."""
 
-MOST_CHANGES = 500
+MAX_CHANGES = 500
 
 UNRECORDED = "unrecorded"
 
@@ -30,8 +30,8 @@ async def timeline(access: Access, session_id: str, points_wanted: int = POINTS)
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points_wanted))
     runs = _by_run(await access.store.token_sums(owner, session_id, width))
-    calls = await access.store.read_calls(owner, session_id, limit=MOST_CALLS)
-    events = (await access.store.last_events(owner, session_id, SHRINKING, MOST_CHANGES))[::-1]
+    calls = await access.store.read_calls(owner, session_id, limit=MAX_CALLS)
+    events = (await access.store.last_events(owner, session_id, SHRINKING, MAX_CHANGES))[::-1]
     counted = _points(runs, width, total, [event for event in events if event.parts])
     points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     points.append(TimelinePoint(seq=total, parts=estimate.breakdown))

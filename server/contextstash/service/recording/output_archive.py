@@ -24,7 +24,7 @@ OUTPUTS_AGENT = "contextstash-outputs"
 
 FORMAT = "openai-chat"
 
-MOST_COUNTED = 200_000
+MAX_COUNTED = 200_000
 """Characters up to which a kept output is counted by the settings' counter; to count more takes longer than to store
 it, so a rule of thumb does."""
 
@@ -46,7 +46,7 @@ async def keep_output(access: Access, text: str, *, tool: str, argument: str, se
     call = _call(call_id, tool or "tool", argument)
     natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
     keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
-    session = _outputs_session(access, name, session_id, counted=len(text) <= MOST_COUNTED)
+    session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
     try:
         await append(access, session, natives, {}, extras=keys)
     except SessionNotFoundError:

@@ -34,7 +34,7 @@ from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import Edit, SummaryEdit
 
-LEAST_SUMMARY_TOKENS = 200
+MIN_SUMMARY_TOKENS = 200
 """A summary is given at least this much room, however little it covers."""
 
 RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
@@ -103,7 +103,7 @@ def summary_request(
         replaces=not levels,
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(LEAST_SUMMARY_TOKENS, min(snapshot.settings.summary_tokens, plan.tokens // 3)),
+        max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.settings.summary_tokens, plan.tokens // 3)),
         count=snapshot.counter.count,
     )
 

@@ -15,7 +15,7 @@ from contextstash.service.reduction.write_summary import Writers, written
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
-MOST_MERGES = 4
+MAX_MERGES = 4
 """In one compaction; three levels need no more."""
 
 
@@ -28,7 +28,7 @@ async def merge_summaries(access: Access, session_id: str, writers: Writers, lea
     was done."""
     before: Merged = {}
     done = []
-    for _ in range(MOST_MERGES):
+    for _ in range(MAX_MERGES):
         try:
             merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, before))
         except LeaseLostError:  # the compaction itself was applied, and what was merged before

@@ -16,7 +16,7 @@ from contextstash_storage.records import Edit, Output, SummaryEdit
 INDEX_SHARE = 0.3
 """Of the room, the most that the index of handles takes."""
 
-LEAST_INDEXED_TOKENS = 200
+MIN_INDEXED_TOKENS = 200
 """A smaller output is not worth a line."""
 
 
@@ -34,7 +34,7 @@ async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | No
     )
     index = _index(snapshot, int(max_tokens * INDEX_SHARE))
     room = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
-    if room < LEAST_INDEXED_TOKENS:
+    if room < MIN_INDEXED_TOKENS:
         return None
     shown = limit(summary, OutputLimits(tokens=room, cut="head_tail"), count).text
     return "\n\n".join(part for part in (head, shown, index) if part)
@@ -53,7 +53,7 @@ async def _extract(access: Access, session_id: str) -> str | None:
 
 def _index(snapshot: SessionSnapshot, room: int) -> str:
     """The newest outputs that are worth it, a line each."""
-    worth: list[Output] = [output for output in snapshot.outputs.values() if output.tokens >= LEAST_INDEXED_TOKENS]
+    worth: list[Output] = [output for output in snapshot.outputs.values() if output.tokens >= MIN_INDEXED_TOKENS]
     lines: list[str] = []
     left = room - snapshot.counter.count("## Outputs kept\n")
     for output in reversed(worth):
