@@ -1,4 +1,4 @@
-"""Editing a view: what it becomes, what is logged of it, and trying again where somebody else edited it meanwhile."""
+"""What a view becomes by edits, and trying again if somebody else edited it meanwhile."""
 
 from __future__ import annotations
 

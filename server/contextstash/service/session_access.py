@@ -1,4 +1,4 @@
-"""What every use case starts from: whose sessions these are, how they are set up, and their view."""
+"""One owner's way into the store: which session is meant, how it is set up, and snapshots of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries in a session's view: how they are named, shown, merged level by level, and read."""
+"""The summaries in a session's view, as they are asked for."""
 
 from __future__ import annotations
 
