@@ -3,38 +3,53 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+PRODUCT := $(VENV)/.product-installed
+DEVELOPMENT := $(VENV)/.development-installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test lint types check bench docs mcpb clean
+.PHONY: setup demo test test-all lint types check bench docs mcpb clean
 
-setup: $(STAMP)
+setup: $(DEVELOPMENT)
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+# The demonstration needs the product alone: the test tools are three times its size.
+$(PRODUCT): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	@echo "Creating a virtual environment in $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "Installing contextstash and what it needs into it (half a minute, once) …"
+	@$(PIP) --editable .
 	@touch $@
 
-demo: $(STAMP)
+$(DEVELOPMENT): $(PRODUCT)
+	@echo "Installing the test tools (half a minute, once) …"
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+demo: $(PRODUCT)
 	@$(BIN)/contextstash demo
 
-test: $(STAMP)
-	$(BIN)/python -m pytest
+# Quick: a few examples of each property and a few of the recorded sessions. See CONTRIBUTING.md.
+test: $(DEVELOPMENT)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-lint: $(STAMP)
+# Everything, with all examples; what CI runs.
+test-all: $(DEVELOPMENT)
+	CONTEXTSTASH_TESTS=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(STAMP)
+types: $(DEVELOPMENT)
 	$(BIN)/mypy
 
-check: lint types test
+check: lint types test-all
 
-bench: $(STAMP)
+bench: $(DEVELOPMENT)
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 # The pages that come out of the code; a test compares them with it.
-docs: $(STAMP)
+docs: $(DEVELOPMENT)
 	$(BIN)/python docs/generate.py
 
 # A bundle that Claude Desktop and others install with a click. Needs node: its packer is an npm package.

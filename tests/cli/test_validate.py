@@ -15,6 +15,7 @@ from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 BROKEN: list[dict[str, Any]] = [
@@ -114,7 +115,7 @@ def test_what_is_no_message_list_is_an_error_in_one_line(contextstash: CommandLi
 
 
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_repaired_is_valid(format_name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(format_name, broken=True))

@@ -16,9 +16,10 @@ from contextstash.formats import FORMATS, detect_format, get_format
 from contextstash.formats.render import render
 from contextstash_storage.errors import BadMessageError
 from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
 from tests.support.json_values import json_objects, json_values
 
-laws = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 formats = pytest.mark.parametrize("name", FORMAT_NAMES)
 
 
@@ -99,7 +100,7 @@ def _goes(blocks: Any, place: int, chosen: list[int]) -> bool:
 
 
 @formats
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(native=json_objects)
 def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native: dict[str, Any]) -> None:
     fmt = FORMATS[name]
@@ -109,7 +110,7 @@ def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native:
             assert block.argument is None or (len(block.argument) <= 120 and "\n" not in block.argument)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(natives=st.lists(json_values, max_size=3))
 def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[Any]) -> None:
     with suppress(BadMessageError):
@@ -117,7 +118,7 @@ def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[
 
 
 @formats
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(natives=st.lists(json_objects, max_size=4))
 def test_whatever_can_be_read_can_be_rendered_and_judged(name: str, natives: list[dict[str, Any]]) -> None:
     readable = [native for native in natives if _is_readable(name, native)]

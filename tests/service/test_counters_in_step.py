@@ -18,6 +18,7 @@ from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at
 
 STEPS = ("prune", "oldest", "compact", "host", "restore", "restore summaries", "recover", "record")
@@ -65,7 +66,7 @@ async def take(stash: Stash, step: str, natives: Sequence[Native]) -> None:
 
 @pytest.mark.parametrize("preset", ["default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"])
 @pytest.mark.parametrize("format_name", FORMAT_NAMES)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_after_every_step_counters_and_view_agree(format_name: str, preset: str, data: st.DataObject) -> None:
     assert preset in PRESETS
@@ -94,7 +95,7 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
 
 
 @pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_managed_by_itself_a_growing_session_stays_in_step(preset: str, data: st.DataObject) -> None:
     format_name = data.draw(st.sampled_from(FORMAT_NAMES))

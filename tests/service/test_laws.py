@@ -15,10 +15,11 @@ from contextstash.formats import get_format
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
 from tests.support.traces import trace_files, trace_natives
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int) -> None:

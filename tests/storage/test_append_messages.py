@@ -24,6 +24,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.effort import examples
 from tests.support.json_values import json_objects
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import (
@@ -51,7 +52,7 @@ async def test_messages_get_successive_positions_and_are_counted(store: SqliteSt
     assert (await store.get_session(OWNER, SESSION)).counters == again.session.counters
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(json_objects)
 async def test_a_body_is_read_as_it_was_recorded(body: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import SqliteStore
+from tests.support.effort import examples
 from tests.support.stored_sessions import OWNER, SESSION, answers, new_session, record, says
 
 
@@ -49,7 +50,7 @@ async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store
     assert await found(store, query) == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec=None), max_size=40))
 async def test_no_query_breaks_it(store: SqliteStore, query: str) -> None:
     await store.search(OWNER, f"hello {query}")

@@ -11,8 +11,9 @@ from hypothesis import settings
 from contextstash.context.extraction.turns import Turn
 from contextstash.formats.arguments import main_argument
 from contextstash_storage.records import Block
+from tests.support.effort import examples
 
-laws = settings(deadline=None, max_examples=80)
+laws = settings(deadline=None, max_examples=examples(80))
 
 
 def quarter(text: str) -> int:

@@ -14,6 +14,7 @@ from contextstash.context.pairing.rules import violations
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.effort import examples
 from tests.support.json_values import json_values
 
 GO: Native = {"role": "user", "content": "go"}
@@ -195,7 +196,7 @@ def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("name", FORMAT_NAMES)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_whatever_stands_in_a_list_the_judge_says_something_about_it(name: str, data: st.DataObject) -> None:
     natives = copy.deepcopy(data.draw(conversations(name, max_turns=2)))

@@ -14,11 +14,12 @@ from contextstash.formats import get_format
 from contextstash.formats.render import render
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations
+from tests.support.effort import examples
 
 ANTHROPIC = get_format("anthropic")
 THINKING = ("thinking", "redacted_thinking")
 
-laws = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+laws = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def blocks(natives: list[Native]) -> list[dict[str, Any]]:

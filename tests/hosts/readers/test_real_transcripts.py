@@ -12,10 +12,11 @@ from contextstash.formats import get_format
 from contextstash.hosts.readers.kinds import Reader, recognize
 from contextstash.hosts.readers.transcript import State, split_lines
 from contextstash.service.recording.transcript_records import TranscriptMessage
+from tests.support.effort import sample
 
 TRACES = Path(__file__).parents[3] / ".." / "shared" / "traces"
 KINDS = {"claude_code": "claude-code", "codex": "codex", "pi": "pi", "openai_chat": "messages"}
-FILES = [path for folder in KINDS for path in sorted((TRACES / folder).rglob("*.jsonl"))]
+FILES = sample([path for folder in KINDS for path in sorted((TRACES / folder).rglob("*.jsonl"))], quick=10)
 MAX_STATE = 40_000
 
 
@@ -50,7 +51,9 @@ def test_a_real_transcript_is_read_whole_and_the_same_in_pieces(path: Path) -> N
         get_format(batch_format or ("openai-chat" if reader.name == "messages" else "anthropic")).read(message.body)
 
 
-@pytest.mark.parametrize("path", sorted((TRACES / "claude_code").glob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sample(sorted((TRACES / "claude_code").glob("*.jsonl")), quick=4), ids=lambda path: path.stem
+)
 def test_every_message_of_a_claude_code_transcript_is_there_verbatim(path: Path) -> None:
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     spoken = {

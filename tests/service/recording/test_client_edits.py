@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Cursor, Usage
+from tests.support.effort import examples
 from tests.support.stashes import history, stash_at, valid_view, view
 
 SOURCE = "window.jsonl"
@@ -197,7 +198,7 @@ def done(deeds: list[tuple[str, int]]) -> list[TranscriptMessage]:
     return messages
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(DEEDS, st.integers(1, 9))
 async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_step(
     deeds: list[tuple[str, int]], size: int

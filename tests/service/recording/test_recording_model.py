@@ -18,6 +18,7 @@ from contextstash_storage import append_messages, batches
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
+from tests.support.effort import examples
 from tests.support.stashes import SESSION
 
 WORDS = ("go", "continue", "yes", "no", "stop")
@@ -195,7 +196,7 @@ def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "PAUSE_SECONDS", 0)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=1, max_size=8))
 async def test_the_history_is_a_plain_list_and_the_view_its_current_branch(taken: list[Step]) -> None:
     model, seen = Model(), list[Said]()

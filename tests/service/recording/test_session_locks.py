@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.service.recording.session_locks import SessionLocks
+from tests.support.effort import examples
 from tests.support.sized_sessions import user
 from tests.support.stashes import stash_at
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     sessions=st.lists(st.sampled_from("abc"), min_size=1, max_size=30),
     cancelled=st.sets(st.integers(0, 29)),
