@@ -12,7 +12,7 @@ AGENT_ENDINGS = (".yaml", ".yml")
 
 
 def default_database() -> Path:
-    """The database where none is named: `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder."""
+    """The database if none is named: `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder."""
     named = os.environ.get("CONTEXTSTASH_DB")
     if named:
         return Path(named).expanduser()

@@ -21,8 +21,8 @@ SHUTDOWN_SECONDS = 5
 
 
 def serve(app: Callable[[], Awaitable[Any]], host: str, port: int, announce: Callable[[str], str]) -> None:
-    """Serve what `app` makes, on a free port where `port` is 0. `announce` makes a line for standard error of the
-    address. Raises BadInputError where that address cannot be served."""
+    """Serve what `app` makes, on a free port if `port` is 0. `announce` makes a line for standard error of the
+    address. Raises BadInputError if that address cannot be served."""
     if host not in HOSTS:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."

@@ -22,7 +22,7 @@ MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model. `window` is in tokens; `known` is False where it is only taken for granted."""
+    """What is known of a model. `window` is in tokens; `known` is False if it is only taken for granted."""
 
     model: str | None
     window: int
@@ -42,7 +42,7 @@ def model_facts(model: str | None) -> ModelFacts:
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:
-    """What a call cost in US dollars, None where the model's price is not known."""
+    """What a call cost in US dollars, None if the model's price is not known."""
     if model is None:
         return None
     from genai_prices import Usage as PricedUsage

@@ -84,7 +84,7 @@ def to_bytes(value: object) -> bytes:
 
 
 def packed(data: bytes) -> bytes:
-    """Data behind a byte that tells how it is packed: as it is, or by zlib where that is smaller."""
+    """Data behind a byte that tells how it is packed: as it is, or by zlib if that is smaller."""
     if len(data) >= COMPRESSED_FROM:
         small = zlib.compress(data, 6)
         if len(small) < len(data):
@@ -108,7 +108,7 @@ def unpacked_text(stored: bytes) -> str:
 
 
 def take_apart(body: Native) -> Parts:
-    """What to store for a body. Raises BadMessageError where it is nested too deep to be read back surely."""
+    """What to store for a body. Raises BadMessageError if it is nested too deep to be read back surely."""
     blobs: list[Blob] = []
     rest = _without_large(body, (), blobs)
     return Parts(packed(to_bytes(rest)), tuple(blobs))

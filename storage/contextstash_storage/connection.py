@@ -37,12 +37,12 @@ Work = Callable[[sqlite3.Connection], Result]
 class Connection(aiosqlite.Connection):
     """An aiosqlite connection that can run a function on its thread.
 
-    aiosqlite hops between threads at every statement, some 200 µs each, and leaves a transaction open where
+    aiosqlite hops between threads at every statement, some 200 µs each, and leaves a transaction open if
     an await between two statements is cancelled. A function run whole has neither trouble.
     """
 
     async def run(self, work: Work[Result]) -> Result:
-        """What `work` answers. Once begun it runs to its end, also where the caller is cancelled."""
+        """What `work` answers. Once begun it runs to its end, also if the caller is cancelled."""
         if not self._running or self._connection is None:
             raise StoreError("The session store is closed.")
         return await self._execute(_translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]

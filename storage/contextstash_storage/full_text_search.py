@@ -97,7 +97,7 @@ def search(
 ) -> list[SearchHit]:
     """Messages that hold all terms, best first, then those that hold some of them.
 
-    Raises BadInputError where `scope` is none of `all`, `outputs`, `messages`.
+    Raises BadInputError if `scope` is none of `all`, `outputs`, `messages`.
     """
     if scope not in _SCOPES:
         raise BadInputError(f"There is no scope '{scope}'. Known: {', '.join(_SCOPES)}.")

@@ -24,7 +24,7 @@ class Health:
 
 
 def look_at(path: Path) -> Health:
-    """How a database file is. Raises StoreError where it can't be read."""
+    """How a database file is. Raises StoreError if it can't be read."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()

@@ -10,7 +10,7 @@ from contextstash_storage.rows import from_json, now, to_json
 
 
 def insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
-    """Store an event, stamped with this moment where it has no time."""
+    """Store an event, stamped with this moment if it has no time."""
     stamped = event.model_copy(update={"created_at": event.created_at or now()})
     db.execute("INSERT INTO events (session, kind, record) VALUES (?, ?, ?)", (session, stamped.kind, to_json(stamped)))
 
@@ -39,7 +39,7 @@ def _event(number: int, record: str) -> Event:
 
 
 def insert_call(db: sqlite3.Connection, session: int, call: Call, reply: str | None = None) -> None:
-    """Store a model call; `reply` is the provider's id of its reply, where it is an agent's."""
+    """Store a model call; `reply` is the provider's id of its reply, if it is an agent's."""
     stamped = call.model_copy(update={"created_at": call.created_at or now()})
     db.execute("INSERT INTO calls (session, reply, record) VALUES (?, ?, ?)", (session, reply, to_json(stamped)))
 

@@ -86,7 +86,7 @@ class Output(Record):
 
 
 class NewMessage(Record):
-    """A message about to be appended. `key` is the host's own unique id of it, where it has one;
+    """A message about to be appended. `key` is the host's own unique id of it, if it has one;
     `group` is the provider's id of the reply that this message is a part of; `outputs` carry no `seq` yet
     (it is 0); `search_text` is what the full-text index holds of it."""
 
@@ -110,7 +110,7 @@ class NewMessage(Record):
 
 
 class Message(Record):
-    """A recorded message. `body` is None where only the derived part was asked for."""
+    """A recorded message. `body` is None if only the derived part was asked for."""
 
     session_id: str
     seq: int
@@ -360,7 +360,7 @@ class Event(Record):
     """One line of a session's log: what happened to its context, and what it did.
 
     `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
-    wrote the summary, `cost` what that took in US dollars where it is known.
+    wrote the summary, `cost` what that took in US dollars if it is known.
     """
 
     event_id: int = 0
@@ -392,7 +392,7 @@ class TokenSum(Record):
 class Call(Record):
     """One model call, the host's or a summarizer's. Its request is kept by reference: the agent was sent the view
     up to and including message `request_seq`, as the first `request_edits` edits made it; a summarizer was sent
-    the messages `request_first_seq..request_seq`. `cost` is in US dollars where the price is known."""
+    the messages `request_first_seq..request_seq`. `cost` is in US dollars if the price is known."""
 
     call_id: int = 0
     purpose: Literal["agent", "summary", "digest"]

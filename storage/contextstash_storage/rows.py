@@ -108,7 +108,7 @@ def message_of(
     row: tuple[int, str | None, str, str],
     stored: tuple[bytes, Iterable[tuple[str, bytes]]] | None,
 ) -> Message:
-    """The message of a row (seq, key, derived, created_at), with its body where that was read."""
+    """The message of a row (seq, key, derived, created_at), with its body if that was read."""
     seq, key, derived_json, created = row
     fields = json.loads(derived_json)
     fields.setdefault("kind", "message")

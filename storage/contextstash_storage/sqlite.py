@@ -51,7 +51,7 @@ CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings
 
 
 async def open_sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
-    """Open the database at `path`; it is made where it isn't there, readable by its owner alone. A transaction
+    """Open the database at `path`; it is made if it isn't there, readable by its owner alone. A transaction
     waits `busy_seconds` for those of other processes.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that can't be used.

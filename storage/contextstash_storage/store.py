@@ -41,7 +41,7 @@ class SessionStore(Protocol):
     """Every method but `append_messages` is one transaction to who reads: it happens whole or not at all, also when
     cancelled or killed.
 
-    Methods that take a `session_id` raise SessionNotFoundError where `owner` has no such session.
+    Methods that take a `session_id` raise SessionNotFoundError if `owner` has no such session.
     """
 
     async def close(self) -> None: ...
@@ -156,7 +156,7 @@ class SessionStore(Protocol):
 
     async def acquire_lease(self, owner: str, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         """Take or renew the right to be the only one who does `purpose` to a session, across processes; False
-        where another holds it. It ends by itself after `seconds`, should its holder die."""
+        if another holds it. It ends by itself after `seconds`, should its holder die."""
         ...
 
     async def release_lease(self, owner: str, session_id: str, purpose: str, holder: str) -> None:
@@ -178,7 +178,7 @@ class SessionStore(Protocol):
         ...
 
     async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        """The session and output of a handle, the newest session's where several hold the same output.
+        """The session and output of a handle, the newest session's if several hold the same output.
         Raises HandleNotFoundError."""
         ...
 

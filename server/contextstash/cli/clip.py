@@ -101,7 +101,7 @@ def _clip_pipe(clipping: Clipping) -> None:
 
 
 def _clipped(data: bytes, clipping: Clipping) -> bytes:
-    """What to print; the data as they are where they are within the limits, or where anything at all goes wrong."""
+    """What to print; the data as they are if they are within the limits, or if anything at all goes wrong."""
     from contextstash.context.text.sanitize import encodable
 
     try:
@@ -116,7 +116,7 @@ def _clipped(data: bytes, clipping: Clipping) -> bytes:
 
 
 def _limited(text: str, clipping: Clipping) -> LimitedOutput:
-    """The text within limits, without opening the archive where it is not needed."""
+    """The text within limits, without opening the archive if it is not needed."""
     from contextstash.context.tool_outputs.limits import OutputLimits, limit
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.token_counters import counter_for

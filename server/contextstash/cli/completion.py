@@ -63,7 +63,7 @@ def handles_and_sessions(context: click.Context, parameter: click.Parameter, inc
 
 
 def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[CompletionItem]]]) -> list[CompletionItem]:
-    """What is found in the database; nothing where there is none or it can't be read: a key press must not fail."""
+    """What is found in the database; nothing if there is none or it can't be read: a key press must not fail."""
 
     async def look() -> list[CompletionItem]:
         from contextstash.locations import default_database

@@ -40,7 +40,7 @@ class Finding:
 def doctor(db: Path | None, as_json: bool) -> int:
     """Check the database, the vocabulary, the clients' configurations and a round trip over stdio.
 
-    Exit code 1 where something is wrong.
+    Exit code 1 if something is wrong.
     """
     from contextstash.locations import default_database
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextstash.gateway.server import Gateway
 
 LIMITS = {"chars": 20_000, "tokens": None}
-"""What is shown of one output where nobody says otherwise: some 5,000 tokens. A text of that many characters need not
+"""What is shown of one output if nobody says otherwise: some 5,000 tokens. A text of that many characters need not
 be counted."""
 
 
@@ -76,7 +76,7 @@ def gateway(
 
 
 def _checked(built: Gateway) -> int:
-    """Print what each server offers; 1 where one is not there."""
+    """Print what each server offers; 1 if one is not there."""
     from contextstash.cli.output import print_table
     from contextstash.gateway.survey import survey
 

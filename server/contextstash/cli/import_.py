@@ -56,7 +56,7 @@ def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], sessi
     OpenAI or Anthropic messages, and sessions that contextstash exported; the kind is told by the content. Other files
     in a folder are passed over.
 
-    Exit code 1 where a file could not be read; the others are recorded all the same.
+    Exit code 1 if a file could not be read; the others are recorded all the same.
     """
     found, failed = _transcripts(paths)
 
@@ -109,7 +109,7 @@ def _size(path: Path) -> int:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is a session that was exported, by its first line. Raises OSError where it can't be read."""
+    """Whether a file is a session that was exported, by its first line. Raises OSError if it can't be read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -126,7 +126,7 @@ async def _import_session(stash: Stash, item: Found, session: str | None) -> Imp
 
 
 async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | None:
-    """None where a file in a folder is no transcript."""
+    """None if a file in a folder is no transcript."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.hosts.readers.kinds import recognize
 

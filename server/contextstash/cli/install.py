@@ -55,7 +55,7 @@ def install(client: str, hooks: bool, scope: Scope, yes: bool, dry_run: bool) ->
 @YES
 @DRY_RUN
 def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
-    """Take contextstash out of CLIENT's configuration again, to the byte where nobody changed it since."""
+    """Take contextstash out of CLIENT's configuration again, to the byte if nobody changed it since."""
     from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
     from contextstash.hosts.install.clients import CLIENTS, Machine
 
@@ -69,7 +69,7 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
 
 
 def _agreed(changes: list[Change], yes: bool, dry_run: bool) -> bool:
-    """Show the differences, and ask where that is wanted."""
+    """Show the differences, and ask if that is wanted."""
     for change in changes:
         if change.needed:
             _show(change)

@@ -99,9 +99,9 @@ def database_options(command: Command) -> Command:
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:
-    """The session whose id begins like this; the one changed last where nothing is named.
+    """The session whose id begins like this; the one changed last if nothing is named.
 
-    Raises BadInputError where several begin like this, SessionNotFoundError where none does.
+    Raises BadInputError if several begin like this, SessionNotFoundError if none does.
     """
     if prefix is None:
         newest = (await stash.list_sessions(limit=1)).sessions

@@ -28,7 +28,7 @@ LEVEL_STYLES = {"ok": "green", "prune": "yellow", "compact": "yellow", "critical
 
 
 def console() -> Console:
-    """Standard output; without colour, and of one width, where it is no terminal."""
+    """Standard output; without colour, and of one width, if it is no terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False)

@@ -59,7 +59,7 @@ def sessions(opening: Opening, as_json: bool, limit: int) -> None:
 
 @click.command()
 @click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
-@click.option("--session", help="Of a summary: its session, where it is not the last one changed.")
+@click.option("--session", help="Of a summary: its session, if it is not the last one changed.")
 @click.option("--pattern", help="Of an output: only lines that match this regular expression.")
 @click.option("--first", type=click.IntRange(0), default=0, help="Of a session: the first message to list.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Messages to list.")

@@ -45,7 +45,7 @@ def serve(
 ) -> None:
     """Serve MCP over stdin and stdout, or over HTTP.
 
-    PATH, with --follow, is the folder or file of the transcripts, where it is not the client's own place.
+    PATH, with --follow, is the folder or file of the transcripts, if it is not the client's own place.
     """
     from contextstash.api_key import api_key_from
     from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio

@@ -32,7 +32,7 @@ def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tup
 
 
 def _open(address: str) -> None:
-    """Open a browser where there is a screen; without one Python would take a text browser over the terminal."""
+    """Open a browser if there is a screen; without one Python would take a text browser over the terminal."""
     if sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Document:
-    """A message list, and the request around it where there is one."""
+    """A message list, and the request around it if there is one."""
 
     messages: list[Any]
     request: dict[str, Any] | None = None
@@ -35,7 +35,7 @@ class Document:
 def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool) -> int:
     """Hold the messages in FILE ('-' for standard input) against their provider's rules.
 
-    FILE is a JSON list, a whole request, or JSON lines. Exit code 1 where the provider would refuse it.
+    FILE is a JSON list, a whole request, or JSON lines. Exit code 1 if the provider would refuse it.
     """
     document = read_document(_text(file))
     fmt = _format(document, format_name)
@@ -61,7 +61,7 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
 
 def repaired(document: Document, fmt: Format) -> Any:
     """The document with its messages as they may be sent, all else as it was. Raises BadInputError, naming the message,
-    where one is not of that format."""
+    if one is not of that format."""
     from contextstash.formats.render import render
     from contextstash.formats.whole_request import marks_beside
 
@@ -75,7 +75,7 @@ def repaired(document: Document, fmt: Format) -> Any:
 
 
 def _format(document: Document, name: str | None) -> Format:
-    """The format asked for, or the messages' own. Raises BadInputError where not all of the messages are here."""
+    """The format asked for, or the messages' own. Raises BadInputError if not all of the messages are here."""
     from contextstash.formats import get_format
     from contextstash.formats.whole_request import format_of, kept_elsewhere
 

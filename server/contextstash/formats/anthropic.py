@@ -91,7 +91,7 @@ class AnthropicFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError where an index is not that of a tool result."""
+        """See Format. Raises BadInputError if an index is not that of a tool result."""
         content = list(native["content"]) if isinstance(native.get("content"), list) else []
         left = dict(texts)
         index = 0
@@ -224,7 +224,7 @@ def _result_parts(content: object, where: str) -> list[Piece]:
 
 
 def _document_text(block: Mapping[str, Any]) -> str:
-    """Title, context and, where the document is text, its text."""
+    """Title, context and, if the document is text, its text."""
     source = block.get("source")
     texts = [block.get("title"), block.get("context")]
     if isinstance(source, dict) and source.get("type") == "text":

@@ -140,7 +140,7 @@ class _Builder:
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The messages as they may be sent: valid, and equal to `natives` where those are valid already.
+    """The messages as they may be sent: valid, and equal to `natives` if those are valid already.
 
     System messages are left out: the API takes `system` apart from the list.
     """
@@ -181,7 +181,7 @@ def _is_sendable(block: BlockJson) -> bool:
 
 
 def _sendable(block: BlockJson, role: str) -> BlockJson:
-    """The block, or a text that tells of it where it can't stand in a message of that role."""
+    """The block, or a text that tells of it if it can't stand in a message of that role."""
     if block["type"] == "tool_result" and role == "user":
         return _without_empty_texts(block)
     if block["type"] in THINKING and MARK in block and role == "assistant":

@@ -1,4 +1,4 @@
-"""Putting tool results after their calls where a host recorded them the other way round.
+"""Putting tool results after their calls if a host recorded them the other way round.
 
 Claude Code writes a tool's result when the tool ends and a reply's pieces as they stream in, so the result
 sometimes stands before its call in the transcript.

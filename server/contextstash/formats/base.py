@@ -41,23 +41,23 @@ class Format(Protocol):
         ...
 
     def without_thinking(self, native: Native) -> Native | None:
-        """A copy without the model's own thinking, where the provider lets it be left out; None where nothing else is
+        """A copy without the model's own thinking, if the provider lets it be left out; None if nothing else is
         in the message."""
         ...
 
     def user_message(self, text: str) -> Native: ...
 
     def system_message(self, text: str) -> Native | None:
-        """A system message for the head of the list; None where the provider takes it apart from the list."""
+        """A system message for the head of the list; None if the provider takes it apart from the list."""
         ...
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         """The natives with at most `most` cache breakpoints, those that pay best. `changed` is the place of the first
-        that is not shown as it was recorded. All as they are where the provider marks none in messages."""
+        that is not shown as it was recorded. All as they are if the provider marks none in messages."""
         ...
 
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """Natives as they may be sent: neighbours merged where the provider demands it, reply-only
+        """Natives as they may be sent: neighbours merged if the provider demands it, reply-only
         fields (usage, ids of replies, …) left out. System messages that the provider doesn't take in the list
         are left out too."""
         ...

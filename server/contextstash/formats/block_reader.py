@@ -44,7 +44,7 @@ def piece(
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
-    """A tool call; its text is the arguments as JSON, or as they are where they are text already."""
+    """A tool call; its text is the arguments as JSON, or as they are if they are text already."""
     text = arguments if isinstance(arguments, str) else as_json(arguments)
     return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
 
@@ -92,7 +92,7 @@ def reading(
     model: object = None,
     group: object = None,
 ) -> Reading:
-    """A Reading from pieces; `model` and `group` count only where they are non-empty strings."""
+    """A Reading from pieces; `model` and `group` count only if they are non-empty strings."""
     pieces = list(pieces)
     return Reading(
         role=role,
@@ -143,7 +143,7 @@ def need_text(native: Mapping[str, Any], key: str, where: str, *, empty: bool = 
 
 
 def role_of(native: Mapping[str, Any]) -> str:
-    """The message's role, empty where it has none."""
+    """The message's role, empty if it has none."""
     role = native.get("role")
     return role if isinstance(role, str) else ""
 

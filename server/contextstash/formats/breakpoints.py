@@ -22,7 +22,7 @@ MARK = "cache_control"
 
 def sent_marks(places: Sequence[int], most: int, changed: int | None) -> list[int]:
     """Which of the marks are sent, by their number; `places` says in which message each stands, `changed` which
-    message is the first that is not shown as it was. All of them where they are few enough."""
+    message is the first that is not shown as it was. All of them if they are few enough."""
     newest = list(range(max(0, len(places) - most), len(places)))
     if changed is None or len(newest) == len(places) or most < 2:
         return newest
@@ -31,7 +31,7 @@ def sent_marks(places: Sequence[int], most: int, changed: int | None) -> list[in
 
 
 def first_edited(natives: Sequence[Native], recorded: Iterable[Native]) -> int | None:
-    """The place of the first message that is not one of the recorded ones itself; None where there is none."""
+    """The place of the first message that is not one of the recorded ones itself; None if there is none."""
     known = {id(native) for native in recorded}
     return next((place for place, native in enumerate(natives) if id(native) not in known), None)
 
@@ -48,7 +48,7 @@ def keep_marks(native: Native, kept: Collection[int]) -> Native:
 
 
 def content_of(native: Mapping[str, Any]) -> list[Any]:
-    """A message's or a tool result's blocks; none where its content is a string."""
+    """A message's or a tool result's blocks; none if its content is a string."""
     content = native.get("content")
     return content if isinstance(content, list) else []
 

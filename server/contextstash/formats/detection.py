@@ -45,7 +45,7 @@ def get_format(name: str) -> Format:
 def detect_format(natives: Sequence[Native]) -> str:
     """The name of the format that the whole list is in; plain text that fits several is `openai-chat`.
 
-    Raises BadMessageError where it is in none: which message is at fault, and what is wrong with it.
+    Raises BadMessageError if it is in none: which message is at fault, and what is wrong with it.
     """
     if not natives:
         raise BadMessageError("There are no messages to tell the format from. Pass `format`.")

@@ -83,7 +83,7 @@ class OpenAIChatFormat:
         return reading(ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError where an index is not that of a tool result."""
+        """See Format. Raises BadInputError if an index is not that of a tool result."""
         wrong = [index for index in texts if index != 0 or native.get("role") not in ("tool", "function")]
         if wrong:
             raise BadInputError(f"Block {min(wrong)} of this message is not a tool result.")

@@ -55,7 +55,7 @@ Open = dict[str, list[_Slot]]
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The messages as they may be sent: valid, and equal to `natives` where those are valid already."""
+    """The messages as they may be sent: valid, and equal to `natives` if those are valid already."""
     slots: list[_Slot] = []
     open_slots: Open = {}
     for native in natives:

@@ -102,7 +102,7 @@ class OpenAIResponsesFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError where an index is not that of a tool result."""
+        """See Format. Raises BadInputError if an index is not that of a tool result."""
         if not texts:
             return dict(native)
         wrong = [index for index in texts if index != 0]

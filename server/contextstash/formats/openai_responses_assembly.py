@@ -27,7 +27,7 @@ REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at",
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The items as they may be sent: valid, and equal to `natives` where those are valid already."""
+    """The items as they may be sent: valid, and equal to `natives` if those are valid already."""
     items = [_request_shaped(native) for native in natives]
     answers = _answers(items)
     unanswered = _unanswered(items, answers)

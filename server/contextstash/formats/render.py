@@ -9,7 +9,7 @@ from contextstash.formats.breakpoints import MAX_BREAKPOINTS
 from contextstash_storage.records import Native
 
 MARKS_ELSEWHERE = 2
-"""How many cache breakpoints are left to the rest of a request where that is not known: tools and system prompt."""
+"""How many cache breakpoints are left to the rest of a request if that is not known: tools and system prompt."""
 
 
 def render(
@@ -22,7 +22,7 @@ def render(
     that is valid already this is the identity, key order included; it is deterministic, and doing it twice
     changes nothing more. The result shares values with `natives` but never changes them.
 
-    Cache breakpoints are left out where the request would have too many of them with the `marks_elsewhere` that stand
+    Cache breakpoints are left out if the request would have too many of them with the `marks_elsewhere` that stand
     beside the list. `changed` is the place of the first native that is not shown as it was recorded.
     """
     most = max(0, MAX_BREAKPOINTS - marks_elsewhere)

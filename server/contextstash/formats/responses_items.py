@@ -26,7 +26,7 @@ def call_id_of(item: Mapping[str, Any]) -> str | None:
 
 
 def answered_id_of(item: Mapping[str, Any]) -> str | None:
-    """The id of the call that this item answers; None where it answers none."""
+    """The id of the call that this item answers; None if it answers none."""
     kind = item_type(item)
     if kind == APPROVAL_RESPONSE:
         return _text(item, "approval_request_id")

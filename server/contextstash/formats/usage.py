@@ -13,7 +13,7 @@ _MAX_COUNT = 2**53
 
 def read_usage(data: Mapping[str, Any]) -> Usage | None:
     """Usage in the shape of Anthropic Messages, OpenAI Chat Completions (DeepSeek's cache fields too),
-    OpenAI Responses, Codex or contextstash itself; None where it is in none of them.
+    OpenAI Responses, Codex or contextstash itself; None if it is in none of them.
 
     Anthropic counts cached parts apart from `input_tokens`; all others count them in. A prompt of no tokens
     is no report: Claude Code writes it on replies that it made up itself.

@@ -18,7 +18,7 @@ KEPT_ELSEWHERE = ("previous_response_id", "conversation")
 
 def format_of(request: Mapping[str, Any], natives: Sequence[Native]) -> str:
     """The name of the format of a request's messages. Plain text could be of any format: the request's other fields
-    tell. Raises BadMessageError where the messages are of none."""
+    tell. Raises BadMessageError if the messages are of none."""
     hinted = _hinted(request)
     if hinted and natives and all(FORMATS[hinted].matches(native) > 0 for native in natives):
         return hinted
@@ -34,7 +34,7 @@ def _hinted(request: Mapping[str, Any]) -> str | None:
 
 
 def kept_elsewhere(request: Mapping[str, Any]) -> str | None:
-    """The field by which the request continues a conversation that the provider has kept; None where all is in it."""
+    """The field by which the request continues a conversation that the provider has kept; None if all is in it."""
     return next((key for key in KEPT_ELSEWHERE if request.get(key) is not None), None)
 
 
@@ -49,7 +49,7 @@ def marks_beside(request: Mapping[str, Any]) -> int:
 
 
 def too_many_marks(request: Mapping[str, Any], natives: Sequence[Native]) -> list[str]:
-    """What the provider would say to the breakpoints of the whole request, where the list alone has few enough."""
+    """What the provider would say to the breakpoints of the whole request, if the list alone has few enough."""
     beside, marks = marks_beside(request), sum(count_marks(content_of(native)) for native in natives)
     if marks > MAX_BREAKPOINTS or marks + beside <= MAX_BREAKPOINTS:
         return []

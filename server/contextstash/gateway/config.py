@@ -73,7 +73,7 @@ class GatewayConfig:
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> GatewayConfig:
-    """What a file says. Raises BadInputError where it can't be read or has no servers; a wrong entry is a problem of
+    """What a file says. Raises BadInputError if it can't be read or has no servers; a wrong entry is a problem of
     its own and takes no other with it."""
     table = _table(path)
     entries, problems, remarks = [], {}, []

@@ -49,7 +49,7 @@ class Fleet:
         return found
 
     def tool_origin(self, directory: Directory, name: str) -> Origin:
-        """Whose tool this is. A name under which a tool was once offered still holds. Raises MCPError where there never
+        """Whose tool this is. A name under which a tool was once offered still holds. Raises MCPError if there never
         was one, and says which servers are missing."""
         if name in directory.tools:
             return directory.tools[name][0]
@@ -58,7 +58,7 @@ class Fleet:
         raise MCPError(INVALID_PARAMS, self._unknown("tool", name, directory.tools))
 
     def prompt_origin(self, directory: Directory, name: str) -> Origin:
-        """Whose prompt this is. Raises MCPError where there is none."""
+        """Whose prompt this is. Raises MCPError if there is none."""
         if name in directory.prompts:
             return directory.prompts[name][0]
         raise MCPError(INVALID_PARAMS, self._unknown("prompt", name, directory.prompts))

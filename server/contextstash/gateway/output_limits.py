@@ -70,7 +70,7 @@ class Tally:
 @dataclass
 class Shortening:
     """Makes results short. Outputs are archived with those of `session_id`, or of no session; `limits` are those of one
-    output where the rules for a tool name none, in the place of the settings' own."""
+    output if the rules for a tool name none, in the place of the settings' own."""
 
     stash: LazyStash
     session_id: str | None = None
@@ -80,7 +80,7 @@ class Shortening:
     _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     async def result(self, result: CallToolResult, call: Call) -> CallToolResult:
-        """The result as the model is to see it: the same one where nothing is too long, and for errors."""
+        """The result as the model is to see it: the same one if nothing is too long, and for errors."""
         if result.is_error:
             return result
         before = _size(result)
@@ -136,7 +136,7 @@ class Shortening:
         return block.model_copy(update={"resource": block.resource.model_copy(update={"text": shown.text})})
 
     async def _text(self, text: str, call: Call) -> Shown | None:
-        """What is shown in the place of a text; None where it is shown as it is."""
+        """What is shown in the place of a text; None if it is shown as it is."""
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
         if repeatable and key in self._shown:

@@ -32,7 +32,7 @@ class OutputRules:
 @dataclass(frozen=True, slots=True)
 class ServerRules:
     """The rules for all tools of a server. `allow` and `deny` hold names or shell patterns; what is denied is denied
-    even where it is allowed."""
+    even if it is allowed."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ def build_gateway(
     limits: Mapping[str, Any] | None = None,
 ) -> Gateway:
     """The gateway to the configured servers, with our own tools as those of one server more. Outputs are archived with
-    those of `session_id`; `limits` count where an entry of the configuration names none."""
+    those of `session_id`; `limits` count if an entry of the configuration names none."""
     stash = LazyStash(opener(options))
     own = build_server(stash, tools)
     entries = {entry.name: entry for entry in config.entries}

@@ -26,7 +26,7 @@ MAX_HTTP_BYTES = 1024 * 1024
 
 @asynccontextmanager
 async def connected(server: StdioServer | HttpServer, answers: Answers, ended: Ended) -> AsyncIterator[tuple[Any, Any]]:
-    """The two streams to a server; `ended` is called when nothing more can come from it. Raises OSError where its
+    """The two streams to a server; `ended` is called when nothing more can come from it. Raises OSError if its
     program cannot be started."""
     way = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
     async with way as (read, write):

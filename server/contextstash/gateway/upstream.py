@@ -131,7 +131,7 @@ class Upstream:
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
         """What the server answers to a request that may be repeated: with a connection that breaks, it is, once.
-        Raises UpstreamDownError where it is not there, and what the request raises."""
+        Raises UpstreamDownError if it is not there, and what the request raises."""
         try:
             return await request((await self.client()).session)
         except MCPError as error:
@@ -207,7 +207,7 @@ class Upstream:
             self._group.start_soon(self._refresh)
 
     async def _listen(self, client: Client) -> None:
-        """Newer protocol versions tell of changes only where they are listened to."""
+        """Newer protocol versions tell of changes only if they are listened to."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         has = client.session.server_capabilities

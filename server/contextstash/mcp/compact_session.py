@@ -44,7 +44,7 @@ def _asking_client_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None
         strategy: str,
         dry_run: bool,
     ) -> Sample | None:
-        """What to ask the client's model, where it lets servers ask and its answer would be used."""
+        """What to ask the client's model, if it lets servers ask and its answer would be used."""
         capabilities = context.client_capabilities
         if summary is not None or dry_run or strategy not in ("auto", "sampling"):
             return None

@@ -32,8 +32,8 @@ def run_http(
     path: str,
     pages: MakePages | None = None,
 ) -> None:
-    """Serve until a signal ends it, with the browser pages beside the endpoint where there are some. Raises
-    BadInputError where that address cannot be served."""
+    """Serve until a signal ends it, with the browser pages beside the endpoint if there are some. Raises
+    BadInputError if that address cannot be served."""
     if not path.startswith("/") or path == PAGES:
         raise BadInputError(f"The path of the endpoint begins with '/' and is not {PAGES}.")
     stash = LazyStash(open_stash)

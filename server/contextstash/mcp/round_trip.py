@@ -12,7 +12,7 @@ from contextstash_storage.errors import ContextstashError
 
 async def round_trip(command: Sequence[str], seconds: float) -> tuple[int, int]:
     """How many tools the server at `command` lists over stdio, and how many tokens it counts in a message; each answer
-    may take so many seconds. Raises ContextstashError where it answers wrongly."""
+    may take so many seconds. Raises ContextstashError if it answers wrongly."""
     server = StdioServerParameters(command=command[0], args=list(command[1:]))
     async with Client(server, read_timeout_seconds=seconds) as client:
         tools = (await client.list_tools()).tools

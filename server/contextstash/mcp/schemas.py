@@ -20,7 +20,7 @@ def input_schema(generated: Schema) -> Schema:
 
 
 def output_schema(model: type[BaseModel]) -> Schema:
-    """What a result looks like on the wire, where absent fields are absent and never null."""
+    """What a result looks like on the wire, if absent fields are absent and never null."""
     schema = _slim(model.model_json_schema(mode="validation"))
     for described in (schema, *schema.get("$defs", {}).values()):
         for name, field in described.get("properties", {}).items():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ServeOptions:
     """What is served, and how.
 
-    `db` is the database file, the user's own where it is None. `follow` names a host whose transcripts are
+    `db` is the database file, the user's own if it is None. `follow` names a host whose transcripts are
     read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
     count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that of the
     model that writes summaries, `consent` says for an agent whether the user lets one be called. `verbose` logs each
@@ -43,7 +43,7 @@ class ServeOptions:
 
 def serve_stdio(options: ServeOptions) -> None:
     """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the
-    process with exit code 0, the store closed. Raises BadInputError where the options cannot be used."""
+    process with exit code 0, the store closed. Raises BadInputError if the options cannot be used."""
     _prepare(options)
     from contextstash.mcp.stdio import run_stdio
 
@@ -52,7 +52,7 @@ def serve_stdio(options: ServeOptions) -> None:
 
 def serve_http(options: ServeOptions, pages: Any = None) -> None:
     """Serve many clients at `http://host:port/path`, and what `pages` makes beside it; returns after SIGTERM or SIGINT,
-    the store closed. Raises BadInputError where the options cannot be used, or for a host other than this machine's
+    the store closed. Raises BadInputError if the options cannot be used, or for a host other than this machine's
     own: nothing checks yet who is asking."""
     _prepare(options)
     from contextstash.mcp.http import run_http

@@ -103,7 +103,7 @@ class Timeline(Result):
 
 
 class BesideBlock(Result):
-    """A block as it was recorded; `shown` is what the model sees in its place, where that is something else, and
+    """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
     `state` the kind of edit that it is."""
 
     type: str
@@ -296,7 +296,7 @@ class RecordResult(Result):
 
 
 class LimitedOutput(Result):
-    """One output within limits; the whole is kept under `handle` where it was cut."""
+    """One output within limits; the whole is kept under `handle` if it was cut."""
 
     text: str
     cut: bool

@@ -89,7 +89,7 @@ class Access:
         return current
 
     async def current_session_id(self) -> str | None:
-        """The session of the client that is followed, None where none is."""
+        """The session of the client that is followed, None if none is."""
         return await self._current_session() if self._current_session else None
 
     async def session(self, given: str | None) -> Session:
@@ -97,7 +97,7 @@ class Access:
         return await self.store.get_session(self.owner, await self.session_id(given))
 
     def layer(self, agent: str | None) -> Mapping[str, Any]:
-        """The server's layer of settings for an agent. Raises BadInputError where a file of them is wrong."""
+        """The server's layer of settings for an agent. Raises BadInputError if a file of them is wrong."""
         return self._layer_for(agent)
 
     def settings(self, session: Session | None = None) -> ContextSettings:

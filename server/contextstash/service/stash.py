@@ -151,7 +151,7 @@ class Stash:
     async def sampling_request(
         self, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
     ) -> SamplingRequest | None:
-        """What to ask the client's model for a summary; None where there is nothing to compact, or where `strategy`
+        """What to ask the client's model for a summary; None if there is nothing to compact, or if `strategy`
         puts another writer first."""
         return await sampled_summaries.sampling_request(self._access, session_id, instructions, strategy)
 
@@ -171,7 +171,7 @@ class Stash:
         limits: Mapping[str, Any] | None = None,
         keep_whole: bool = True,
     ) -> LimitedOutput:
-        """One output within limits; where it is cut, the whole is archived first and named by its handle."""
+        """One output within limits; if it is cut, the whole is archived first and named by its handle."""
         return await output_limits.limit_text(
             self._access,
             text,
@@ -191,7 +191,7 @@ class Stash:
         return await kept_summaries.get_summary(self._access, session_id, level)
 
     async def hand_off(self, session_id: str, *, max_tokens: int = 2_500) -> str | None:
-        """What a new window must know of a session, with handles; None where there is nothing to tell."""
+        """What a new window must know of a session, with handles; None if there is nothing to tell."""
         return await handoff.hand_off(self._access, session_id, max_tokens)
 
     async def get_archived_output(

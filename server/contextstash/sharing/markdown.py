@@ -23,7 +23,7 @@ def markdown_head(status: ContextStatus) -> str:
 
 
 def markdown_summary(summary: BesideSummary) -> str:
-    """A summary, where the messages begin that it stands for."""
+    """A summary, if the messages begin that it stands for."""
     return (
         f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
         f"The model sees this in their place:\n\n{_fenced(summary.text)}\n"

@@ -89,7 +89,7 @@ def _models(strategy: str, settings: WriterSettings | None, sampled: str | None)
 async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) -> WrittenSummary:
     """The summary of the first writer that can; its note says which could not and why, its calls are those of all.
 
-    Raises the last writer's error where none can.
+    Raises the last writer's error if none can.
     """
     calls: list[WriterCall] = []
     failed: list[str] = []

@@ -77,7 +77,7 @@ class _Asking:
             await self._client.close()
 
     async def summary(self, request: SummaryRequest) -> str:
-        """The summary; parts are halved where one turns out too long for the model."""
+        """The summary; parts are halved if one turns out too long for the model."""
         room = self._settings.input_tokens
         for _ in range(MAX_HALVINGS + 1):
             try:

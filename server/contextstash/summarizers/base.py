@@ -15,7 +15,7 @@ from contextstash_storage.records import Usage
 class WriterSettings:
     """How a model is asked for a summary. `api_key` is a secret; it is never logged, stored or shown.
 
-    `temperature` is left to the model where it is None; `timeout` is in seconds, for one request; `output_chars` is
+    `temperature` is left to the model if it is None; `timeout` is in seconds, for one request; `output_chars` is
     to how many characters a tool result is cut for the writer, `input_tokens` how many tokens one request may hold
     (a longer history is summarized in parts).
     """
@@ -34,7 +34,7 @@ class WriterSettings:
 class SummaryRequest:
     """The turns to summarize, oldest first, and the summary before them.
 
-    `previous` is that of everything before the turns: the new one replaces it where `replaces` is set, else it
+    `previous` is that of everything before the turns: the new one replaces it if `replaces` is set, else it
     stays and the new one builds on it. `merging` are summaries to be made one, oldest first; there are no turns
     then. `instructions` are the user's wishes, `prompt` names or is the prompt (see `summarizers.prompts`). The
     summary may take `max_tokens`, as `count` counts them.
@@ -87,6 +87,6 @@ class Summarizer(Protocol):
     slow: bool
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        """A summary of at most `request.max_tokens`. Raises SummarizerError (WriterFailedError where requests were
-        made) where it can't be written; never anything else on purpose."""
+        """A summary of at most `request.max_tokens`. Raises SummarizerError (WriterFailedError if requests were
+        made) if it can't be written; never anything else on purpose."""
         ...

@@ -19,7 +19,7 @@ class HostSummarizer:
     slow = False
 
     def __init__(self, summary: str | None) -> None:
-        """Raises BadInputError where the text cannot be a summary."""
+        """Raises BadInputError if the text cannot be a summary."""
         text = encodable(summary or "").strip()
         if len(text) < MIN_CHARACTERS:
             raise BadInputError(

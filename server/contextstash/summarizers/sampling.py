@@ -1,4 +1,4 @@
-"""The summarizer whose model is the client's own, where the client lets servers ask it."""
+"""The summarizer whose model is the client's own, if the client lets servers ask it."""
 
 from __future__ import annotations
 

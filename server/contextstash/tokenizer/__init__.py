@@ -29,7 +29,7 @@ class VocabularyError(Exception):
 def count_with(name: str) -> Callable[[str], int]:
     """A function that counts the tokens of a text with the vocabulary `cl100k_base` or `o200k_base`.
 
-    The vocabulary is loaded at the first count (0.3 s). Raises VocabularyError where it is damaged.
+    The vocabulary is loaded at the first count (0.3 s). Raises VocabularyError if it is damaged.
     """
 
     def count(text: str) -> int:
@@ -55,7 +55,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of at most PIECE characters, cut after a line end where there is one."""
+    """The text in pieces of at most PIECE characters, cut after a line end if there is one."""
     start = 0
     while len(text) - start > PIECE:
         cut = text.rfind("\n", start, start + PIECE) + 1

@@ -50,7 +50,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing of `WIDTH` times `HEIGHT`. `usable_y` is None where the window's limit is far above all that is
+    """A drawing of `WIDTH` times `HEIGHT`. `usable_y` is None if the window's limit is far above all that is
     drawn; `rows` say the same as a table."""
 
     areas: tuple[Area, ...]

@@ -24,7 +24,7 @@ class _Opened:
 
 def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
     """Serve the pages on this machine until a signal ends it; `opened` is given the address to open in a browser.
-    Raises BadInputError where the port cannot be used."""
+    Raises BadInputError if the port cannot be used."""
     token = new_token()
 
     async def app() -> Any:

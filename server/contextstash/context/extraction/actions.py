@@ -28,8 +28,8 @@ _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool call. `arguments` is empty where the call's text is no JSON object; `output` is None where it
-    was never answered. `seq` is the result's message, or the call's where there is none."""
+    """A tool call. `arguments` is empty if the call's text is no JSON object; `output` is None if it
+    was never answered. `seq` is the result's message, or the call's if there is none."""
 
     seq: int
     tool: str

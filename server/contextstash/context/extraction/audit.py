@@ -27,7 +27,7 @@ def audit_summary(turns: Sequence[Turn], summary: str, *, previous: str | None =
     """Check a summary against the messages that it stands for.
 
     `turns` are best all of them, those under an earlier summary included, so that nothing is forgotten by degrees;
-    where only the newer ones are at hand, `previous` is the earlier summary, whose pointers are checked too, but for
+    if only the newer ones are at hand, `previous` is the earlier summary, whose pointers are checked too, but for
     open items, which the newer messages tell better. At most 80 facts beside these; linear in the length of the turns.
     """
     known = facts_that_matter(turns)

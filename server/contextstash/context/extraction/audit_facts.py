@@ -33,7 +33,7 @@ ASKED_SHOWN = 160
 @dataclass(frozen=True, slots=True)
 class AuditedFact:
     """One fact, in one line. `seq` is the message in which it was said last, `handle` the tool output that holds
-    it, where one does."""
+    it, if one does."""
 
     kind: FactKind
     text: str
@@ -139,8 +139,8 @@ def _is_too_short(sentence: str) -> bool:
 def _open_items(
     turns: Sequence[Turn], actions: Sequence[Action], requests: Sequence[Request], ages: _Ages
 ) -> Iterator[Worthy]:
-    """What the user asked for last, where the work on it was cut off; what the newest to-do list leaves open, which
-    counts less the older it is; what the assistant's last words leave open, where the user has not answered."""
+    """What the user asked for last, if the work on it was cut off; what the newest to-do list leaves open, which
+    counts less the older it is; what the assistant's last words leave open, if the user has not answered."""
     said, said_seq = _last_words(turns)
     wanted = [request for request in requests if not request.is_reply]
     if wanted and turns[-1].seq != said_seq:
@@ -207,7 +207,7 @@ _CHANGES: frozenset[Verb] = frozenset({"edited", "created", "renamed"})
 @dataclass(slots=True)
 class _Touch:
     """How a file was used: by how many calls, whether changed, when last, and which output shows it.
-    `named` where the user said it."""
+    `named` if the user said it."""
 
     uses: int = 0
     changes: int = 0
@@ -282,7 +282,7 @@ def _names_a_file(path: str) -> bool:
 
 
 def _fullest(touched: Mapping[str, _Touch]) -> dict[str, _Touch]:
-    """The files, those known under a full and a shorter name once, where the shorter can only mean that one."""
+    """The files, those known under a full and a shorter name once, if the shorter can only mean that one."""
     longer: dict[str, list[str]] = {}
     for path in touched:
         longer.setdefault(_file_name(path), []).append(path)

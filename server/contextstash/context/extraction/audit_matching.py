@@ -16,7 +16,7 @@ PASSAGE = 2
 """Lines that count as one passage: a point and what it goes on with."""
 
 FEW_WORDS = 3
-"""A constraint of at most so many content words is held only where the passage sounds like a rule too."""
+"""A constraint of at most so many content words is held only if the passage sounds like a rule too."""
 
 _PATH_TOKEN = re.compile(r"[\w.@+~/-]+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")

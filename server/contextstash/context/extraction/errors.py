@@ -106,7 +106,7 @@ _RUNNERS = (
     ("make", "test"), ("tsc",), ("mypy",), ("ruff", "check"), ("golangci-lint", "run"), ("mvn", "test"),
     ("gradle", "test"), ("./gradlew", "test"), ("dotnet", "test"), ("rspec",), ("phpunit",),
 )  # fmt: skip
-"""Programs that test or build what their arguments name, and everything where these name nothing."""
+"""Programs that test or build what their arguments name, and everything if these name nothing."""
 
 
 def _runner(words: Sequence[str]) -> tuple[str, ...]:

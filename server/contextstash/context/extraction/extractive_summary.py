@@ -46,7 +46,7 @@ def extract_summary(
     max_tokens: int,
     count: Count,
 ) -> str:
-    """A summary of the turns and of `previous`, at most `max_tokens` by `count`; empty where not even
+    """A summary of the turns and of `previous`, at most `max_tokens` by `count`; empty if not even
     one line fits. What has words of `instructions` in it is kept before other findings and rules."""
     material = _read(turns, previous, instructions)
     task = _task(material, int(max_tokens * TASK_SHARE), count)
@@ -180,7 +180,7 @@ def _open_items(material: _Material) -> list[Item]:
 
 
 def _under_way(material: _Material) -> str:
-    """The newest request, where the turns end in the middle of work on it."""
+    """The newest request, if the turns end in the middle of work on it."""
     if not material.turns or material.turns[-1].seq == material.last_said_seq:
         return ""
     wanted = [request for request in material.requests if not request.is_reply]

@@ -192,7 +192,7 @@ def _from_words(words: Sequence[str]) -> Iterator[FileUse]:
 
 
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
-    """Uses by programs whose arguments are files only where they look like ones."""
+    """Uses by programs whose arguments are files only if they look like ones."""
     if program == "sed":
         verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
         yield from (FileUse(path, verb) for path in files[-1:])

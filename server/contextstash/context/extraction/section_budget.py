@@ -17,7 +17,7 @@ MIN_CUT = 12
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry that may go into a summary. Of a section's items those with most `weight` go in first; they
-    are shown in the given order. One that may be `cut` loses its middle where there is too little room."""
+    are shown in the given order. One that may be `cut` loses its middle if there is too little room."""
 
     text: str
     weight: float = 0.0
@@ -109,7 +109,7 @@ class _Chosen:
         return self._count(write_item(text)) + 1
 
     def text_within(self, max_tokens: int) -> str:
-        """The text, less items from the end of the weights where counting the whole shows it to be too
+        """The text, less items from the end of the weights if counting the whole shows it to be too
         long."""
         order = sorted(self._texts, key=lambda place: (-_rank(place[0]), self._sections[place[0]][place[1]].weight))
         text = self._text()

@@ -78,7 +78,7 @@ def _add(items: list[str], line: str, blank: int) -> None:
 
 
 def merged(older: Sequence[str], newer: Sequence[str]) -> list[str]:
-    """Both lists, each item once; where both have it, the newer place counts."""
+    """Both lists, each item once; if both have it, the newer place counts."""
     kept = {_key(item): item for item in older}
     for item in newer:
         kept.pop(_key(item), None)

@@ -24,7 +24,7 @@ _TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 
 
 def todo_lines(actions: Sequence[Action]) -> list[str] | None:
-    """The newest to-do list as check-box lines, or None where none was kept. Finished ones share one line."""
+    """The newest to-do list as check-box lines, or None if none was kept. Finished ones share one line."""
     newest: dict[str, tuple[str, str]] | None = None
     for action in actions:
         tool = action.tool.lower().replace("_", "")

@@ -64,7 +64,7 @@ class Request:
 
 
 def own_words(text: str) -> str:
-    """A user message's text without what the host put into it; empty where nothing else is in it."""
+    """A user message's text without what the host put into it; empty if nothing else is in it."""
     text = without_reminders(text)
     text = _ADDED.sub("", _ATTACHED.split(text, maxsplit=1)[0])
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None

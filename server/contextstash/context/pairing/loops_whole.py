@@ -15,7 +15,7 @@ def cuts_inside_open_loops(messages: Sequence[Message]) -> set[int]:
 
     With a thinking budget Anthropic demands that the reply which such a loop continues begins with thinking, before its
     first tool call. Models that think adaptively demand nothing of the kind, and there a loop may outgrow the window.
-    So this holds only where the list looks like one with a budget: another loop of it began with thinking too, and none
+    So this holds only if the list looks like one with a budget: another loop of it began with thinking too, and none
     without. Where results are messages of role `tool`, the provider is another.
     """
     if not messages or not _is_open(messages[-1]) or any(message.role == "tool" for message in messages):

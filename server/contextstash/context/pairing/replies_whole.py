@@ -1,4 +1,4 @@
-"""One reply of the model stays whole, also where it was recorded as several messages."""
+"""One reply of the model stays whole, also if it was recorded as several messages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pages of a text: bounded in tokens, and together every byte of it; or only the lines that match a pattern.
 
-Addresses. `offset` counts lines from 1, or from the end where it is negative; a line ends with a line feed
+Addresses. `offset` counts lines from 1, or from the end if it is negative; a line ends with a line feed
 and nothing else. A line too long for one page is cut by characters and continued under a larger number, the
 *inner offset*: column * base + line, where base is the smallest power of ten above the number of lines, at
 least 1,000,000. The reader only has to hand `next_offset` back as `offset`; it holds whatever the other
@@ -29,8 +29,8 @@ SHOWN_LINE = 400
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` is at most `max_tokens` long. `first_line` and `last_line` count from 1; both are 0 where
-    nothing is shown. `next_offset` is None at the end. `note` says what part this is, None where it is the
+    """`text` is at most `max_tokens` long. `first_line` and `last_line` count from 1; both are 0 if
+    nothing is shown. `next_offset` is None at the end. `note` says what part this is, None if it is the
     whole."""
 
     text: str
@@ -56,7 +56,7 @@ def page(
 
     Without a pattern the pages, joined, are the text exactly. With one (a regular expression, tried on each
     line) matching lines are shown with their numbers and two lines around. `total_tokens` saves counting
-    the text where it is known. Raises BadInputError on an offset past the end, a limit below 1, a pattern
+    the text if it is known. Raises BadInputError on an offset past the end, a limit below 1, a pattern
     that is invalid or takes too long, and a `max_tokens` too small for one character.
     """
     if limit is not None and limit < 1:

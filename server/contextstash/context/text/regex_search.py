@@ -26,7 +26,7 @@ MAX_PATTERN_LENGTH = 1_000
 def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
     """Indexes, from `first` on, of the lines in which the pattern is found, and where in each.
 
-    The pattern never sees a line's own line feed. Raises BadInputError where it is empty, too long, invalid,
+    The pattern never sees a line's own line feed. Raises BadInputError if it is empty, too long, invalid,
     or takes too long.
     """
     search = _Search(pattern, sum(map(len, lines)) + LINE_COST * len(lines))

@@ -19,7 +19,7 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     that occur anywhere in the text, as they were given.
 
     A term is found as it stands or, failing that, by its words; an English word also by its stem. The start
-    of the text where no term occurs.
+    of the text if no term occurs.
     """
     folded = _folded(text)
     places: list[tuple[int, int]] = []

@@ -15,7 +15,7 @@ MAX_TOKENS_PER_BYTE = 2
 """No counter of ours counts more: byte-pair tokens are a byte long at least, times a model's factor below 2."""
 
 COUNTED_PIECE = 50_000
-"""Characters that are counted at once where only a limit is to be checked."""
+"""Characters that are counted at once if only a limit is to be checked."""
 
 SEAM_TOKENS = 16
 """By how much the counts of two pieces may differ from the count of both together."""
@@ -71,12 +71,12 @@ def last_lines(text: str, most: int) -> str:
 
 
 def first_characters(text: str, most: int) -> str:
-    """The first `most` characters, fewer where they would end inside a sequence that is shown as one."""
+    """The first `most` characters, fewer if they would end inside a sequence that is shown as one."""
     return text[: _at_or_before(text, max(0, most))] if most < len(text) else text
 
 
 def last_characters(text: str, most: int) -> str:
-    """The last `most` characters, fewer where they would begin inside a sequence that is shown as one."""
+    """The last `most` characters, fewer if they would begin inside a sequence that is shown as one."""
     return text[_at_or_after(text, len(text) - max(0, most)) :] if most < len(text) else text
 
 

@@ -26,7 +26,7 @@ SAMPLE = "x\n"
 ATTEMPTS = 6
 
 Shape = Callable[[Sequence[Gauge], Sequence[int]], Shown | None]
-"""`shape(gauges, rooms)`: what is shown in about that much room, in the gauges' units; None where there is too little
+"""`shape(gauges, rooms)`: what is shown in about that much room, in the gauges' units; None if there is too little
 for any of the text and what must be said."""
 
 Say = Callable[[str, str], Shown]
@@ -34,7 +34,7 @@ Say = Callable[[str, str], Shown]
 
 
 def fitted(gauges: Sequence[Gauge], shape: Shape) -> Shown | None:
-    """The shape made so that every limit holds, None where it can't be: tokens do not add up, so it is measured."""
+    """The shape made so that every limit holds, None if it can't be: tokens do not add up, so it is measured."""
     rooms = [gauge.most for gauge in gauges]
     for _ in range(ATTEMPTS):
         shown = shape(gauges, rooms)
@@ -95,7 +95,7 @@ def telling(wording: Wording) -> Shape:
 
 
 def _inner(gauges: Sequence[Gauge], rooms: Sequence[int], sample: str) -> list[int]:
-    """The rooms without what is said around the text, as around the sample; none where nothing is left of one."""
+    """The rooms without what is said around the text, as around the sample; none if nothing is left of one."""
     inner = []
     for gauge, room in zip(gauges, rooms, strict=True):
         said = gauge.measure(sample) - gauge.measure(SAMPLE)
@@ -111,7 +111,7 @@ def _less(rooms: Sequence[int], used: Sequence[int]) -> list[int]:
 
 
 def _whole_lines(first: str, last: str) -> tuple[str, str]:
-    """Both ends without the part of a line at the cut, where it is small against what is left."""
+    """Both ends without the part of a line at the cut, if it is small against what is left."""
     end = first.rfind("\n") + 1
     start = last.find("\n") + 1
     if end < len(first) * (1 - SNAP_SHARE):

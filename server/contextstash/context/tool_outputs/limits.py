@@ -136,7 +136,7 @@ def _check_cut(value: object) -> None:
 @dataclass(frozen=True, slots=True)
 class Limited:
     """A text within limits. `text` includes `notice`. `lines` (line ends), `characters` and `bytes` (UTF-8) are what
-    was left out between its first `head` and its last `tail` characters, 0 where nothing was cut."""
+    was left out between its first `head` and its last `tail` characters, 0 if nothing was cut."""
 
     text: str
     cut: bool = False
@@ -153,7 +153,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Li
     """The text within all the limits, by lines first, then characters, bytes and tokens.
 
     The start and the end shown are the text's own to the letter, and end between characters. A notice says what was
-    cut, and `handle`, where the whole is; it counts against the limits, unless they say that it comes beside them.
+    cut, and `handle`, if the whole is; it counts against the limits, unless they say that it comes beside them.
     Limits too small for a notice get a shorter one, or the bare start.
     """
     if _over(len(text), limits.spill_chars):
@@ -191,7 +191,7 @@ def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Show
 
 
 def _smallest(gauges: Sequence[Gauge], wording: Wording) -> Shown:
-    """The start with a few words, or bare where there is no room for them."""
+    """The start with a few words, or bare if there is no room for them."""
     shown = fitted(gauges, layouts.plain(wording.text, at_the_start, wording.brief))
     if shown is not None:
         return shown

@@ -35,7 +35,7 @@ class Between:
     bytes: int
 
     def amount(self, unit: Unit) -> str:
-        """How much it is, in words: lines, and bytes where these were the limit, else characters."""
+        """How much it is, in words: lines, and bytes if these were the limit, else characters."""
         size = f"{self.bytes:,} bytes" if unit == "bytes" else f"{self.characters:,} characters"
         return f"{self.lines:,} line{'s' * (self.lines != 1)}, {size}" if self.lines else size
 
@@ -49,7 +49,7 @@ def between(text: str, first: str, last: str) -> Between:
 @dataclass(frozen=True, slots=True)
 class Wording:
     """How the cuts of one text are told. `unit` is that of the first limit it was over; `handle` is where the whole
-    is kept, empty where it is kept nowhere."""
+    is kept, empty if it is kept nowhere."""
 
     text: str
     unit: Unit = "characters"

@@ -13,7 +13,7 @@ END_ROOM = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """Counts as the runner printed them; None where it prints no such count. `first` is the first failure."""
+    """Counts as the runner printed them; None if it prints no such count. `first` is the first failure."""
 
     failed: int
     passed: int | None
@@ -28,7 +28,7 @@ class TestRun:
 
 
 def ends_of(text: str) -> str:
-    """The text, or its two ends where it is long."""
+    """The text, or its two ends if it is long."""
     return text if len(text) <= 2 * END_ROOM else f"{text[:END_ROOM]}\n{text[-END_ROOM:]}"
 
 

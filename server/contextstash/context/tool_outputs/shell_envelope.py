@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import without_ansi
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The text that a tool gave back; `exit_code` is None where it says none."""
+    """The text that a tool gave back; `exit_code` is None if it says none."""
 
     text: str
     exit_code: int | None = None

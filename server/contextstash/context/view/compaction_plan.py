@@ -40,7 +40,7 @@ class CompactPlan:
 @dataclass(frozen=True, slots=True)
 class KeepLimits:
     """What a compaction keeps of the newest: about `tokens`, and at least `messages`. With `either`, the messages
-    count only where `tokens` is 0. `levels` leaves earlier summaries standing beside the new one."""
+    count only if `tokens` is 0. `levels` leaves earlier summaries standing beside the new one."""
 
     tokens: int
     messages: int
@@ -81,7 +81,7 @@ def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
 
 
 def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
-    """The plan with its cut moved to where no thinking is kept, where that costs no more than half of what is kept;
+    """The plan with its cut moved to where no thinking is kept, if that costs no more than half of what is kept;
     else as it is."""
     entries = [*plan.covered, *plan.kept]
     cut = later_cut(entries, cuts_of(entries), len(plan.covered))
@@ -89,7 +89,7 @@ def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
 
 
 def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> CompactPlan | None:
-    """The plan that covers just these messages once more; None where the view may not be split there any more."""
+    """The plan that covers just these messages once more; None if the view may not be split there any more."""
     head = leading_system(entries)
     while head < len(entries) and entries[head].last_seq < first_seq:
         head += 1

@@ -22,7 +22,7 @@ Shorten = Callable[[Message, Output, int | None], Replacement]
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A view for one request. `dropped` are the entries left out, a run after the system messages;
-    `kept` is all else. `excess` is by how many tokens the view is still over, 0 where it fits."""
+    `kept` is all else. `excess` is by how many tokens the view is still over, 0 if it fits."""
 
     kept: tuple[Entry, ...]
     dropped: tuple[Entry, ...]
@@ -91,7 +91,7 @@ def _shorten_outputs(
     shorten: Shorten,
     tokens: int | None,
 ) -> tuple[list[Entry], int]:
-    """Shorten outputs, oldest first (largest first where they are cut), until `excess` tokens are freed."""
+    """Shorten outputs, oldest first (largest first if they are cut), until `excess` tokens are freed."""
     found = _whole_outputs(entries, outputs, places, 2 * (PLACEHOLDER_TOKENS if tokens is None else tokens))
     if tokens is not None:
         found.sort(key=lambda item: (-item[0], item[1]))

@@ -27,7 +27,7 @@ def compaction_prompt(session_id: str | None = None, instructions: str | None = 
         f"{SUMMARY_MUST_HOLD}\n\n"
         "State only what this session shows. Copy names, paths, figures and error texts"
         " exactly. Leave out what no"
-        " longer matters; where an old tool output may be wanted again, give its handle (out_…)."
+        " longer matters; if an old tool output may be wanted again, give its handle (out_…)."
         f"{wishes}\n\n"
         f"Then call the tool compact_session with the whole text as `summary`{session}."
     )

@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """`chosen` in order of position; empty where `reason` says why nothing is worth doing."""
+    """`chosen` in order of position; empty if `reason` says why nothing is worth doing."""
 
     chosen: tuple[Candidate, ...]
     tokens: int

@@ -47,7 +47,7 @@ def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
 
 
 def plan_merge(entries: Sequence[Entry], room: int) -> MergePlan | None:
-    """Which summaries to merge where those at the head take more than `room` tokens; None where nothing is to be.
+    """Which summaries to merge if those at the head take more than `room` tokens; None if nothing is to be.
 
     The newest stays as it is as long as there are two older ones to merge: what is recent is told in detail.
     """

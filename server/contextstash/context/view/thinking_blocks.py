@@ -31,7 +31,7 @@ DROP_REQUEST: dict[str, Any] = {
 }
 """What a request says to have the API leave invalid thinking out instead of refusing it, as the beta Messages method
 of its SDKs takes it. `betas` goes into the header `anthropic-beta`: the API refuses `block_binding` without it, and
-`thinking` without a `type`; `adaptive` is how these models think where nothing is said."""
+`thinking` without a `type`; `adaptive` is how these models think if nothing is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ThinkingEffect:
 def preserves_thinking(model: str | None) -> bool:
     """Whether the API checks that nothing before a thinking block has changed: Claude Fable and Mythos from 5.1 on,
     Opus, Sonnet and Haiku from 5.5 on (Anthropic's list of the models with prefix checks). Accounts from before
-    2026-08-31 are checked only where the request asks for it; that cannot be seen from here."""
+    2026-08-31 are checked only if the request asks for it; that cannot be seen from here."""
     return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
 
 
@@ -79,8 +79,8 @@ def thinking_effect(
 
 
 def later_cut(entries: Sequence[Entry], cuts: Sequence[int], wanted: int) -> int | None:
-    """The first safe cut at or after `wanted` behind which no thinking is left, where at least half of what would be
-    kept is kept there too; None where there is none."""
+    """The first safe cut at or after `wanted` behind which no thinking is left, if at least half of what would be
+    kept is kept there too; None if there is none."""
     thinking = [place for place, entry in enumerate(entries) if place >= wanted and _thinks(entry)]
     if not thinking:
         return None
@@ -123,7 +123,7 @@ def _thinking_tokens(message: Message) -> int:
 
 def _open_loop_start(messages: Sequence[Message]) -> int:
     """The first position that belongs to a tool loop without an end: the list ends with a tool call or its result, and
-    since that position the user has said nothing. Past the end where there is none."""
+    since that position the user has said nothing. Past the end if there is none."""
     past = messages[-1].seq + 1
     if not any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks):
         return past

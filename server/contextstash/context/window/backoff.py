@@ -58,7 +58,7 @@ class _Run:
 
 
 def oscillation(attempts: Sequence[ReductionAttempt], threshold: int, usable: int) -> str | None:
-    """A sentence that says so, with what to do, where the context oscillates near `threshold`; else None.
+    """A sentence that says so, with what to do, if the context oscillates near `threshold`; else None.
 
     It does where the last three attempts or more were bad: came within 10 messages of the one before, or landed less
     than 5 % of `usable` below the threshold. It ends with one that did neither and landed 10 % below. A prune and a
@@ -114,7 +114,7 @@ def _sentence(run: _Run, threshold: int) -> str:
 def worth_trying(attempts: Sequence[ReductionAttempt], tokens: int, messages: int, usable: int) -> bool:
     """Whether another attempt of the kind that `attempts` are may save enough to be worth it (the back-off).
 
-    After one that saved less than 5 % of `usable`, the context has to grow by 5 % of it from where that one left it;
+    After one that saved less than 5 % of `usable`, the context has to grow by 5 % of it from if that one left it;
     after each further such one by twice as much, up to 40 %. One that saved 10 % resets this; one between changes
     nothing. A context that is over `usable` cannot wait for growth: there 10 further messages are enough.
     `tokens` and `messages` are those now. Pass compactions to ask for a compaction, not the prunes among them.

@@ -78,7 +78,7 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
 
 def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
     """The counters anchored on the report of a reply that was counted without it: message `seq`, of `tokens`.
-    `since` are the tokens of the messages that came after it. Nothing changes where a later one has reported."""
+    `since` are the tokens of the messages that came after it. Nothing changes if a later one has reported."""
     if counters.reported_seq >= seq:
         return counters
     reported = usage.prompt_tokens + max(usage.completion_tokens, tokens)
@@ -87,7 +87,7 @@ def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since
 
 
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
-    """True tokens for a counted one, by what this session's reports showed; 1 where they are not used."""
+    """True tokens for a counted one, by what this session's reports showed; 1 if they are not used."""
     if not (settings.anchored and settings.calibrated):
         return 1.0
     ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)

@@ -61,11 +61,11 @@ _SEPARATORS = re.compile(r"[,_.]")
 class ContextOverflow:
     """What a provider's refusal of too large a request says; a number it does not say is None.
 
-    `provider` is who answered (a gateway before the model behind it), "unknown" where nothing tells.
+    `provider` is who answered (a gateway before the model behind it), "unknown" if nothing tells.
     `limit` is the limit in tokens that refused the request: the model's context length, or its largest
-    prompt where the provider limits that. `prompt_tokens` counts the whole input, tool definitions
+    prompt if the provider limits that. `prompt_tokens` counts the whole input, tool definitions
     included, `completion_tokens` the reserve for the reply counted on top of it. `shape` is "bytes"
-    where the request was too large for the transport, which says nothing of the context window.
+    if the request was too large for the transport, which says nothing of the context window.
     """
 
     provider: str
@@ -81,7 +81,7 @@ class ContextOverflow:
 
 
 def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
-    """The overflow that an error tells of, or None where it is about something else.
+    """The overflow that an error tells of, or None if it is about something else.
 
     `error` is what the caller got: an exception's text, a JSON body or its text, or a whole HTTP
     response with status and body. Rate limits, too large a `max_tokens`, single over-long strings,

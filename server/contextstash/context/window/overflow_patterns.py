@@ -28,7 +28,7 @@ _CODE = r"(?:(?:code|type)['\"]? ?[:=] ?['\"]?|^\W*|\()"
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One way of saying that a request is too large; `shared` where several providers say it so."""
+    """One way of saying that a request is too large; `shared` if several providers say it so."""
 
     provider: str
     pattern: str
@@ -248,10 +248,10 @@ NAMED_PROVIDERS = (
     ("anthropic", r"anthropic_?(?:exception|error)"),
     ("fastchat", r"code['\"]? ?[:=] ?40303\b"),
 )
-"""How a text names who answered; looked for where a wording is shared, gateways first."""
+"""How a text names who answered; looked for if a wording is shared, gateways first."""
 
 OPENAI_COMPATIBLE = (
     ("vllm", r"object['\"]? ?[:=] ?['\"]?error\b|type['\"]? ?[:=] ?['\"]?badrequesterror\b"),
     ("deepseek", r"code['\"]? ?[:=] ?['\"]?invalid_request_error\b"),
 )
-"""Marks in the error object of servers that took over OpenAI's sentences, where no name is given."""
+"""Marks in the error object of servers that took over OpenAI's sentences, if no name is given."""

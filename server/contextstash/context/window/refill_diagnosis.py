@@ -24,7 +24,7 @@ PARTS_TOLD = 5
 class Refill:
     """What came: `tokens` in all, by part in `parts`, largest first (values of `Part`, and `unrecorded`), with
     `messages` messages. Parts that shrank are left out, so that `parts` add up to `tokens`. `largest` is tool,
-    handle and tokens of the largest output, where it is a fifth of that or more."""
+    handle and tokens of the largest output, if it is a fifth of that or more."""
 
     tokens: int
     messages: int
@@ -58,7 +58,7 @@ def refill_of(
 
 
 def refill_sentence(refill: Refill, *, since: str = "compaction") -> str:
-    """What refilled the window in words, and what helps where one part is half of it or more. `since` names what
+    """What refilled the window in words, and what helps if one part is half of it or more. `since` names what
     emptied it last: compaction or prune."""
     ago = f"{refill.messages:,} message{'' if refill.messages == 1 else 's'} ago"
     if not refill.parts:

@@ -57,12 +57,12 @@ class ContextSettings(BaseModel):
         description="Tokens kept free for the reply; an eighth of the window, at most 32,000, if not set.",
     )
     fallback_tokens: int | None = Field(
-        default=None, gt=0, description="Usable tokens where neither `window` nor the model tells the window."
+        default=None, gt=0, description="Usable tokens if neither `window` nor the model tells the window."
     )
     fallback_messages: int | None = Field(
         default=None,
         gt=0,
-        description="Compact from this many messages since the last summary on, where no token limit is known.",
+        description="Compact from this many messages since the last summary on, if no token limit is known.",
     )
 
     prune_automatic: bool = Field(default=True, description="Prune by itself; else only when asked to.")
@@ -199,7 +199,7 @@ class ContextSettings(BaseModel):
         default=4_000, gt=0, description="To how many bytes a recovery cuts each output that is left."
     )
     recovery_cut_always: bool = Field(
-        default=False, description="Cut them at every recovery; else only where pruning was not enough."
+        default=False, description="Cut them at every recovery; else only if pruning was not enough."
     )
     thinking: Thinking = Field(
         default="auto",
@@ -319,7 +319,7 @@ PARENT_NAMES = {
 
 
 def unknown_setting(name: str) -> str:
-    """A sentence about a name that is no setting, with the right one where it can be guessed."""
+    """A sentence about a name that is no setting, with the right one if it can be guessed."""
     ours = PARENT_NAMES.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."

@@ -11,7 +11,7 @@ from contextstash_storage.records import Counters, Level
 @dataclass(frozen=True, slots=True)
 class WindowBudget:
     """A window in numbers, all in tokens. A level begins above its mark. `messages_at` and `tokens_at` are the two
-    other triggers of a compaction, None where they are not used."""
+    other triggers of a compaction, None if they are not used."""
 
     window: int
     usable: int
@@ -27,7 +27,7 @@ class WindowBudget:
 
 
 def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> WindowBudget:
-    """The numbers that follow from a window, where the settings leave them open.
+    """The numbers that follow from a window, if the settings leave them open.
 
     The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known`
     is False), `fallback_tokens` are usable, if that is set; if not, the messages alone decide, by
@@ -87,7 +87,7 @@ ENOUGH_BEYOND_KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done by itself, each with its reason; None where nothing is."""
+    """What is to be done by itself, each with its reason; None if nothing is."""
 
     prune: str | None = None
     compact: str | None = None

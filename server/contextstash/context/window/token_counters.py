@@ -49,7 +49,7 @@ UNKNOWN = Family("unknown")
 
 
 def family_of(model: str | None) -> Family:
-    """The family a model's name tells, `unknown` where it tells none."""
+    """The family a model's name tells, `unknown` if it tells none."""
     name = (model or "").lower().replace(".", "-")
     return next((family for mark, family in FAMILIES if mark.search(name)), UNKNOWN)
 

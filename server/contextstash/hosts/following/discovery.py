@@ -23,7 +23,7 @@ def transcripts_in(path: Path) -> Iterator[Path]:
 
     A folder that is one transcript is found as such, one of a task or of a storage without the files that only
     belong to it. Files of a transcript's suffix that no rule knows are found too: their content tells what they are.
-    Raises OSError where a named file is a database that cannot be read.
+    Raises OSError if a named file is a database that cannot be read.
     """
     if path.is_dir():
         yield from _in_folder(path)
@@ -49,7 +49,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 
 def _whole(folder: Path) -> list[Path] | None:
-    """What a folder holds that is known as a whole; None where it is an ordinary one."""
+    """What a folder holds that is known as a whole; None if it is an ordinary one."""
     if any(reader.claims(folder, None) for reader in (OpenHandsSdkReader(), OpenHandsReader())):
         return [folder]
     history = [folder / name for name in HISTORY if (folder / name).is_file()]

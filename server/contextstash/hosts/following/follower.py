@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 Find = Callable[[], list[Path]]
-"""The current transcript first, then those of its sub-agents; none where there is no transcript yet."""
+"""The current transcript first, then those of its sub-agents; none if there is no transcript yet."""
 
 AUTO = "auto"
 
@@ -53,11 +53,11 @@ HOSTS = tuple(FILES)
 
 def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
     """A function that finds the current session's transcripts of a host, or of the one that started this process
-    (`auto`): none where it isn't known.
+    (`auto`): none if it isn't known.
 
     `follow_path` is the transcript itself or the folder it is in; without it, the host's own folder is searched
     for the latest session in `project` (by default the one that the host started this process for).
-    Raises BadInputError where there is no such host.
+    Raises BadInputError if there is no such host.
     """
     if follow not in (*HOSTS, AUTO):
         raise BadInputError(f"There is no host '{follow[:60]}' to follow. Known: {', '.join(HOSTS)}, and {AUTO}.")
@@ -89,7 +89,7 @@ def _own(found: list[Path], folder: Path, told: set[Path]) -> list[Path]:
 
 
 def _beside(host: str, transcript: Path) -> list[Path]:
-    """A transcript that was named, with those of its sub-agents where they lie beside it."""
+    """A transcript that was named, with those of its sub-agents if they lie beside it."""
     if host == "claude-code" and transcript.exists():
         return [transcript, *claude_code.agent_transcripts(transcript)]
     return [transcript] if transcript.exists() or transcript.parent.is_file() else []
@@ -106,7 +106,7 @@ class Follower:
     """Keeps one client's transcripts recorded, each time it is asked."""
 
     def __init__(self, stash: Stash, find: Find, reader: Reader | None = None) -> None:
-        """`find` is asked each time; `reader` reads what it found, the one that knows it where none is given."""
+        """`find` is asked each time; `reader` reads what it found, the one that knows it if none is given."""
         self._stash = stash
         self._find = find
         self._reader = reader
@@ -117,7 +117,7 @@ class Follower:
 
     async def catch_up(self) -> str | None:
         """Record what is new in the current transcript and its sub-agents' files; the id of its session,
-        None where there is no transcript, or nothing has been said in it. A file that did not change costs one stat."""
+        None if there is no transcript, or nothing has been said in it. A file that did not change costs one stat."""
         async with self._lock:
             try:
                 paths = await asyncio.to_thread(self._find)

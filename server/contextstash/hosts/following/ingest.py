@@ -29,7 +29,7 @@ Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What came of one file. `session_id` is the session it holds, None where it holds no message yet."""
+    """What came of one file. `session_id` is the session it holds, None if it holds no message yet."""
 
     session_id: str | None
     recorded: int = 0
@@ -60,8 +60,8 @@ async def ingest(
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to be cut off at any place.
 
-    `on_progress` is told the bytes read; nothing of one that is read whole. Raises BadInputError where no reader
-    knows the transcript, OSError where it cannot be read, and what the stash raises.
+    `on_progress` is told the bytes read; nothing of one that is read whole. Raises BadInputError if no reader
+    knows the transcript, OSError if it cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -115,7 +115,7 @@ def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
 
 
 def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
-    """All of a transcript that is no file of lines; nothing where it did not change since."""
+    """All of a transcript that is no file of lines; nothing if it did not change since."""
     stamp = reader.stamp(path)
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     lines = reader.load(path) if cursor.state.get("stamp") != stamp else []
@@ -126,7 +126,7 @@ def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
-    """What stands after the cursor, at most a few megabytes of it where its lines are no longer than that;
+    """What stands after the cursor, at most a few megabytes of it if its lines are no longer than that;
     the bytes it takes, and whether it is all."""
     room = MAX_BYTES
     while True:

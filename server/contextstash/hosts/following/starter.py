@@ -45,7 +45,7 @@ _SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
 
 
 def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
-    """The host's name, None where nothing tells it. `commands` are those of the programs above, the nearest first."""
+    """The host's name, None if nothing tells it. `commands` are those of the programs above, the nearest first."""
     for command in commands:
         if (host := _host_of(command)) is not None:
             return host
@@ -71,7 +71,7 @@ def _name(path: str) -> str:
 
 
 def commands_above() -> list[list[str]]:
-    """The commands of the programs above this one, the nearest first; none where the system doesn't tell."""
+    """The commands of the programs above this one, the nearest first; none if the system doesn't tell."""
     found = []
     process = os.getppid()
     for _ in range(ANCESTORS):

@@ -22,6 +22,6 @@ HOST = HookHost(
     mcp_prefix=MCP_PREFIX,
     texts_of=texts_of,
     replacement=replacement,
-    # It cuts most outputs at 30,000 by itself. What was read of a file is to be worked with: cut only where very long.
+    # It cuts most outputs at 30,000 by itself. What was read of a file is to be worked with: cut only if very long.
     limits={"Read": 40_000},
 )

@@ -1,7 +1,7 @@
 """Gemini CLI's hooks. Source: its reference of hooks, and what its version 0.61 does with their answers.
 
 It offers no field for another output; a decision `deny` puts its reason in the place of the output, as an error. It
-fires PreCompress before every turn, also where it compresses nothing: only the user's own /compress is sure. It starts
+fires PreCompress before every turn, also if it compresses nothing: only the user's own /compress is sure. It starts
 no new session after that: what is to be told comes with the next prompt.
 """
 

@@ -12,11 +12,11 @@ class HookHost:
     """A client with hooks.
 
     `after_tool` and `before_compaction` name its events for that, `read_to_its_end` those at which its transcript is
-    read; `after_compaction` is the event at which a compacted session can be told something, where that is not its
-    start; `only_manual_is_sure` where it fires `before_compaction` by itself though it may not compact. `texts_of` are
+    read; `after_compaction` is the event at which a compacted session can be told something, if that is not its
+    start; `only_manual_is_sure` if it fires `before_compaction` by itself though it may not compact. `texts_of` are
     the texts of a tool's response that the model would see, in order, none of one whose shape we don't know;
     `replacement` is the answer that shows it others. `limits` are characters by tool, `default_limit` those of any
-    other, where the user's settings say nothing.
+    other, if the user's settings say nothing.
     """
 
     name: str

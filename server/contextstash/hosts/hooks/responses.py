@@ -51,7 +51,7 @@ def with_texts(tool: str, response: Any, texts: list[str]) -> Any:
 
 
 def _walk(tool: str, response: Any, change: Callable[[str], str]) -> Any:
-    """The response with each text changed, in place where that can be."""
+    """The response with each text changed, in place if that can be."""
     if isinstance(response, str):
         return change(response)
     if isinstance(response, list):

@@ -67,7 +67,7 @@ def limits_in_characters(settings: ContextSettings) -> dict[str, Any]:
 
 
 async def whole_texts(host: str, response: Any, texts: Sequence[str]) -> list[str]:
-    """The texts of a response, the first as it stands in the file that Claude Code has put it into, where that is so:
+    """The texts of a response, the first as it stands in the file that Claude Code has put it into, if that is so:
     the response then holds its beginning alone."""
     named = response.get("persistedOutputPath") if isinstance(response, dict) else None
     if not isinstance(named, str) or not texts:

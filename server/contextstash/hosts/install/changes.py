@@ -24,7 +24,7 @@ BACKUP = ".before-contextstash"
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None where it is not there."""
+    """A file before and after; None if it is not there."""
 
     path: Path
     before: bytes | None
@@ -38,7 +38,7 @@ class Change:
 def plan_install(
     client: Client, scope: Scope, machine: Machine, command: Sequence[str], *, hooks: bool
 ) -> list[Change]:
-    """What an installation would change. Raises BadInputError where the client has no such scope or no hooks, and where
+    """What an installation would change. Raises BadInputError if the client has no such scope or no hooks, and if
     one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
@@ -60,7 +60,7 @@ def plan_install(
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
-    """What takes an installation back: to the byte where nobody has changed the file since, else our part alone."""
+    """What takes an installation back: to the byte if nobody has changed the file since, else our part alone."""
 
     def remove(data: MutableMapping[str, Any]) -> None:
         servers = data.get(client.key)
@@ -179,7 +179,7 @@ def apply_install(change: Change) -> None:
 
 
 def apply_uninstall(change: Change) -> None:
-    """Write a file back, or delete it where there was none before, with an empty folder that held nothing else."""
+    """Write a file back, or delete it if there was none before, with an empty folder that held nothing else."""
     if change.needed and change.after is not None:
         _write(change.path, change.after)
     elif change.needed:

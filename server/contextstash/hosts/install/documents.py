@@ -17,7 +17,7 @@ Edit = Callable[[MutableMapping[str, Any]], None]
 
 
 def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
-    """The document after `edit`. Raises BadInputError, naming the place, where it cannot be read."""
+    """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
     return {"json": _edited_json, "toml": _edited_toml, "yaml": _edited_yaml}[kind](text, edit, place)
 
 

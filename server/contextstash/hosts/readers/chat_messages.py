@@ -47,7 +47,7 @@ def image_part(url: str) -> Native:
 
 
 def simple(parts: Sequence[Native]) -> Content:
-    """Parts as one text where they are nothing else."""
+    """Parts as one text if they are nothing else."""
     if all(part.get("type") == "text" for part in parts):
         return "".join(part["text"] for part in parts)
     return parts

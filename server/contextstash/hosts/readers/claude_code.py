@@ -183,7 +183,7 @@ class _Reading:
             self._lineage.recorded(message.key, _parent(record), words=not answered)
 
     def _rewind(self, record: dict[str, Any], body: dict[str, Any]) -> str | None:
-        """The message a prompt goes back to, where it leaves a reply or a prompt behind; else None."""
+        """The message a prompt goes back to, if it leaves a reply or a prompt behind; else None."""
         if record["type"] != "user" or record.get("isSidechain"):
             return None
         if record.get("isCompactSummary") is True:
@@ -265,7 +265,7 @@ def projects_folder(home: Path) -> Path:
 
 
 def current_transcript(project: Path, projects: Path) -> Path | None:
-    """The transcript of a project's folder that was written last, None where there is none."""
+    """The transcript of a project's folder that was written last, None if there is none."""
     for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
         for folder in _project_folders(path, projects):
             if (found := newest_transcript(folder)) is not None and _is_of(found, path, folder):

@@ -128,7 +128,7 @@ class _Reading:
 
     def _report(self, given: Json) -> None:
         """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
-        again where only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
+        again if only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
         reply = self._state.pop("reply", None)
         if reply is None:
             return
@@ -192,7 +192,7 @@ def sessions_folder(home: Path) -> Path:
 
 
 def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
-    """The rollout of this project (of any where none is named) that was written last, then those of its sub-agents.
+    """The rollout of this project (of any if none is named) that was written last, then those of its sub-agents.
 
     A rollout's first line tells its folder, and whose sub-agent it is.
     """

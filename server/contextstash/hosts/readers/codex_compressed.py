@@ -1,6 +1,6 @@
 """Codex CLI's older rollouts, which it compresses: `rollout-….jsonl.zst`, the same lines as before.
 
-Names as in openai/codex, codex-rs/rollout/src/compression.rs; where both files are there, the plain one counts.
+Names as in openai/codex, codex-rs/rollout/src/compression.rs; if both files are there, the plain one counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextstash_storage.errors import BadInputError
 SUFFIX = ".jsonl.zst"
 
 ZSTANDARD = ("compression.zstd", "backports.zstd")
-"""Who can decompress: Python from 3.14 on, else a package of the same interface, where it is installed."""
+"""Who can decompress: Python from 3.14 on, else a package of the same interface, if it is installed."""
 
 
 class CompressedCodexReader:
@@ -35,7 +35,7 @@ class CompressedCodexReader:
         return stamp_of([path])
 
     def load(self, path: Path) -> list[Line]:
-        """Raises BadInputError where this Python cannot decompress it."""
+        """Raises BadInputError if this Python cannot decompress it."""
         zstd = _zstandard()
         try:
             data = zstd.decompress(read_regular(path))

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def parse_document(data: bytes) -> object:
-    """The JSON value of these bytes; None where they are none."""
+    """The JSON value of these bytes; None if they are none."""
     try:
         return kept_value(data)
     except (ValueError, RecursionError):
@@ -32,7 +32,7 @@ def parse_document(data: bytes) -> object:
 
 
 def load_document(path: Path) -> object:
-    """The JSON value in this file; None where it holds none, as a file being written may. Raises OSError."""
+    """The JSON value in this file; None if it holds none, as a file being written may. Raises OSError."""
     document = parse_document(read_regular(path))
     if document is None:
         _log.warning("A file of a transcript holds no JSON just now and is passed over: %s", path.name)
@@ -50,19 +50,19 @@ def line_of(record: Json) -> Line:
 
 
 def objects(value: object) -> list[Json]:
-    """The objects in a list; none where it is no list."""
+    """The objects in a list; none if it is no list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def part(record: object, *names: str) -> Json:
-    """The object found under these names, one below the other; empty where there is none."""
+    """The object found under these names, one below the other; empty if there is none."""
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
     return record if isinstance(record, dict) else {}
 
 
 def count_of(record: Json, *names: str) -> int:
-    """The first of these fields that holds a positive number; 0 where none does."""
+    """The first of these fields that holds a positive number; 0 if none does."""
     for name in names:
         value = record.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -71,7 +71,7 @@ def count_of(record: Json, *names: str) -> int:
 
 
 def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """When these files and folders changed last, and how large they are. Raises OSError where one isn't there."""
+    """When these files and folders changed last, and how large they are. Raises OSError if one isn't there."""
     stamp: Stamp = []
     for path in paths:
         found = path.stat()

@@ -2,7 +2,7 @@
 
 Shapes as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message (again
-where it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls) hold a
+if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls) hold a
 list of Gemini's own contents: see contextstash.hosts.readers.gemini_contents.
 """
 
@@ -108,7 +108,7 @@ class _Recording:
             self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
 
     def _rewind(self, to: str) -> None:
-        """Back to before this message; to the beginning where it is not there."""
+        """Back to before this message; to the beginning if it is not there."""
         ids = list(self._records)
         for gone in ids[ids.index(to) if to in ids else 0 :]:
             del self._records[gone]

@@ -23,7 +23,7 @@ from contextstash_storage.records import Native
 class GeminiContentsReader:
     """Reads contents as OpenAI Chat messages. Not kept: thought signatures, and media other than images.
 
-    Gemini pairs calls and results by their order where they have no ids; then they are given some.
+    Gemini pairs calls and results by their order if they have no ids; then they are given some.
     """
 
     name = "gemini-contents"
@@ -108,7 +108,7 @@ def _model(parts: list[Json], calls: _Calls) -> Native | None:
 
 
 def content_of(value: Any) -> chat.Content:
-    """A text, a part, or a list of them, as the content of a message; empty where there is nothing to say."""
+    """A text, a part, or a list of them, as the content of a message; empty if there is nothing to say."""
     items = value if isinstance(value, list) else [value]
     return chat.simple([found for item in items if (found := _part(item)) is not None])
 

@@ -52,7 +52,7 @@ KNOWN = (
 
 
 def recognize(path: Path) -> Reader:
-    """The reader for a transcript. Raises BadInputError where none knows it, OSError where it can't be read."""
+    """The reader for a transcript. Raises BadInputError if none knows it, OSError if it can't be read."""
     reader = _reader_of(path)
     if reader is None:
         raise BadInputError(f"This is no transcript that is known here: {KNOWN} can be read.")

@@ -26,7 +26,7 @@ def is_in_database(path: Path) -> bool:
 
 @contextmanager
 def _open(file: Path) -> Iterator[sqlite3.Connection]:
-    """The database, to be read. Raises OSError where it can't be."""
+    """The database, to be read. Raises OSError if it can't be."""
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
             yield database
@@ -69,14 +69,14 @@ def _object(data: object) -> Json:
 
 
 def sessions_in_database(file: Path) -> list[Path]:
-    """Every session in this database. Raises OSError where it is none of OpenCode's."""
+    """Every session in this database. Raises OSError if it is none of OpenCode's."""
     with _open(file) as database:
         rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
     return [file / str(session) for (session,) in rows]
 
 
 def current_in_database(file: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was touched last (of any where none is named), then those of its sub-agents.
+    """The session of this project that was touched last (of any if none is named), then those of its sub-agents.
     Raises OSError."""
     with _open(file) as database:
         rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()

@@ -92,13 +92,13 @@ def _parts_folder(message: Path) -> Path | None:
 
 
 def sessions_in_files(storage: Path) -> list[Path]:
-    """Every session in this storage folder; none where it is none."""
+    """Every session in this storage folder; none if it is none."""
     files = sorted((storage / "session").glob("*/*.json"))
     return [file for file in files if is_within(file, storage) and _messages_folder(file) is not None]
 
 
 def data_folder(home: Path) -> Path:
-    """Where OpenCode keeps its data, by its own rule the same on each system; the database itself where it is told
+    """Where OpenCode keeps its data, by its own rule the same on each system; the database itself if it is told
     to use another one."""
     configured = os.environ.get("XDG_DATA_HOME")
     folder = (Path(configured) if configured else home / ".local" / "share") / "opencode"
@@ -106,7 +106,7 @@ def data_folder(home: Path) -> Path:
 
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was touched last (of any project where none is named), then those of its
+    """The session of this project that was touched last (of any project if none is named), then those of its
     sub-agents."""
     databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
     if databases:

@@ -60,7 +60,7 @@ class PiReader:
 
 
 def _follow(entry: Json, said: bool, state: State) -> str | None:
-    """Where this entry takes the conversation back to, None where it goes on; and `state` with it.
+    """Where this entry takes the conversation back to, None if it goes on; and `state` with it.
 
     `before` leads from an entry that is no message to the message above it, `after` to the one below it, `waiting`
     are those that have none below them yet, `back` is what the next message takes the conversation back to.

@@ -34,7 +34,7 @@ class PlainReader:
 
 
 class PlainDocumentReader:
-    """Reads a list of provider messages as they are. A list that grew adds its new messages alone; where others took
+    """Reads a list of provider messages as they are. A list that grew adds its new messages alone; if others took
     the place of its last ones, the view has those, and the old ones stay in the history."""
 
     name = "messages"
@@ -86,7 +86,7 @@ def _session(source: str, state: State) -> TranscriptSession:
 
 
 def _lines_of(document: object) -> list[Line]:
-    """The messages of a document; none where it is not a list of them."""
+    """The messages of a document; none if it is not a list of them."""
     if isinstance(document, dict):
         document = _messages_in(document)
     found = objects(document)

@@ -16,7 +16,7 @@ from contextstash_storage.records import Native
 
 
 class SweAgentReader:
-    """Reads the history, whose messages are OpenAI's; where there is none, the steps: response, observation.
+    """Reads the history, whose messages are OpenAI's; if there is none, the steps: response, observation.
 
     Not kept: the environment's state, and which messages were cut for one prompt alone. Usage is reported for the
     whole run only, so none is recorded.

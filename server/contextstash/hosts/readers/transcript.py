@@ -62,16 +62,16 @@ class DocumentReader(Protocol):
     name: str
 
     def claims(self, path: Path, document: object) -> bool:
-        """Whether this is of this kind. `document` is the file's JSON value, its records where it is a file of lines,
-        None where it is no file or neither of them. Raises OSError where it cannot be read."""
+        """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
+        None if it is no file or neither of them. Raises OSError if it cannot be read."""
         ...
 
     def stamp(self, path: Path) -> Stamp:
-        """Raises OSError where the transcript isn't there."""
+        """Raises OSError if the transcript isn't there."""
         ...
 
     def load(self, path: Path) -> list[Line]:
-        """All records, in order. Raises OSError where they cannot be read."""
+        """All records, in order. Raises OSError if they cannot be read."""
         ...
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
@@ -139,7 +139,7 @@ def mark_of(raw: bytes) -> str:
 
 
 def moment(value: object) -> datetime | None:
-    """An ISO 8601 time with zone, None where it is none."""
+    """An ISO 8601 time with zone, None if it is none."""
     if not isinstance(value, str):
         return None
     try:
@@ -150,7 +150,7 @@ def moment(value: object) -> datetime | None:
 
 
 def moment_of_ms(value: object) -> datetime | None:
-    """A time told in milliseconds since 1970, None where it is none."""
+    """A time told in milliseconds since 1970, None if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
         return None
     return datetime.fromtimestamp(value / 1000, UTC)

@@ -153,7 +153,7 @@ def _replies(request: Json, key: str) -> Iterator[TranscriptMessage]:
 
 
 def _shown(response: object) -> str:
-    """The words of a reply as they stood in the chat, where there are no rounds that say more."""
+    """The words of a reply as they stood in the chat, if there are no rounds that say more."""
     values = [item.get("value") for item in objects(response) if item.get("kind") in (None, "markdownContent")]
     content = [part(item, "content").get("value") for item in objects(response)]
     return "".join(text for text in (*values, *content) if isinstance(text, str))

@@ -12,7 +12,7 @@ from contextstash_storage.records import Session
 
 
 async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
-    """The estimate, and where the window is filling: by what, since the last compaction."""
+    """The estimate, and if the window is filling: by what, since the last compaction."""
     estimate = await estimate_session(access, session, model)
     if estimate.level == "ok":
         return estimate

@@ -91,7 +91,7 @@ async def search_history(
     scope: str | None = None,
 ) -> SearchResult:
     """Ranked finds. `scope` is `session` (the default), `outputs` or `messages` (only these of the session), or
-    `everywhere` (all of the owner's sessions, as also where no session is named or followed)."""
+    `everywhere` (all of the owner's sessions, as also if no session is named or followed)."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:

@@ -18,7 +18,7 @@ MAX_CALLS = 100_000
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
-    """What was saved in a session; None where nothing was, and where a client sends its own history, which our edits
+    """What was saved in a session; None if nothing was, and if a client sends its own history, which our edits
     do not change. A request was smaller by what the events before it took from the view."""
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:

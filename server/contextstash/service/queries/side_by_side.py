@@ -78,7 +78,7 @@ def _block(place: int, entry: Entry | None, handle: str | None, kind: str, headi
 
 
 def _covering(covers: Sequence[Cover], seq: int) -> str | None:
-    """The id of the summary that hides a message; None where something else does."""
+    """The id of the summary that hides a message; None if something else does."""
     hiding = next((edit for edit in covers if edit.first_seq <= seq <= edit.last_seq), None)
     return hiding.summary_id if isinstance(hiding, SummaryEdit) else None
 

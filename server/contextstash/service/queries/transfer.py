@@ -86,7 +86,7 @@ def is_session(record: object) -> bool:
 
 
 async def import_session(access: Access, lines: Iterable[str], session_id: str | None = None) -> CopyResult:
-    """Store the sessions of these lines as they were, the first under another id where one is given. One that is here
+    """Store the sessions of these lines as they were, the first under another id if one is given. One that is here
     already is left as it is. Raises BadInputError on a line that is none of such a session, naming it; then nothing of
     its session is stored."""
     reading = _Lines(lines)
@@ -113,7 +113,7 @@ def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Ses
 
 
 async def _same(access: Access, session: Session) -> int:
-    """How many messages are here already. Raises BadInputError where the session of that id is another one."""
+    """How many messages are here already. Raises BadInputError if the session of that id is another one."""
     here = await access.store.get_session(access.owner, session.session_id)
     if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
         raise BadInputError(
@@ -123,7 +123,7 @@ async def _same(access: Access, session: Session) -> int:
 
 
 class _Lines:
-    """The lines of a file, read one by one; where one session ends, the next begins."""
+    """The lines of a file, read one by one; if one session ends, the next begins."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = enumerate(lines, start=1)

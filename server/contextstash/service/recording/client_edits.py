@@ -62,8 +62,8 @@ async def partial_compaction(
     access: Access, session: Session, message: TranscriptMessage, text: str
 ) -> EditsAfter | None:
     """The edits that show what a compaction covered as the client's summary, `text`, and leave what it kept beside it;
-    None where nothing is known of that, or it covered nothing. They go in together with the summary's own message,
-    which is not shown where it stands. Raises EditConflictError, when they go in, where the session changed meanwhile.
+    None if nothing is known of that, or it covered nothing. They go in together with the summary's own message,
+    which is not shown where it stands. Raises EditConflictError, when they go in, if the session changed meanwhile.
     """
     after = await _position(access, session.session_id, message.covers_after_key)
     before = await _position(access, session.session_id, message.covers_before_key)

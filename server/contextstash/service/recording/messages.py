@@ -45,7 +45,7 @@ class RecentCalls:
         self._known: OrderedDict[str, tuple[int, Calls]] = OrderedDict()
 
     async def of(self, session: Session) -> Calls:
-        """The session's recent calls; read anew where another process has recorded meanwhile."""
+        """The session's recent calls; read anew if another process has recorded meanwhile."""
         count = session.counters.messages
         at, calls = self._known.get(session.session_id, (-1, {}))
         if at != count:
@@ -286,8 +286,8 @@ def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) 
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Extra fields that put a reported usage on the last reply of a batch. Raises BadInputError where it
-    is not in a provider's form, or where there is no reply to put it on."""
+    """Extra fields that put a reported usage on the last reply of a batch. Raises BadInputError if it
+    is not in a provider's form, or if there is no reply to put it on."""
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is None:
         return extras

@@ -30,7 +30,7 @@ it, so a rule of thumb does."""
 
 
 def outputs_session_id(session_id: str | None) -> str:
-    """The id of the session that keeps the outputs of this one. Raises BadInputError where that can be no id."""
+    """The id of the session that keeps the outputs of this one. Raises BadInputError if that can be no id."""
     if session_id is None:
         return OUTPUTS_SESSION
     name = f"{session_id}{OUTPUTS_SUFFIX}"
@@ -40,7 +40,7 @@ def outputs_session_id(session_id: str | None) -> str:
 
 async def keep_output(access: Access, text: str, *, tool: str, argument: str, session_id: str | None) -> str:
     """The handle of an output that is durably archived when this answers. The same output, of the same call, is stored
-    once. Raises BadInputError on a session id that is none, StoreError where it cannot be stored."""
+    once. Raises BadInputError on a session id that is none, StoreError if it cannot be stored."""
     name = outputs_session_id(session_id)
     call_id = _call_id(text, tool, argument)
     call = _call(call_id, tool or "tool", argument)

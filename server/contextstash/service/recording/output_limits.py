@@ -27,7 +27,7 @@ Arguments = ParamSpec("Arguments")
 
 
 def check_limits(limits: Mapping[str, Any] | None) -> None:
-    """Raises BadInputError where these are no limits of one output, naming the right name or value."""
+    """Raises BadInputError if these are no limits of one output, naming the right name or value."""
     OutputLimits().merged(limits)
 
 
@@ -112,7 +112,7 @@ async def _aside_if_large(
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> Answer:
-    """What `work` answers, made in a worker thread where the texts are large, so that other calls go on."""
+    """What `work` answers, made in a worker thread if the texts are large, so that other calls go on."""
     if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
         return await asyncio.to_thread(work, *arguments, **named)
     return work(*arguments, **named)
@@ -133,7 +133,7 @@ async def limit_text(
 
     Where it is cut, the whole is durable before this answers, in a session that only keeps outputs: that of the session
     named, or one for all others. The same output is kept once and has the same handle. Our own retrievals are never
-    cut. Raises BadInputError on a limit that is none, and StoreError where the whole cannot be kept.
+    cut. Raises BadInputError on a limit that is none, and StoreError if the whole cannot be kept.
     """
     session = await _session_or_none(access, session_id)
     settings = access.settings(session)

@@ -33,7 +33,7 @@ class TranscriptMessage:
     messages beside its summary, `covers_before_key` names the first of those that come after it, and
     `covers_after_key` the last of those that come before it; a key that isn't known says nothing.
     `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
-    where it is empty.
+    if it is empty.
     `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
     `by_host`: the client put this into the user's role; no person said it.
     """

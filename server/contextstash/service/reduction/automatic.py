@@ -1,6 +1,6 @@
-"""Managing by itself: after a recording, prune and compact where a trigger fires, and say what was done.
+"""Managing by itself: after a recording, prune and compact if a trigger fires, and say what was done.
 
-Recording never waits for a model: where the writer is slow, the compaction goes on in the background, and the next
+Recording never waits for a model: if the writer is slow, the compaction goes on in the background, and the next
 recording's answer tells how it ended.
 """
 
@@ -190,7 +190,7 @@ class AutoReducer:
         return due(session.counters, own_tokens(self._access, session), budget, settings)
 
     async def _watch(self, session_id: str, done: list[str]) -> None:
-        """Say so where compactions follow each other without freeing much."""
+        """Say so if compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
         budget = self._access.budget(settings, session.model, session)

@@ -51,8 +51,8 @@ class _Written:
 
 
 async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
-    """Summarize all but the recent messages. Nothing happens, and the reason says so, where that would not
-    make the view smaller, and where another compaction of the session is running."""
+    """Summarize all but the recent messages. Nothing happens, and the reason says so, if that would not
+    make the view smaller, and if another compaction of the session is running."""
     snapshot = await access.snapshot(session_id)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:

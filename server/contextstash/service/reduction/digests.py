@@ -30,7 +30,7 @@ async def digest_edits(
     written: Digests,
 ) -> list[DigestEdit]:
     """Edits that add a digest message for each archived output with its text, after the last message of the view
-    `entries` where one may stand; none where the settings leave it to the placeholders, or where there is no such
+    `entries` if one may stand; none if the settings leave it to the placeholders, or if there is no such
     place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
     each."""
     anchor = _anchor(entries)

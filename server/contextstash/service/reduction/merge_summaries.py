@@ -1,4 +1,4 @@
-"""Merging: where the summaries themselves take too much of the window, older ones are made one."""
+"""Merging: if the summaries themselves take too much of the window, older ones are made one."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ CLIENT_NOTE = (
 
 @dataclass(frozen=True)
 class Archived:
-    """An output to be archived: the edit that does it, the output, its text (where a digest message will need it) and
+    """An output to be archived: the edit that does it, the output, its text (if a digest message will need it) and
     its one-line digest."""
 
     edit: ArchiveEdit

@@ -12,7 +12,7 @@ from contextstash_storage.records import SummaryEdit
 
 async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
     """What is summarized in the view: all of it, or the newest summary of a level; by its own id (sum_…) any summary
-    that was ever made. Raises NotFoundError where there is none."""
+    that was ever made. Raises NotFoundError if there is none."""
     session = await access.session(session_id)
     snapshot = await access.snapshot(session.session_id)
     found = _wanted(snapshot, level)

@@ -27,7 +27,7 @@ async def audited(
     snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
 ) -> Audited:
     """The summary held against the messages that it stands for, which took `tokens`, and what the `previous` one that
-    it replaces pointed at; as it is where the settings want no audit. The pointers take a tenth of that at most."""
+    it replaces pointed at; as it is if the settings want no audit. The pointers take a tenth of that at most."""
     room = min(snapshot.settings.summary_audit_tokens, tokens // 10)
     if not room or not turns:
         return Audited(summary)

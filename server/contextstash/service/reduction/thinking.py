@@ -39,7 +39,7 @@ class Stripping:
 
     @property
     def result(self) -> ThinkingChange | None:
-        """For the answer; None where no thinking is concerned."""
+        """For the answer; None if no thinking is concerned."""
         effect = self.effect
         if effect.choice == "none":
             return None
@@ -48,7 +48,7 @@ class Stripping:
         )
 
     def edits(self, snapshot: SessionSnapshot, entries: Sequence[Entry], handles: Sequence[str]) -> list[StripEdit]:
-        """The edit that strips the thinking from the view `entries`, where that was chosen."""
+        """The edit that strips the thinking from the view `entries`, if that was chosen."""
         if self.effect.choice != "strip":
             return []
         return _strip(snapshot, entries, self.first_seq, handles)
@@ -97,7 +97,7 @@ def strips_when_changed(snapshot: SessionSnapshot) -> bool:
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """What a request must say beside its messages so that the API drops thinking that edits have invalidated; None
-    where it need not."""
+    if it need not."""
     if snapshot.settings.thinking not in ("auto", "drop") or not preserves_thinking(snapshot.session.model):
         return None
     changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
@@ -109,7 +109,7 @@ def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[
 
 
 def first_changed(before: Sequence[Entry], after: Sequence[Entry]) -> int | None:
-    """The position of the first message that is shown differently; None where none is."""
+    """The position of the first message that is shown differently; None if none is."""
     for old, new in zip(before, after, strict=False):
         if old != new:
             return old.first_seq

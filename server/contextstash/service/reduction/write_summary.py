@@ -1,4 +1,4 @@
-"""Writing: a summary by the first writer that can, from the cache where the same was summarized before."""
+"""Writing: a summary by the first writer that can, from the cache if the same was summarized before."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Writers:
     instructions: str | None = None
 
     def missed(self, strategy: str) -> str | None:
-        """What to say where another writer than the one named wrote, without that one having failed."""
+        """What to say if another writer than the one named wrote, without that one having failed."""
         if self.strategy == "sampling" and strategy != "sampling":
             return "The client's model could not be asked: the client offers no sampling."
         return None
@@ -59,7 +59,7 @@ async def written(
     request: SummaryRequest,
     span: tuple[int, int],
 ) -> tuple[WrittenSummary, float | None]:
-    """The summary of messages `span`, and what it cost in US dollars where that is known.
+    """The summary of messages `span`, and what it cost in US dollars if that is known.
 
     One that a model has written of the same before is taken from the cache.
     """

@@ -40,7 +40,7 @@ async def log_calls(
     purpose: Literal["summary", "digest"] = "summary",
 ) -> float | None:
     """Log requests to a model about messages `first_seq..last_seq`; what they cost together in US dollars, None
-    where a price is not known or none was made."""
+    if a price is not known or none was made."""
     if not calls:
         return None
     from contextstash.models import price_of

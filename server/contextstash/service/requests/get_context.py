@@ -163,7 +163,7 @@ def _natives(snapshot: SessionSnapshot, bodies: Mapping[int, Native], fitted: Fi
 
 
 def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
-    """What an entry is in its provider's JSON; nothing where all of it was thinking that is not shown."""
+    """What an entry is in its provider's JSON; nothing if all of it was thinking that is not shown."""
     if entry.message is None:
         return [fmt.user_message(entry.edit.text)]
     body: Native | None = bodies[entry.message.seq]

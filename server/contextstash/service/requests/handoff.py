@@ -22,7 +22,7 @@ MIN_INDEXED_TOKENS = 200
 
 async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | None:
     """The newest summary of contextstash's own, or one made for this alone, and an index of the outputs that can be
-    read back; at most `max_tokens`. None where the session is too short for either."""
+    read back; at most `max_tokens`. None if the session is too short for either."""
     snapshot = await access.snapshot(session_id)
     summary = _own_summary(snapshot.edits) or await _extract(access, session_id)
     if not summary:

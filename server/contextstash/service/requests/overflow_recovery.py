@@ -36,7 +36,7 @@ async def recover_context(
     """What to send instead of a request that was refused as too long, once; asked again with nothing recorded since, it
     says what holds the room.
 
-    Raises BadInputError where the error is not about the context's length.
+    Raises BadInputError if the error is not about the context's length.
     """
     overflow = recognize(error)
     if overflow is None:

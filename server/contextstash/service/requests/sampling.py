@@ -1,4 +1,4 @@
-"""Sampling: what the client's own model is asked, where the client lets servers ask it."""
+"""Sampling: what the client's own model is asked, if the client lets servers ask it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 async def sampling_request(
     access: Access, session_id: str | None, instructions: str | None, strategy: str = "sampling"
 ) -> SamplingRequest | None:
-    """The request for a summary of what a compaction would cover now; None where there is nothing to compact, or where
+    """The request for a summary of what a compaction would cover now; None if there is nothing to compact, or if
     another writer comes first."""
     snapshot = await access.snapshot(session_id)
     if strategy == "auto" and not _comes_first(access, snapshot.session.agent, snapshot.settings):
