@@ -90,7 +90,7 @@ async def recording_rate(folder: Path, messages: Sequence[NewMessage]) -> float:
     await new_session(store, "one")
     begun = time.perf_counter()
     for message in messages:
-        await store.append_messages(OWNER, "one", [message], count=count)
+        await store.append_messages("one", [message], count=count)
     rate = len(messages) / (time.perf_counter() - begun)
     await store.close()
     return rate
@@ -131,11 +131,11 @@ async def look_times(folder: Path) -> dict[int, float]:
         await new_session(store, str(length))
         messages = conversation(length)
         for first in range(0, length, 5_000):
-            await store.append_messages(OWNER, str(length), messages[first : first + 5_000], count=count)
+            await store.append_messages(str(length), messages[first : first + 5_000], count=count)
         taken = []
         for _ in range(LOOKS):
             begun = time.perf_counter()
-            await store.get_session(OWNER, str(length))
+            await store.get_session(str(length))
             taken.append(time.perf_counter() - begun)
         times[length] = statistics.median(taken)
     await store.close()

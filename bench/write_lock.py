@@ -112,11 +112,11 @@ async def measure(path: Path, messages: list[NewMessage], count: int) -> None:
     few = messages[: len(messages) // 10]
     await store.copy_session(session_of(len(few), "kept"), few)
     await timed(path, f"import of {len(messages):,}", store.copy_session(session_of(len(messages)), messages))
-    await timed(path, f"prune of {count:,}", store.append_edits(OWNER, "long", list(edits(count)), expected=0))
+    await timed(path, f"prune of {count:,}", store.append_edits("long", list(edits(count)), expected=0))
     undone = RestoreEdit(undoes=tuple(range(1, count)))
-    await timed(path, "restore of them", store.append_edits(OWNER, "long", [undone], expected=count + SUMMARIES))
-    await timed(path, f"deletion of {len(messages):,}", store.delete_session(OWNER, "long"))
-    await timed(path, f"deletion of {len(few):,}", store.delete_session(OWNER, "kept"))
+    await timed(path, "restore of them", store.append_edits("long", [undone], expected=count + SUMMARIES))
+    await timed(path, f"deletion of {len(messages):,}", store.delete_session("long"))
+    await timed(path, f"deletion of {len(few):,}", store.delete_session("kept"))
     await store.close()
 
 

@@ -305,11 +305,15 @@ class Counters(Record):
         return sum(self.parts.values())
 
 
+LOCAL_OWNER = "local"
+"""The owner on a machine with one user; a server for a team has one for each user."""
+
+
 class Session(Record):
-    """One conversation of one agent. `format` is the form of its messages, by its name."""
+    """One conversation of one agent. `format` is the form of its messages, by its name. `owner` is set by the store."""
 
     session_id: str
-    owner: str = "local"
+    owner: str = LOCAL_OWNER
     agent: str | None = None
     model: str | None = None
     format: str

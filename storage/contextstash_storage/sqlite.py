@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import sqlite3
@@ -25,6 +26,7 @@ from contextstash_storage.errors import (
 )
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
+    LOCAL_OWNER,
     Appended,
     CachedSummary,
     Call,
@@ -50,13 +52,13 @@ Result = TypeVar("Result")
 CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
 
 
-async def open_sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
-    """Open the database at `path`; it is made if it isn't there, readable by its owner alone. A transaction
-    waits `busy_seconds` for those of other processes.
+async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
+    """Open the database at `path`; it is made if it isn't there, readable by its owner alone. The store is
+    bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that can't be used.
     """
-    opening = asyncio.create_task(_open(path, busy_seconds))
+    opening = asyncio.create_task(_open(path, owner, busy_seconds))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -65,7 +67,7 @@ async def open_sqlite(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> Sqli
         raise
 
 
-async def _open(path: Path, busy_seconds: float) -> SqliteStore:
+async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
     await asyncio.to_thread(_make_file, path)
     writer = await connect(path, busy_seconds=busy_seconds)
     try:
@@ -75,7 +77,7 @@ async def _open(path: Path, busy_seconds: float) -> SqliteStore:
     except BaseException:
         await close(writer)
         raise
-    store = SqliteStore(writer, reader)
+    store = SqliteStore(writer, reader, owner)
     if hidden:
         store.finish_deletions()
     return store
@@ -105,14 +107,21 @@ MAX_INTEGER = 2**63 - 1
 
 
 class SqliteStore:
-    """A SessionStore in one file. One connection writes, behind a lock; another reads, so that reading never
-    waits for a commit."""
+    """A SessionStore in one file, bound to one owner. One connection writes, behind a lock; another reads, so that
+    reading never waits for a commit."""
 
-    def __init__(self, writer: Connection, reader: Connection) -> None:
+    def __init__(self, writer: Connection, reader: Connection, owner: str = LOCAL_OWNER) -> None:
+        self.owner = owner
         self._writer = writer
         self._reader = reader
         self._lock = asyncio.Lock()
         self._deletion = Deletion(writer, self._lock)
+
+    def for_owner(self, owner: str) -> SqliteStore:
+        """The same open database, bound to another owner. Closing either closes both."""
+        other = copy.copy(self)
+        other.owner = owner
+        return other
 
     async def close(self) -> None:
         """Close both connections, after what was begun; closing again does nothing. The writer goes last: whoever goes
@@ -126,14 +135,17 @@ class SqliteStore:
         self._deletion.finish_later()
 
     async def create_session(self, session: Session) -> Session:
+        owned = session.model_copy(update={"owner": self.owner})
+
         def work(db: sqlite3.Connection) -> Session:
-            session_copy.insert_session(db, session)
-            return session_row(db, session.owner, session.session_id)[1]
+            session_copy.insert_session(db, owned)
+            return session_row(db, self.owner, session.session_id)[1]
 
         return await self._write(work)
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
-        staged = await self._write(lambda db: session_copy.begin(db, session))
+        owned = session.model_copy(update={"owner": self.owner})
+        staged = await self._write(lambda db: session_copy.begin(db, owned))
         if staged is None:
             return None
         try:
@@ -154,12 +166,11 @@ class SqliteStore:
                 staged.advance(rows.popleft() for _ in range(written))
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def get_session(self, owner: str, session_id: str) -> Session:
-        return await self._reader.read(lambda db: session_row(db, owner, session_id)[1])
+    async def get_session(self, session_id: str) -> Session:
+        return await self._reader.read(lambda db: session_row(db, self.owner, session_id)[1])
 
     async def list_sessions(
         self,
-        owner: str,
         *,
         limit: int = 50,
         before: str | None = None,
@@ -168,7 +179,7 @@ class SqliteStore:
     ) -> list[Session]:
         def work(db: sqlite3.Connection) -> list[Session]:
             sql = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ?"
-            values: list[object] = [owner]
+            values: list[object] = [self.owner]
             if parent is not None:
                 sql += " AND parent_session_id = ?"
                 values.append(parent)
@@ -176,7 +187,7 @@ class SqliteStore:
                 sql += " AND agent IS NOT ?"
                 values.append(without_agent)
             if before is not None:
-                last, session = session_row(db, owner, before)
+                last, session = session_row(db, self.owner, before)
                 sql += " AND (updated_at, session) < (?, ?)"
                 values += [session.updated_at.isoformat(), last]
             rows = db.execute(sql + " ORDER BY updated_at DESC, session DESC LIMIT ?", (*values, limit))
@@ -184,11 +195,11 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]:
+    async def find_session_ids(self, prefix: str, limit: int) -> list[str]:
         return await self._column(
             "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ?"
             " ORDER BY updated_at DESC LIMIT ?",
-            (owner, len(prefix), prefix, limit),
+            (self.owner, len(prefix), prefix, limit),
         )
 
     async def _column(self, sql: str, values: Sequence[object]) -> list[str]:
@@ -197,34 +208,33 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def update_session(self, owner: str, session_id: str, **changes: Any) -> Session:
+    async def update_session(self, session_id: str, **changes: Any) -> Session:
         unknown = changes.keys() - CHANGEABLE
         if unknown:
             raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
 
         def work(db: sqlite3.Connection) -> Session:
-            row, _ = session_row(db, owner, session_id)
+            row, _ = session_row(db, self.owner, session_id)
             for name, value in changes.items():
                 stored = json.dumps(dict(value)) if name == "settings" else value
                 db.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (stored, row))
             db.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (now().isoformat(), row))
-            return session_row(db, owner, session_id)[1]
+            return session_row(db, self.owner, session_id)[1]
 
         return await self._write(work)
 
-    async def delete_session(self, owner: str, session_id: str, *, along: Sequence[str] = ()) -> bool:
+    async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         def work(db: sqlite3.Connection) -> None:
-            hidden_sessions.hide(db, owner, session_id)
+            hidden_sessions.hide(db, self.owner, session_id)
             for other in along:
                 with suppress(SessionNotFoundError):
-                    hidden_sessions.hide(db, owner, other)
+                    hidden_sessions.hide(db, self.owner, other)
 
         await self._write(work)
         return await self._deletion.finish()
 
     async def append_messages(
         self,
-        owner: str,
         session_id: str,
         messages: Sequence[NewMessage],
         *,
@@ -235,23 +245,21 @@ class SqliteStore:
         cursor: Cursor | None = None,
         edits: EditsAfter | None = None,
     ) -> Appended:
-        batch = Batch(owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
+        batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
         return await append_in_pieces(self._writer, self._lock, batch, messages)
 
-    async def read_fingerprints(self, owner: str, session_id: str, *, first: int = 0) -> list[bytes]:
-        return await self._of_session(
-            owner, session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first)
-        )
+    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
+        return await self._of_session(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
 
-    async def get_cursor(self, owner: str, source: str) -> Cursor | None:
-        records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (owner, source))
+    async def get_cursor(self, source: str) -> Cursor | None:
+        records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (self.owner, source))
         return from_json(Cursor, records[0]) if records else None
 
     async def read_messages(
-        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
+        self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         def work(db: sqlite3.Connection) -> list[Message]:
-            row, session = session_row(db, owner, session_id)
+            row, session = session_row(db, self.owner, session_id)
             end = session.counters.messages - 1 if last is None else last
             condition, values = "session = ? AND seq BETWEEN ? AND ?", (row, first, end)
             rows = db.execute(
@@ -264,9 +272,9 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def read_messages_at(self, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
+    async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         def work(db: sqlite3.Connection) -> list[Message]:
-            row, _ = session_row(db, owner, session_id)
+            row, _ = session_row(db, self.owner, session_id)
             condition = "session = ? AND seq IN (SELECT value FROM json_each(?))"
             values = (row, json.dumps(list(seqs)))
             rows = db.execute(
@@ -278,24 +286,23 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
+    async def find_key(self, session_id: str, key: str) -> int | None:
         def work(db: sqlite3.Connection) -> int | None:
-            row, _ = session_row(db, owner, session_id)
+            row, _ = session_row(db, self.owner, session_id)
             found = db.execute("SELECT seq FROM messages WHERE session = ? AND key = ?", (row, key)).fetchone()
             return None if found is None else int(found[0])
 
         return await self._reader.read(work)
 
-    async def read_edits(self, owner: str, session_id: str) -> list[Edit]:
+    async def read_edits(self, session_id: str) -> list[Edit]:
         def work(db: sqlite3.Connection) -> list[Edit]:
-            row, session = session_row(db, owner, session_id)
+            row, session = session_row(db, self.owner, session_id)
             return view_edits.read_edits(db, row, session.counters.edits)
 
         return await self._reader.read(work)
 
     async def append_edits(
         self,
-        owner: str,
         session_id: str,
         edits: Sequence[Edit],
         *,
@@ -307,7 +314,7 @@ class SqliteStore:
         done = 0
 
         def checked(db: sqlite3.Connection) -> tuple[int, Session]:
-            row, session = session_row(db, owner, session_id)
+            row, session = session_row(db, self.owner, session_id)
             if session.counters.edits != expected:
                 raise EditConflictError(view_edits.CONFLICT)
             return row, session
@@ -331,17 +338,15 @@ class SqliteStore:
         return await self._write(publish)
 
     async def change_counters(
-        self, owner: str, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
+        self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
         def work(db: sqlite3.Connection) -> Session:
-            row, session = session_row(db, owner, session_id)
+            row, session = session_row(db, self.owner, session_id)
             return _changed(db, row, session, change(session.counters), event)
 
         return await self._write(work)
 
-    async def read_outputs(
-        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None
-    ) -> list[Output]:
+    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         def work(db: sqlite3.Connection, row: int) -> list[Output]:
             rows = db.execute(
                 "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
@@ -349,12 +354,12 @@ class SqliteStore:
             )
             return [from_json(Output, record) for (record,) in rows]
 
-        return await self._of_session(owner, session_id, work)
+        return await self._of_session(session_id, work)
 
-    async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+    async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         def work(db: sqlite3.Connection) -> tuple[str, Output]:
             named = "" if session_id is None else "AND sessions.session_id = ?"
-            values = (owner, handle) if session_id is None else (owner, handle, session_id)
+            values = (self.owner, handle) if session_id is None else (self.owner, handle, session_id)
             row = db.execute(
                 "SELECT sessions.session_id, outputs.record FROM outputs JOIN sessions USING (session)"
                 f" WHERE sessions.owner = ? AND outputs.handle = ? {named}"
@@ -370,21 +375,23 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def find_handles(self, owner: str, prefix: str, limit: int) -> list[str]:
+    async def find_handles(self, prefix: str, limit: int) -> list[str]:
         return await self._column(
             "SELECT DISTINCT handle FROM outputs JOIN sessions USING (session)"
             " WHERE sessions.owner = ? AND handle >= ? AND substr(handle, 1, ?) = ? ORDER BY handle LIMIT ?",
-            (owner, prefix, len(prefix), prefix, limit),
+            (self.owner, prefix, len(prefix), prefix, limit),
         )
 
     async def search(
-        self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+        self, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
     ) -> list[SearchHit]:
-        return await self._reader.read(lambda db: full_text_search.search(db, owner, query, session_id, scope, limit))
+        return await self._reader.read(
+            lambda db: full_text_search.search(db, self.owner, query, session_id, scope, limit)
+        )
 
-    async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None:
+    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def work(db: sqlite3.Connection) -> None:
-            row, session = session_row(db, owner, session_id)
+            row, session = session_row(db, self.owner, session_id)
             logs.insert_event(db, row, event)
             if level is not None:
                 counters = session.counters.model_copy(update={"level": level})
@@ -395,52 +402,46 @@ class SqliteStore:
 
         await self._write(work)
 
-    async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
-        return await self._of_session(owner, session_id, lambda db, row: logs.read_events(db, row, after, limit))
+    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
+        return await self._of_session(session_id, lambda db, row: logs.read_events(db, row, after, limit))
 
-    async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
-        return await self._of_session(owner, session_id, lambda db, row: logs.last_events(db, row, kinds, limit))
+    async def last_events(self, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
+        return await self._of_session(session_id, lambda db, row: logs.last_events(db, row, kinds, limit))
 
-    async def token_sums(self, owner: str, session_id: str, width: int) -> list[TokenSum]:
-        return await self._of_session(owner, session_id, lambda db, row: logs.token_sums(db, row, width))
+    async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
+        return await self._of_session(session_id, lambda db, row: logs.token_sums(db, row, width))
 
-    async def append_call(self, owner: str, session_id: str, call: Call) -> None:
-        await self._change_session(owner, session_id, lambda db, row: logs.insert_call(db, row, call))
+    async def append_call(self, session_id: str, call: Call) -> None:
+        await self._change_session(session_id, lambda db, row: logs.insert_call(db, row, call))
 
-    async def read_calls(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
-        return await self._of_session(owner, session_id, lambda db, row: logs.read_calls(db, row, after, limit))
+    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
+        return await self._of_session(session_id, lambda db, row: logs.read_calls(db, row, after, limit))
 
-    async def acquire_lease(self, owner: str, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
-        return await self._change_session(
-            owner, session_id, lambda db, row: leases.acquire(db, row, purpose, holder, seconds)
-        )
+    async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
+        return await self._change_session(session_id, lambda db, row: leases.acquire(db, row, purpose, holder, seconds))
 
-    async def release_lease(self, owner: str, session_id: str, purpose: str, holder: str) -> None:
+    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         with suppress(SessionNotFoundError):
-            await self._change_session(owner, session_id, lambda db, row: leases.release(db, row, purpose, holder))
+            await self._change_session(session_id, lambda db, row: leases.release(db, row, purpose, holder))
 
-    async def get_cached_summary(self, owner: str, session_id: str, key: str) -> CachedSummary | None:
-        return await self._of_session(owner, session_id, lambda db, row: logs.read_cached_summary(db, row, key))
+    async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
+        return await self._of_session(session_id, lambda db, row: logs.read_cached_summary(db, row, key))
 
-    async def put_cached_summary(self, owner: str, session_id: str, key: str, summary: CachedSummary) -> None:
-        await self._change_session(owner, session_id, lambda db, row: logs.keep_summary(db, row, key, summary))
+    async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
+        await self._change_session(session_id, lambda db, row: logs.keep_summary(db, row, key, summary))
 
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` returns that writes, as one transaction."""
         async with self._lock:
             return await self._writer.write(work)
 
-    async def _of_session(
-        self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
-    ) -> Result:
+    async def _of_session(self, session_id: str, work: Callable[[sqlite3.Connection, int], Result]) -> Result:
         """What `work` reads, given a session's row."""
-        return await self._reader.read(lambda db: work(db, session_row(db, owner, session_id)[0]))
+        return await self._reader.read(lambda db: work(db, session_row(db, self.owner, session_id)[0]))
 
-    async def _change_session(
-        self, owner: str, session_id: str, work: Callable[[sqlite3.Connection, int], Result]
-    ) -> Result:
+    async def _change_session(self, session_id: str, work: Callable[[sqlite3.Connection, int], Result]) -> Result:
         """What `work` answers that writes, given a session's row."""
-        return await self._write(lambda db: work(db, session_row(db, owner, session_id)[0]))
+        return await self._write(lambda db: work(db, session_row(db, self.owner, session_id)[0]))
 
 
 def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Counters, event: Event | None) -> Session:

@@ -38,11 +38,14 @@ are not those that the edits were planned for. Pure."""
 
 
 class SessionStore(Protocol):
-    """Every method but `append_messages` is one transaction to who reads: it happens whole or not at all, also when
-    cancelled or killed.
+    """What one owner has stored. Sessions of other owners do not exist for it.
 
-    Methods that take a `session_id` raise SessionNotFoundError if `owner` has no such session.
+    To a reader, every method but `append_messages` is one transaction: it happens whole or not at all, also if it is
+    cancelled or its process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no
+    such session.
     """
+
+    owner: str
 
     async def close(self) -> None: ...
 
@@ -56,11 +59,10 @@ class SessionStore(Protocol):
         makes it visible. `items` is read in another thread while no transaction is open."""
         ...
 
-    async def get_session(self, owner: str, session_id: str) -> Session: ...
+    async def get_session(self, session_id: str) -> Session: ...
 
     async def list_sessions(
         self,
-        owner: str,
         *,
         limit: int = 50,
         before: str | None = None,
@@ -71,13 +73,13 @@ class SessionStore(Protocol):
         `without_agent` are left out."""
         ...
 
-    async def find_session_ids(self, owner: str, prefix: str, limit: int) -> list[str]: ...
+    async def find_session_ids(self, prefix: str, limit: int) -> list[str]: ...
 
-    async def update_session(self, owner: str, session_id: str, **changes: Any) -> Session:
+    async def update_session(self, session_id: str, **changes: Any) -> Session:
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
         ...
 
-    async def delete_session(self, owner: str, session_id: str, *, along: Sequence[str] = ()) -> bool:
+    async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         """Delete a session with all that belongs to it, blobs nobody else uses included, and those of the sessions
         `along` that are there. One transaction makes them invisible; then their rows, their words in the search index
         and what the log holds of them are removed in pieces. False if some of that is still to be done: another
@@ -86,7 +88,6 @@ class SessionStore(Protocol):
 
     async def append_messages(
         self,
-        owner: str,
         session_id: str,
         messages: Sequence[NewMessage],
         *,
@@ -110,31 +111,30 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def read_fingerprints(self, owner: str, session_id: str, *, first: int = 0) -> list[bytes]:
+    async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         """What makes each message from this position on equal to another: `bodies.fingerprint` of it."""
         ...
 
-    async def get_cursor(self, owner: str, source: str) -> Cursor | None: ...
+    async def get_cursor(self, source: str) -> Cursor | None: ...
 
     async def read_messages(
-        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
+        self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         """Messages `first..last`, both included, in order."""
         ...
 
-    async def read_messages_at(self, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
+    async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in order of position."""
         ...
 
-    async def find_key(self, owner: str, session_id: str, key: str) -> int | None:
+    async def find_key(self, session_id: str, key: str) -> int | None:
         """The position of the message that has this key, None if there is none."""
         ...
 
-    async def read_edits(self, owner: str, session_id: str) -> list[Edit]: ...
+    async def read_edits(self, session_id: str) -> list[Edit]: ...
 
     async def append_edits(
         self,
-        owner: str,
         session_id: str,
         edits: Sequence[Edit],
         *,
@@ -149,61 +149,59 @@ class SessionStore(Protocol):
         ...
 
     async def change_counters(
-        self, owner: str, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
+        self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
         """Put other counters in the place of the present ones, in one transaction with what `change` (pure) saw."""
         ...
 
-    async def acquire_lease(self, owner: str, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
+    async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         """Take or renew the right to be the only one who does `purpose` to a session, across processes; False
         if another holds it. It ends by itself after `seconds`, should its holder die."""
         ...
 
-    async def release_lease(self, owner: str, session_id: str, purpose: str, holder: str) -> None:
+    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Give the right back; one that is not held (any more) is no error."""
         ...
 
-    async def get_cached_summary(self, owner: str, session_id: str, key: str) -> CachedSummary | None:
+    async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
         """A summary written before for the same content (`key` is a hash of it)."""
         ...
 
-    async def put_cached_summary(self, owner: str, session_id: str, key: str, summary: CachedSummary) -> None:
+    async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
         """Keep a summary as long as its session is kept."""
         ...
 
-    async def read_outputs(
-        self, owner: str, session_id: str, *, first: int = 0, last: int | None = None
-    ) -> list[Output]:
+    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         """The tool outputs of messages `first..last` of a session, both included, in order."""
         ...
 
-    async def find_output(self, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+    async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         """The session and output of a handle, the newest session's if several hold the same output.
         Raises HandleNotFoundError."""
         ...
 
-    async def find_handles(self, owner: str, prefix: str, limit: int) -> list[str]: ...
+    async def find_handles(self, prefix: str, limit: int) -> list[str]: ...
 
     async def search(
-        self, owner: str, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+        self, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
     ) -> list[SearchHit]:
         """Best hits first. `scope`: `all`, `outputs` (tool results) or `messages` (all others)."""
         ...
 
-    async def append_event(self, owner: str, session_id: str, event: Event, level: str | None = None) -> None: ...
+    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None: ...
 
-    async def read_events(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
+    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """Events after the one numbered `after`, oldest first."""
         ...
 
-    async def last_events(self, owner: str, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
+    async def last_events(self, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
         """The newest events of these kinds, newest first."""
         ...
 
-    async def token_sums(self, owner: str, session_id: str, width: int) -> list[TokenSum]:
+    async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
         """The tokens that the model saw of the history, summed over runs of `width` messages."""
         ...
 
-    async def append_call(self, owner: str, session_id: str, call: Call) -> None: ...
+    async def append_call(self, session_id: str, call: Call) -> None: ...
 
-    async def read_calls(self, owner: str, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...
+    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...

@@ -29,7 +29,6 @@ from tests.support.json_values import json_objects
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import (
     LONG_ID,
-    OWNER,
     SESSION,
     answers,
     bodies,
@@ -49,7 +48,7 @@ async def test_messages_get_successive_positions_and_are_counted(store: SqliteSt
     assert [message.seq for message in appended.messages] == [0, 1, 2, 3]
     again = await record(store, says("one more question"))
     assert (again.messages[0].seq, again.session.counters.messages) == (4, 5)
-    assert (await store.get_session(OWNER, SESSION)).counters == again.session.counters
+    assert (await store.get_session(SESSION)).counters == again.session.counters
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,7 +69,7 @@ async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_inc
     when = datetime(2026, 11, 20, 12, tzinfo=UTC)
     message = says("\ud800\x00 odd", blocks=(block,), created_at=when, group="g\ud800", agent_visible=False)
     await record(store, message)
-    [read] = await store.read_messages(OWNER, SESSION)
+    [read] = await store.read_messages(SESSION)
     assert read == Message(
         session_id=SESSION,
         seq=0,
@@ -81,7 +80,7 @@ async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_inc
 
 async def test_messages_are_read_in_ranges_and_without_bodies(store: SqliteStore) -> None:
     await record(store, *conversation(3))
-    read = await store.read_messages(OWNER, SESSION, first=2, last=4, bodies=False)
+    read = await store.read_messages(SESSION, first=2, last=4, bodies=False)
     assert [(message.seq, message.body) for message in read] == [(2, None), (3, None), (4, None)]
 
 
@@ -98,7 +97,7 @@ async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: Sq
     for _ in range(4):
         await record(store, calls(LONG_ID))
         await record(store, answers(LONG_ID, "pending"))
-    assert (await store.get_session(OWNER, SESSION)).counters.messages == 9
+    assert (await store.get_session(SESSION)).counters.messages == 9
 
 
 async def test_what_looks_like_a_repetition_is_stored_and_told(store: SqliteStore) -> None:
@@ -107,7 +106,7 @@ async def test_what_looks_like_a_repetition_is_stored_and_told(store: SqliteStor
     assert (await record(store, says("go"))).repeats
     assert (await record(store, *conversation(3))).repeats
     assert not (await record(store, says("ask 0"))).repeats
-    assert (await store.get_session(OWNER, SESSION)).counters.messages == 13
+    assert (await store.get_session(SESSION)).counters.messages == 13
 
 
 async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SqliteStore) -> None:
@@ -161,7 +160,7 @@ async def test_reused_short_call_ids_are_recorded_again(store: SqliteStore) -> N
     for turn in range(3):
         await record(store, calls("call_0"), answers("call_0"))
         await record(store, says(f"nothing new {turn}", role="assistant"))
-    assert (await store.get_session(OWNER, SESSION)).counters.messages == 10
+    assert (await store.get_session(SESSION)).counters.messages == 10
 
 
 async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SqliteStore) -> None:
@@ -169,8 +168,8 @@ async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SqliteStore
     assert (len(first.messages), first.duplicates) == (2, 1)
     again = await record(store, says("no", key="k1"), says("yes", key="k3"))
     assert ([message.key for message in again.messages], again.duplicates) == (["k3"], 1)
-    assert await store.find_key(OWNER, SESSION, "k3") == 2
-    assert await store.find_key(OWNER, SESSION, "k4") is None
+    assert await store.find_key(SESSION, "k3") == 2
+    assert await store.find_key(SESSION, "k4") is None
 
 
 async def test_a_large_string_is_stored_once_however_often_it_occurs(store: SqliteStore, path: Path) -> None:
@@ -183,23 +182,23 @@ async def test_a_large_string_is_stored_once_however_often_it_occurs(store: Sqli
 
 async def test_outputs_get_their_position_and_a_handle_of_their_own(store: SqliteStore) -> None:
     await record(store, *(answers(f"call_{place}") for place in range(3)))
-    outputs = await store.read_outputs(OWNER, SESSION)
+    outputs = await store.read_outputs(SESSION)
     assert [(output.handle, output.seq) for output in outputs] == [("out_a", 0), ("out_a-2", 1), ("out_a-3", 2)]
-    assert await store.find_output(OWNER, "out_a-2") == (SESSION, outputs[1])
-    assert await store.find_handles(OWNER, "out_a-", 10) == ["out_a-2", "out_a-3"]
+    assert await store.find_output("out_a-2") == (SESSION, outputs[1])
+    assert await store.find_handles("out_a-", 10) == ["out_a-2", "out_a-3"]
 
 
 async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_newest(store: SqliteStore) -> None:
     await new_session(store, "two")
     await record(store, answers("call_0"), session_id="two")
     await record(store, answers("call_0"))
-    assert (await store.find_output(OWNER, "out_a"))[0] == SESSION
-    assert (await store.find_output(OWNER, "out_a", "two"))[0] == "two"
+    assert (await store.find_output("out_a"))[0] == SESSION
+    assert (await store.find_output("out_a", "two"))[0] == "two"
 
 
 async def test_a_reply_that_reports_usage_is_a_model_call(store: SqliteStore) -> None:
     await record(store, says("hi"), says("hello", role="assistant", usage=USAGE, model="gpt-5"))
-    [call] = await store.read_calls(OWNER, SESSION)
+    [call] = await store.read_calls(SESSION)
     assert (call.purpose, call.model, call.request_seq, call.prompt_tokens, call.cached_tokens) == (
         "agent",
         "gpt-5",
@@ -213,16 +212,16 @@ async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_repor
     part: dict[str, Any] = {"role": "assistant", "group": "msg_1"}
     await record(store, says("hi"), says("thinking…", **part), says("one", usage=USAGE, **part))
     await record(store, says("two", usage=USAGE.model_copy(update={"completion_tokens": 90}), **part))
-    [call] = await store.read_calls(OWNER, SESSION)
+    [call] = await store.read_calls(SESSION)
     assert (call.request_seq, call.completion_tokens) == (0, 90)
 
 
 async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: SqliteStore) -> None:
     await record(store, says("hi"), cursor=Cursor(source="file:a", offset=10, state={"line": 1}))
-    assert await store.get_cursor(OWNER, "file:a") == Cursor(source="file:a", offset=10, state={"line": 1})
+    assert await store.get_cursor("file:a") == Cursor(source="file:a", offset=10, state={"line": 1})
     await record(store, cursor=Cursor(source="file:a", offset=20))
-    assert await store.get_cursor(OWNER, "file:a") == Cursor(source="file:a", offset=20)
-    assert await store.get_cursor("somebody", "file:a") is None
+    assert await store.get_cursor("file:a") == Cursor(source="file:a", offset=20)
+    assert await store.for_owner("another").get_cursor("file:a") is None
 
 
 async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store: SqliteStore) -> None:
@@ -230,7 +229,7 @@ async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store:
         return [archiving(messages[-1].seq, text="…", delta={Part.USER: -2})]
 
     appended = await record(store, says("x" * 40), edits=shorten)
-    [edit] = await store.read_edits(OWNER, SESSION)
+    [edit] = await store.read_edits(SESSION)
     assert isinstance(edit, ArchiveEdit)
     assert (edit.edit_id, edit.seq, appended.session.counters.parts[Part.USER]) == (1, 0, 8)
     assert appended.session.counters.unsent == 0
@@ -243,14 +242,14 @@ async def test_nothing_is_stored_where_counting_fails(store: SqliteStore) -> Non
         return count(counters, message, seq)
 
     with pytest.raises(ZeroDivisionError):
-        await store.append_messages(OWNER, SESSION, conversation(2), count=fail_at_third)
+        await store.append_messages(SESSION, conversation(2), count=fail_at_third)
     assert await bodies(store) == []
     assert len((await record(store, *conversation(2))).messages) == 4
 
 
 async def test_recording_into_somebody_else_s_session_is_refused(store: SqliteStore) -> None:
     with pytest.raises(SessionNotFoundError, match="There is no session 'one'"):
-        await record(store, says("hi"), owner="somebody")
+        await record(store.for_owner("another"), says("hi"))
 
 
 @pytest.mark.parametrize("key", ["\ud800", "a\udfffb"])

@@ -59,10 +59,10 @@ async def fill(store: SqliteStore, session_id: str) -> None:
     cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
     await record(store, *secret_messages(), session_id=session_id, cursor=cursor)
     edits = [archiving(place, text=f"{SECRET} edit {place}") for place in range(30)]
-    await store.append_edits(OWNER, session_id, edits, expected=0)
-    await store.append_event(OWNER, session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
-    await store.append_call(OWNER, session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
-    await store.put_cached_summary(OWNER, session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
+    await store.append_edits(session_id, edits, expected=0)
+    await store.append_event(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
+    await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
+    await store.put_cached_summary(session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
 
 
 async def others(store: SqliteStore, count: int = 4) -> None:
@@ -89,7 +89,7 @@ async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, pa
     await others(store)
     await fill(store, "secret")
     assert set(marks(path)) == {"plain", "packed", "in the index"}
-    assert await store.delete_session(OWNER, "secret")
+    assert await store.delete_session("secret")
     assert marks(path) == {}
     assert hidden_rows(path) == 0
     assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
@@ -101,8 +101,8 @@ async def test_no_trace_is_left_while_other_processes_have_the_database_open(pat
         await others(store)
         await fill(second, "secret")
         with held(path, "idle"), held(path, "idle"):
-            await second.list_sessions(OWNER)
-            assert await store.delete_session(OWNER, "secret")
+            await second.list_sessions()
+            assert await store.delete_session("secret")
             assert marks(path) == {}
             assert len(await bodies(second, "kept 0")) == 60
     finally:
@@ -118,10 +118,10 @@ async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_s
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
-        assert not await store.delete_session(OWNER, "secret")
+        assert not await store.delete_session("secret")
         with pytest.raises(SessionNotFoundError):
-            await store.get_session(OWNER, "secret")
-        assert await store.search(OWNER, SECRET) == []
+            await store.get_session("secret")
+        assert await store.search(SECRET) == []
         assert marks(path) != {}
         assert len((await record(store, says("recording goes on"))).messages) == 1
     await until(lambda: marks(path) == {} and hidden_rows(path) == 0)
@@ -135,7 +135,7 @@ async def test_what_one_process_could_not_overwrite_is_overwritten_by_the_next_t
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
-        assert not await store.delete_session(OWNER, "secret")
+        assert not await store.delete_session("secret")
         await store.close()
         assert marks(path) != {}
     again = await open_sqlite(path)
@@ -157,10 +157,10 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
         text = f"trace of {name} " + rng.randbytes(rng.randrange(10, 900)).hex()[: rng.randrange(10, 900)]
         await record(store, says(text), session_id=name)
         edit = archiving(0, text=f"trace of {name} cut " + "x" * rng.randrange(300))
-        await store.append_edits(OWNER, name, [edit], expected=edits[name])
+        await store.append_edits(name, [edit], expected=edits[name])
         edits[name] += 1
     for name in rng.sample(names, 4):
-        assert await store.delete_session(OWNER, name)
+        assert await store.delete_session(name)
         assert f"trace of {name}".encode() not in files(path)
     await store.close()
 
@@ -169,22 +169,22 @@ async def test_a_blob_of_two_sessions_outlives_the_deletion_of_one(store: Sqlite
     await new_session(store, "other")
     await record(store, says(LONG), session_id="other")
     await record(store, says(LONG))
-    await store.delete_session(OWNER, SESSION)
+    await store.delete_session(SESSION)
     assert (await bodies(store, "other"))[0]["content"] == LONG
-    assert [hit.session_id for hit in await store.search(OWNER, SECRET)] == ["other"]
-    await store.delete_session(OWNER, "other")
+    assert [hit.session_id for hit in await store.search(SECRET)] == ["other"]
+    await store.delete_session("other")
     assert marks(path) == {}
 
 
 async def test_sessions_deleted_along_are_gone_in_the_same_moment(store: SqliteStore) -> None:
     await new_session(store, "outputs")
-    assert await store.delete_session(OWNER, SESSION, along=["outputs", "never there"])
-    assert await store.list_sessions(OWNER) == []
+    assert await store.delete_session(SESSION, along=["outputs", "never there"])
+    assert await store.list_sessions() == []
 
 
 async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, path: Path) -> None:
     await fill(store, "secret")
-    deleting = asyncio.create_task(store.delete_session(OWNER, "secret"))
+    deleting = asyncio.create_task(store.delete_session("secret"))
     await until(lambda: hidden_rows(path) == 1)
     deleting.cancel()
     await asyncio.gather(deleting, return_exceptions=True)
@@ -201,7 +201,7 @@ async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being
     monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
     store = await open_sqlite(path)
     await fill(store, "secret")
-    deleting = asyncio.create_task(store.delete_session(OWNER, "secret"))
+    deleting = asyncio.create_task(store.delete_session("secret"))
     await until(lambda: hidden_rows(path) == 1)
     with pytest.raises(SessionNotFoundError):
         await bodies(store, "secret")
@@ -220,14 +220,14 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     store = await open_sqlite(path)
     await others(store, 1)
     await fill(store, "secret")
-    deleting = asyncio.create_task(store.delete_session(OWNER, "secret"))
+    deleting = asyncio.create_task(store.delete_session("secret"))
     await asyncio.sleep(pieces * deletion.PAUSE_SECONDS)
     await store.close()
     assert await deleting is False
     assert hidden_rows(path) == 1
     assert look_at(path).sessions == 1
     again = await open_sqlite(path)
-    assert await again.search(OWNER, SECRET) == []
+    assert await again.search(SECRET) == []
     await until(lambda: hidden_rows(path) == 0)
     assert marks(path) == {}
     await again.close()
@@ -264,6 +264,6 @@ async def test_a_long_session_is_deleted_without_keeping_the_write_lock(store: S
     ended = False
     watching = asyncio.create_task(asyncio.to_thread(longest_hold, path, lambda: ended))
     assert await store.copy_session(copy, messages)
-    assert await store.delete_session(OWNER, "copy")
+    assert await store.delete_session("copy")
     ended = True
     assert await watching < GENEROUS_SECONDS

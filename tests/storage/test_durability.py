@@ -23,7 +23,7 @@ from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support import recording_process
 from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
-from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
 KILLS = 3
 """bench/kills.py does 300."""
@@ -54,10 +54,10 @@ async def test_every_acknowledged_message_outlives_kill_9(path: Path, after: int
         process.kill()
         acknowledged += [int(line) for line in process.stdout.read().splitlines()]
     store = await open_sqlite(path)
-    read = await store.read_messages(OWNER, SESSION)
+    read = await store.read_messages(SESSION)
     assert [message.seq for message in read][: len(acknowledged)] == acknowledged
     assert len(read) <= len(acknowledged) + 1
-    hits = await store.search(OWNER, f'"{acknowledged[-1]} word"', limit=1)
+    hits = await store.search(f'"{acknowledged[-1]} word"', limit=1)
     assert hits
     await record(store, says("and on"))
     await store.close()
@@ -86,7 +86,7 @@ async def test_stores_opened_at_once_on_a_new_file_all_work(path: Path) -> None:
     stores = await asyncio.gather(*(open_sqlite(path) for _ in range(6)))
     for place, store in enumerate(stores):
         await new_session(store, str(place))
-    assert len(await stores[0].list_sessions(OWNER)) == 6
+    assert len(await stores[0].list_sessions()) == 6
     await asyncio.gather(*(store.close() for store in stores))
 
 
@@ -127,7 +127,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="closed"):
-        await store.list_sessions(OWNER)
+        await store.list_sessions()
     with pytest.raises(StoreError, match="closed"):
         await new_session(store)
 
@@ -148,7 +148,7 @@ async def test_a_database_held_by_another_process_is_an_error_with_words_and_los
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusyError, match="Try again"):
             await record(store, says("hi"))
-        assert (await store.get_session(OWNER, SESSION)).counters.messages == 0
+        assert (await store.get_session(SESSION)).counters.messages == 0
         other.execute("ROLLBACK")
     assert len((await record(store, says("hi"))).messages) == 1
     await store.close()
@@ -190,7 +190,7 @@ def damage(path: Path) -> None:
 async def _list_all(path: Path) -> None:
     store = await open_sqlite(path)
     try:
-        await store.list_sessions(OWNER)
+        await store.list_sessions()
     finally:
         await store.close()
 
@@ -210,9 +210,9 @@ async def test_nothing_blocks_the_event_loop(path: Path) -> None:
         store = await open_sqlite(path)
         await new_session(store)
         await record(store, *conversation(20), answers("call_0", "long output " * 5_000))
-        await store.read_messages(OWNER, SESSION)
-        await store.search(OWNER, "long output")
-        await store.delete_session(OWNER, SESSION)
+        await store.read_messages(SESSION)
+        await store.search("long output")
+        await store.delete_session(SESSION)
         await store.close()
 
 

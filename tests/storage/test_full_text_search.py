@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import SqliteStore
 from tests.support.effort import examples
-from tests.support.stored_sessions import OWNER, SESSION, answers, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, new_session, record, says
 
 
 async def found(store: SqliteStore, query: str, **rest: object) -> list[int]:
-    return [hit.seq for hit in await store.search(OWNER, query, **rest)]  # type: ignore[arg-type]
+    return [hit.seq for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
 
 
 async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteStore) -> None:
@@ -40,7 +40,7 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteSt
 )
 async def test_it_is_found_by(store: SqliteStore, text: str, query: str) -> None:
     await record(store, says("something else"), says(text))
-    hits = await store.search(OWNER, query)
+    hits = await store.search(query)
     assert (hits[0].seq, hits[0].text) == (1, text)
 
 
@@ -53,7 +53,7 @@ async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec=None), max_size=40))
 async def test_no_query_breaks_it(store: SqliteStore, query: str) -> None:
-    await store.search(OWNER, f"hello {query}")
+    await store.search(f"hello {query}")
 
 
 async def test_an_operator_is_a_word_like_any_other(store: SqliteStore) -> None:
@@ -67,7 +67,7 @@ async def test_scopes_tell_outputs_from_what_was_said(store: SqliteStore) -> Non
     await record(store, says("where is the needle"), answers("call_0", "a needle"))
     assert await found(store, "needle", scope="outputs") == [1]
     assert await found(store, "needle", scope="messages") == [0]
-    [hit] = await store.search(OWNER, "needle", scope="outputs")
+    [hit] = await store.search("needle", scope="outputs")
     assert (hit.handles, hit.role) == (("out_a",), "tool")
     with pytest.raises(BadInputError, match="outputs"):
         await found(store, "needle", scope="everything")
@@ -77,14 +77,14 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Sq
     await new_session(store, "two")
     await record(store, says("needle"))
     await record(store, says("needle"), session_id="two")
-    assert {hit.session_id for hit in await store.search(OWNER, "needle")} == {SESSION, "two"}
-    assert {hit.session_id for hit in await store.search(OWNER, "needle", session_id="two")} == {"two"}
-    assert await store.search("somebody", "needle") == []
+    assert {hit.session_id for hit in await store.search("needle")} == {SESSION, "two"}
+    assert {hit.session_id for hit in await store.search("needle", session_id="two")} == {"two"}
+    assert await store.for_owner("another").search("needle") == []
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
 async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SqliteStore, text: str) -> None:
     await record(store, says(text + " needle"))
     assert await found(store, f"needle {text}") == [0]
-    await store.delete_session(OWNER, SESSION)
-    assert await store.search(OWNER, "needle") == []
+    await store.delete_session(SESSION)
+    assert await store.search("needle") == []

@@ -18,11 +18,11 @@ from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_edits import archiving, summarizing
-from tests.support.stored_sessions import OWNER, SESSION, conversation, new_session, record
+from tests.support.stored_sessions import SESSION, conversation, new_session, record
 
 
 async def acquire(store: SqliteStore, holder: str, seconds: float = 60.0) -> bool:
-    return await store.acquire_lease(OWNER, SESSION, "compaction", holder, seconds)
+    return await store.acquire_lease(SESSION, "compaction", holder, seconds)
 
 
 async def test_one_of_many_gets_a_lease_and_the_next_once_it_is_given_back(tmp_path: Path) -> None:
@@ -32,10 +32,10 @@ async def test_one_of_many_gets_a_lease_and_the_next_once_it_is_given_back(tmp_p
         taken = await asyncio.gather(*(acquire((one, two)[number % 2], f"h{number}") for number in range(8)))
         assert sum(taken) == 1
         winner = f"h{taken.index(True)}"
-        await two.release_lease(OWNER, SESSION, "compaction", "somebody else")
+        await two.release_lease(SESSION, "compaction", "somebody else")
         assert not await acquire(two, "late")
         assert await acquire(two, winner)
-        await one.release_lease(OWNER, SESSION, "compaction", winner)
+        await one.release_lease(SESSION, "compaction", winner)
         assert await acquire(two, "late")
     finally:
         await one.close()
@@ -46,7 +46,7 @@ async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store:
     assert await acquire(store, "dead", seconds=-1.0)
     assert await acquire(store, "alive")
     assert not await acquire(store, "dead")
-    assert await store.acquire_lease(OWNER, SESSION, "import", "dead", 60.0)
+    assert await store.acquire_lease(SESSION, "import", "dead", 60.0)
 
 
 @pytest.mark.parametrize("hours", [1, 24 * 365])
@@ -77,7 +77,7 @@ async def test_the_lease_of_a_process_that_was_killed_ends_by_itself(tmp_path: P
         "from contextstash_storage.sqlite import open_sqlite\n"
         "async def main():\n"
         "    store = await open_sqlite(pathlib.Path(sys.argv[1]))\n"
-        "    await store.acquire_lease('local', 'one', 'compaction', 'killed', float(sys.argv[2]))\n"
+        "    await store.acquire_lease('one', 'compaction', 'killed', float(sys.argv[2]))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )
@@ -98,8 +98,8 @@ async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_ba
     store: SqliteStore,
 ) -> None:
     with pytest.raises(SessionNotFoundError):
-        await store.acquire_lease(OWNER, "nowhere", "compaction", "h", 60.0)
-    await store.release_lease(OWNER, "nowhere", "compaction", "h")
+        await store.acquire_lease("nowhere", "compaction", "h", 60.0)
+    await store.release_lease("nowhere", "compaction", "h")
 
 
 async def test_the_newest_events_of_some_kinds_come_newest_first(store: SqliteStore) -> None:
@@ -107,26 +107,26 @@ async def test_the_newest_events_of_some_kinds_come_newest_first(store: SqliteSt
     kinds: tuple[EventKind, ...] = ("prune", "level", "compaction", "level", "prune")
     for number, kind in enumerate(kinds):
         event = Event(kind=kind, tokens_before=number, tokens_after=0, reason="r", seq=number, parts={"user": 3})
-        await store.append_event(OWNER, SESSION, event)
-    found = await store.last_events(OWNER, SESSION, ("prune", "compaction"), 2)
+        await store.append_event(SESSION, event)
+    found = await store.last_events(SESSION, ("prune", "compaction"), 2)
     assert [(event.kind, event.seq, event.parts) for event in found] == [
         ("prune", 4, {"user": 3}),
         ("compaction", 2, {"user": 3}),
     ]
-    assert [event.seq for event in await store.read_events(OWNER, SESSION)] == [0, 1, 2, 3, 4]
+    assert [event.seq for event in await store.read_events(SESSION)] == [0, 1, 2, 3, 4]
 
 
 async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SqliteStore) -> None:
     await new_session(store)
     summary = CachedSummary(text="All is done.", strategy="anthropic", model="m")
-    await store.put_cached_summary(OWNER, SESSION, "key", summary)
-    assert await store.get_cached_summary(OWNER, SESSION, "key") == summary
-    assert await store.get_cached_summary(OWNER, SESSION, "other") is None
-    await store.put_cached_summary(OWNER, SESSION, "key", summary.model_copy(update={"text": "Newer."}))
-    assert (await store.get_cached_summary(OWNER, SESSION, "key") or summary).text == "Newer."
-    await store.delete_session(OWNER, SESSION)
+    await store.put_cached_summary(SESSION, "key", summary)
+    assert await store.get_cached_summary(SESSION, "key") == summary
+    assert await store.get_cached_summary(SESSION, "other") is None
+    await store.put_cached_summary(SESSION, "key", summary.model_copy(update={"text": "Newer."}))
+    assert (await store.get_cached_summary(SESSION, "key") or summary).text == "Newer."
+    await store.delete_session(SESSION)
     await new_session(store)
-    assert await store.get_cached_summary(OWNER, SESSION, "key") is None
+    assert await store.get_cached_summary(SESSION, "key") is None
 
 
 async def test_counters_are_changed_in_one_step_with_what_they_were(store: SqliteStore) -> None:
@@ -137,38 +137,38 @@ async def test_counters_are_changed_in_one_step_with_what_they_were(store: Sqlit
         return counters.model_copy(update={"reported": 2 * counters.view_tokens})
 
     event = Event(kind="recovery", tokens_before=1, tokens_after=1, reason="corrected")
-    session = await store.change_counters(OWNER, SESSION, doubled, event=event)
+    session = await store.change_counters(SESSION, doubled, event=event)
     assert session.counters.reported == 2 * session.counters.view_tokens
-    assert (await store.get_session(OWNER, SESSION)).counters == session.counters
-    assert [event.kind for event in await store.read_events(OWNER, SESSION)] == ["recovery"]
+    assert (await store.get_session(SESSION)).counters == session.counters
+    assert [event.kind for event in await store.read_events(SESSION)] == ["recovery"]
 
 
 async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SqliteStore) -> None:
     await new_session(store)
     await record(store, *conversation(6))
-    every = await store.read_messages(OWNER, SESSION)
-    found = await store.read_messages_at(OWNER, SESSION, [7, 0, 3, 99])
+    every = await store.read_messages(SESSION)
+    found = await store.read_messages_at(SESSION, [7, 0, 3, 99])
     assert found == [every[0], every[3], every[7]]
-    assert await store.read_messages_at(OWNER, SESSION, []) == []
+    assert await store.read_messages_at(SESSION, []) == []
 
 
 async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SqliteStore) -> None:
     await new_session(store)
     await record(store, *conversation(4))
     prune = archiving(0, delta={Part.USER: -5, Part.ARCHIVED: 2}, view_results=-1)
-    session = await store.append_edits(OWNER, SESSION, [prune], expected=0)
+    session = await store.append_edits(SESSION, [prune], expected=0)
     assert session.counters.own == {Part.USER: -5, Part.ARCHIVED: 2}
     assert session.counters.view_results == -1
     whole = summarizing(0, 3, delta={Part.SUMMARIES: 1})
-    session = await store.append_edits(OWNER, SESSION, [whole], expected=1, own=False)
+    session = await store.append_edits(SESSION, [whole], expected=1, own=False)
     assert session.counters.own == {}
 
 
 async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: SqliteStore) -> None:
     await new_session(store)
     call = Call(purpose="summary", request_first_seq=2, request_seq=9, request_edits=4, prompt_tokens=7, error="529")
-    await store.append_call(OWNER, SESSION, call)
-    [found] = await store.read_calls(OWNER, SESSION)
+    await store.append_call(SESSION, call)
+    [found] = await store.read_calls(SESSION)
     assert found.model_copy(update={"call_id": 0, "created_at": None}) == call
 
 

@@ -15,7 +15,7 @@ from contextstash_storage.append_messages import PIECE_CHARACTERS
 from contextstash_storage.errors import BadInputError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
-from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, calls, new_session, record, says
 
 HALF_A_PIECE = PIECE_CHARACTERS // 2
 
@@ -35,7 +35,7 @@ def long_batch(rounds: int, name: str = "log") -> list[NewMessage]:
 async def stored_after(store: SqliteStore, messages: int) -> int:
     """How many messages are stored as soon as there are so many."""
     while True:
-        count = (await store.get_session(OWNER, SESSION)).counters.messages
+        count = (await store.get_session(SESSION)).counters.messages
         if count >= messages:
             return count
         await asyncio.sleep(0.002)
@@ -44,12 +44,12 @@ async def stored_after(store: SqliteStore, messages: int) -> int:
 async def test_equal_outputs_of_one_batch_take_time_in_proportion(store: SqliteStore) -> None:
     begun = time.perf_counter()
     await record(store, *(answers(f"call_{place}") for place in range(4_000)))
-    outputs = await store.read_outputs(OWNER, SESSION)
+    outputs = await store.read_outputs(SESSION)
     assert [output.handle for output in outputs[:3]] == ["out_a", "out_a-2", "out_a-3"]
     assert outputs[-1].handle == "out_a-4000"
     assert time.perf_counter() - begun < 60, "a search in proportion to the square takes minutes"
     await record(store, answers("call_one_more"))
-    assert (await store.read_outputs(OWNER, SESSION))[-1].handle == "out_a-4001"
+    assert (await store.read_outputs(SESSION))[-1].handle == "out_a-4001"
 
 
 async def test_others_record_between_the_pieces_of_a_long_batch(store: SqliteStore, path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, pa
     other = await open_sqlite(path)
     long = asyncio.create_task(record(store, *long_batch(8)))
     while not long.done():
-        seen.add((await other.get_session(OWNER, SESSION)).counters.messages)
+        seen.add((await other.get_session(SESSION)).counters.messages)
         await asyncio.sleep(0.001)
     await long
     await other.close()
@@ -102,9 +102,9 @@ async def test_the_cursor_is_stored_with_the_last_piece(store: SqliteStore, path
     cursor = Cursor(source="file:a", offset=10)
     long = asyncio.create_task(record(store, *messages, cursor=cursor))
     await stored_after(other, 2)
-    assert await other.get_cursor(OWNER, "file:a") is None
+    assert await other.get_cursor("file:a") is None
     await long
-    assert await other.get_cursor(OWNER, "file:a") == cursor
+    assert await other.get_cursor("file:a") == cursor
     await other.close()
 
 
@@ -118,7 +118,7 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
         with pytest.raises(StoreBusyError, match="of 40 messages were recorded, then the database was locked") as told:
             await long
         other.execute("ROLLBACK")
-    stored = (await store.get_session(OWNER, SESSION)).counters.messages
+    stored = (await store.get_session(SESSION)).counters.messages
     assert f"from number {stored} of the batch on with first_seq={stored}" in str(told.value)
     await record(store, *long_batch(20)[stored:], first_seq=stored)
     assert await bodies(store) == [message.body for message in long_batch(20)]

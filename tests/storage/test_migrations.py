@@ -107,5 +107,5 @@ async def test_a_session_stored_without_a_format_gets_one(path: Path) -> None:
         migrate(older, KNOWN[:2])
         older.execute(SAMPLE)
     store = await open_sqlite(path)
-    assert (await store.get_session("local", "s")).format == "openai-chat"
+    assert (await store.get_session("s")).format == "openai-chat"
     await store.close()

@@ -67,9 +67,9 @@ async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: 
     messages = [item for item in items() if isinstance(item, NewMessage)]
     assert await store.copy_session(session(), items())
     assert await bodies(store, "copied") == [message.body for message in messages]
-    assert [output.seq for output in await store.read_outputs(OWNER, "copied")] == [10]
-    assert len(await store.read_events(OWNER, "copied")) == len(await store.read_calls(OWNER, "copied")) == 1
-    assert {hit.seq for hit in await store.search(OWNER, "ask", session_id="copied")} == {0, 2, 4, 6, 8}
+    assert [output.seq for output in await store.read_outputs("copied")] == [10]
+    assert len(await store.read_events("copied")) == len(await store.read_calls("copied")) == 1
+    assert {hit.seq for hit in await store.search("ask", session_id="copied")} == {0, 2, 4, 6, 8}
 
 
 async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: SqliteStore, path: Path) -> None:
@@ -83,8 +83,8 @@ async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: Sql
     copied = asyncio.create_task(store.copy_session(session(), told()))
     while not copied.done():
         with pytest.raises(SessionNotFoundError):
-            await store.get_session(OWNER, "copied")
-        assert await store.search(OWNER, "ask") == []
+            await store.get_session("copied")
+        assert await store.search("ask") == []
         assert look_at(path).sessions == 1
         await asyncio.wait([copied], timeout=PAUSE_SECONDS)
     assert await copied

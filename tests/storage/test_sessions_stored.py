@@ -8,7 +8,7 @@ from contextstash_storage.errors import BadInputError, HandleNotFoundError, Sess
 from contextstash_storage.records import Call, Cursor, Event
 from contextstash_storage.sqlite import SqliteStore
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 
@@ -16,30 +16,30 @@ BIG = "shared output, many times\n" * 200
 async def test_a_session_is_created_once(store: SqliteStore) -> None:
     first = await new_session(store, "two", title="first", settings={"window": 1000})
     assert await new_session(store, "two", title="second") == first
-    assert await store.get_session(OWNER, "two") == first
+    assert await store.get_session("two") == first
 
 
 async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SqliteStore) -> None:
     for name in ("two", "three", "four"):
         await new_session(store, name)
     await record(store, says("hi"))
-    page = await store.list_sessions(OWNER, limit=3)
-    rest = await store.list_sessions(OWNER, limit=3, before=page[-1].session_id)
+    page = await store.list_sessions(limit=3)
+    rest = await store.list_sessions(limit=3, before=page[-1].session_id)
     assert [session.session_id for session in page + rest] == [SESSION, "four", "three", "two"]
-    assert await store.list_sessions("somebody") == []
+    assert await store.for_owner("another").list_sessions() == []
 
 
 async def test_ids_are_completed(store: SqliteStore) -> None:
     await new_session(store, "one%more")
-    assert sorted(await store.find_session_ids(OWNER, "one", 10)) == ["one", "one%more"]
-    assert await store.find_session_ids(OWNER, "one%", 10) == ["one%more"]
+    assert sorted(await store.find_session_ids("one", 10)) == ["one", "one%more"]
+    assert await store.find_session_ids("one%", 10) == ["one%more"]
 
 
 async def test_a_session_is_changed_only_where_it_may_be(store: SqliteStore) -> None:
-    changed = await store.update_session(OWNER, SESSION, title="New", settings={"window": 5})
+    changed = await store.update_session(SESSION, title="New", settings={"window": 5})
     assert (changed.title, changed.settings) == ("New", {"window": 5})
     with pytest.raises(BadInputError, match="counters"):
-        await store.update_session(OWNER, SESSION, counters={})
+        await store.update_session(SESSION, counters={})
 
 
 async def fill(store: SqliteStore, session_id: str) -> None:
@@ -50,9 +50,9 @@ async def fill(store: SqliteStore, session_id: str) -> None:
         session_id=session_id,
         cursor=Cursor(source=session_id),
     )
-    await store.append_edits(OWNER, session_id, [archiving(1)], expected=0)
-    await store.append_event(OWNER, session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
-    await store.append_call(OWNER, session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
+    await store.append_edits(session_id, [archiving(1)], expected=0)
+    await store.append_event(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
+    await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
 async def table_sizes(store: SqliteStore) -> dict[str, int]:
@@ -67,30 +67,30 @@ async def test_a_deleted_session_leaves_nothing_behind(store: SqliteStore) -> No
     await fill(store, SESSION)
     alone = await table_sizes(store)
     await fill(store, "two")
-    await store.delete_session(OWNER, "two")
+    await store.delete_session("two")
     assert await table_sizes(store) == alone
     with pytest.raises(SessionNotFoundError):
-        await store.get_session(OWNER, "two")
+        await store.get_session("two")
     with pytest.raises(HandleNotFoundError, match="out_two"):
-        await store.find_output(OWNER, "out_two")
-    assert await store.get_cursor(OWNER, "two") is None
-    assert {hit.session_id for hit in await store.search(OWNER, "needle")} == {SESSION}
+        await store.find_output("out_two")
+    assert await store.get_cursor("two") is None
+    assert {hit.session_id for hit in await store.search("needle")} == {SESSION}
 
 
 async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one(store: SqliteStore) -> None:
     await new_session(store, "two")
     await fill(store, SESSION)
     await fill(store, "two")
-    await store.delete_session(OWNER, SESSION)
+    await store.delete_session(SESSION)
     assert (await bodies(store, "two"))[1]["content"] == BIG
-    await store.delete_session(OWNER, "two")
+    await store.delete_session("two")
     assert set((await table_sizes(store)).values()) == {0}
 
 
 async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
     await new_session(store, "two")
     await record(store, *conversation(3), says("odd \ud800\x00 camelCase " + BIG), session_id="two")
-    await store.delete_session(OWNER, "two")
+    await store.delete_session("two")
     await store._writer.write(
         lambda db: db.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')").fetchall()
     )
@@ -102,6 +102,6 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
 
 async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SqliteStore) -> None:
     await new_session(store, "child", parent_session_id=SESSION)
-    assert [child.session_id for child in await store.list_sessions(OWNER, parent=SESSION)] == ["child"]
-    await store.delete_session(OWNER, SESSION)
-    assert (await store.get_session(OWNER, "child")).parent_session_id is None
+    assert [child.session_id for child in await store.list_sessions(parent=SESSION)] == ["child"]
+    await store.delete_session(SESSION)
+    assert (await store.get_session("child")).parent_session_id is None

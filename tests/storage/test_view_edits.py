@@ -14,7 +14,7 @@ from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_edits import archiving, summarizing
-from tests.support.stored_sessions import OWNER, SESSION, conversation, record
+from tests.support.stored_sessions import SESSION, conversation, record
 
 
 def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> SummaryEdit:
@@ -29,41 +29,41 @@ def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> Summa
 
 async def test_edits_are_numbered_and_change_the_counters(store: SqliteStore) -> None:
     before = (await record(store, *conversation(4))).session.counters
-    session = await store.append_edits(OWNER, SESSION, [summary(0, 1), summary(0, 3)], expected=0)
+    session = await store.append_edits(SESSION, [summary(0, 1), summary(0, 3)], expected=0)
     after = session.counters
-    assert [edit.edit_id for edit in await store.read_edits(OWNER, SESSION)] == [1, 2]
+    assert [edit.edit_id for edit in await store.read_edits(SESSION)] == [1, 2]
     assert after.edits == 2
     assert after.view_messages == before.view_messages - 2
     assert after.view_tokens == before.view_tokens - 6
     assert (after.parts[Part.SUMMARIES], after.unsent, after.summary_seq) == (2, 6, 3)
-    assert await store.get_session(OWNER, SESSION) == session
+    assert await store.get_session(SESSION) == session
 
 
 async def test_undoing_the_newest_summary_brings_back_the_one_before_it(store: SqliteStore) -> None:
     await record(store, *conversation(4))
-    await store.append_edits(OWNER, SESSION, [summary(0, 1), summary(0, 5)], expected=0)
-    session = await store.append_edits(OWNER, SESSION, [RestoreEdit(undoes=(2,))], expected=2)
+    await store.append_edits(SESSION, [summary(0, 1), summary(0, 5)], expected=0)
+    session = await store.append_edits(SESSION, [RestoreEdit(undoes=(2,))], expected=2)
     assert session.counters.summary_seq == 1
-    session = await store.append_edits(OWNER, SESSION, [RestoreEdit(undoes=(1,))], expected=3)
+    session = await store.append_edits(SESSION, [RestoreEdit(undoes=(1,))], expected=3)
     assert session.counters.summary_seq == -1
 
 
 async def test_edits_planned_on_another_view_are_refused_whole(store: SqliteStore) -> None:
     before = (await record(store, *conversation(4))).session
     event = Event(kind="prune", tokens_before=9, tokens_after=5, reason="full")
-    await store.append_edits(OWNER, SESSION, [summary(0, 1)], expected=0, event=event)
+    await store.append_edits(SESSION, [summary(0, 1)], expected=0, event=event)
     with pytest.raises(EditConflictError, match="plan anew"):
-        await store.append_edits(OWNER, SESSION, [summary(0, 3)], expected=0, event=event)
-    assert len(await store.read_edits(OWNER, SESSION)) == 1
-    assert len(await store.read_events(OWNER, SESSION)) == 1
+        await store.append_edits(SESSION, [summary(0, 3)], expected=0, event=event)
+    assert len(await store.read_edits(SESSION)) == 1
+    assert len(await store.read_events(SESSION)) == 1
     assert before.counters.edits == 0
 
 
 async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SqliteStore) -> None:
     await record(store, *conversation(1))
     edit = archiving(0, text="[\ud800 \x00 …]")
-    await store.append_edits(OWNER, SESSION, [edit], expected=0)
-    [stored] = await store.read_edits(OWNER, SESSION)
+    await store.append_edits(SESSION, [edit], expected=0)
+    [stored] = await store.read_edits(SESSION)
     assert stored == edit.model_copy(update={"edit_id": 1, "created_at": stored.created_at})
 
 
@@ -84,14 +84,14 @@ def _few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_many_edits_are_stored_in_pieces_and_seen_at_once(store: SqliteStore, path: Path) -> None:
     await record(store, *conversation(4))
     other = await open_sqlite(path)
-    storing = asyncio.create_task(store.append_edits(OWNER, SESSION, archives(95), expected=0))
+    storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0))
     seen = set()
     while not storing.done():
-        seen.add(len(await other.read_edits(OWNER, SESSION)))
+        seen.add(len(await other.read_edits(SESSION)))
     session = await storing
     assert seen <= {0, 95}
     assert (session.counters.edits, session.counters.view_results, session.counters.unsent) == (95, -95, 190)
-    assert texts(await other.read_edits(OWNER, SESSION)) == texts(archives(95))
+    assert texts(await other.read_edits(SESSION)) == texts(archives(95))
     await other.close()
 
 
@@ -100,12 +100,12 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
     await record(store, *conversation(4))
     other = await open_sqlite(path)
     answers = await asyncio.gather(
-        store.append_edits(OWNER, SESSION, archives(95, "ours"), expected=0),
-        other.append_edits(OWNER, SESSION, archives(95, "theirs"), expected=0),
+        store.append_edits(SESSION, archives(95, "ours"), expected=0),
+        other.append_edits(SESSION, archives(95, "theirs"), expected=0),
         return_exceptions=True,
     )
     assert [isinstance(answer, EditConflictError) for answer in answers].count(True) == 1
-    edits = await store.read_edits(OWNER, SESSION)
+    edits = await store.read_edits(SESSION)
     assert [edit.edit_id for edit in edits] == list(range(1, 96))
     assert len({text.split()[0] for text in texts(edits)}) == 1
     await other.close()
@@ -117,16 +117,16 @@ async def test_many_edits_that_are_not_stored_to_their_end_were_never_there(
     store: SqliteStore, path: Path, pieces: int
 ) -> None:
     await record(store, *conversation(4))
-    storing = asyncio.create_task(store.append_edits(OWNER, SESSION, archives(95), expected=0))
+    storing = asyncio.create_task(store.append_edits(SESSION, archives(95), expected=0))
     with closing(sqlite3.connect(path)) as db:
         while db.execute("SELECT count(*) FROM edits").fetchone()[0] < 10 * pieces:
             await asyncio.wait([storing], timeout=0.001)
     storing.cancel()
     await asyncio.gather(storing, return_exceptions=True)
-    assert await store.read_edits(OWNER, SESSION) == []
-    session = await store.append_edits(OWNER, SESSION, [summary(0, 1)], expected=0)
+    assert await store.read_edits(SESSION) == []
+    session = await store.append_edits(SESSION, [summary(0, 1)], expected=0)
     assert session.counters.edits == 1
-    assert [edit.kind for edit in await store.read_edits(OWNER, SESSION)] == ["summary"]
+    assert [edit.kind for edit in await store.read_edits(SESSION)] == ["summary"]
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM edits").fetchone() == (1,)
 
@@ -134,9 +134,9 @@ async def test_many_edits_that_are_not_stored_to_their_end_were_never_there(
 async def test_events_are_read_a_page_at_a_time_and_set_the_level(store: SqliteStore) -> None:
     for tokens in range(5):
         await store.append_event(
-            OWNER, SESSION, Event(kind="level", tokens_before=tokens, tokens_after=tokens, reason="grew"), "prune"
+            SESSION, Event(kind="level", tokens_before=tokens, tokens_after=tokens, reason="grew"), "prune"
         )
-    first = await store.read_events(OWNER, SESSION, limit=2)
-    rest = await store.read_events(OWNER, SESSION, after=first[-1].event_id)
+    first = await store.read_events(SESSION, limit=2)
+    rest = await store.read_events(SESSION, after=first[-1].event_id)
     assert [event.tokens_before for event in first + rest] == [0, 1, 2, 3, 4]
-    assert (await store.get_session(OWNER, SESSION)).counters.level == "prune"
+    assert (await store.get_session(SESSION)).counters.level == "prune"

@@ -178,7 +178,7 @@ async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
     access = stash._access
     return {
         "counters": session.counters.model_dump(mode="json"),
-        "edits": [edit.kind for edit in await access.store.read_edits(access.owner, session_id)],
+        "edits": [edit.kind for edit in await access.store.read_edits(session_id)],
         "view": sent.messages,
         "shown": [(message.visible, [block.state for block in message.blocks]) for message in beside.messages],
         "history": [_hash(line.message) for line in (await stash.read_messages(session_id, limit=500)).messages],
@@ -199,7 +199,7 @@ async def _summary(stash: Stash, session_id: str) -> dict[str, Any] | None:
 
 async def _outputs(stash: Stash, session_id: str) -> dict[str, str]:
     access = stash._access
-    found = await access.store.read_outputs(access.owner, session_id)
+    found = await access.store.read_outputs(session_id)
     session = await stash.read_session(session_id)
     return {output.handle: _hash(await access.output_text(session, output)) for output in found}
 

@@ -70,7 +70,7 @@ _leaves = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
-    st.floats(allow_nan=False),
+    st.floats(allow_nan=False, allow_infinity=False),
     st.sampled_from(STRINGS),
     st.text(max_size=8),
 )

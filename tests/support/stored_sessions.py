@@ -36,14 +36,12 @@ def count(counters: Counters, message: NewMessage, seq: int) -> Counters:
     )
 
 
-async def record(
-    store: SqliteStore, *messages: NewMessage, session_id: str = SESSION, owner: str = OWNER, **rest: Any
-) -> Appended:
-    return await store.append_messages(owner, session_id, messages, count=count, **rest)
+async def record(store: SqliteStore, *messages: NewMessage, session_id: str = SESSION, **rest: Any) -> Appended:
+    return await store.append_messages(session_id, messages, count=count, **rest)
 
 
 async def bodies(store: SqliteStore, session_id: str = SESSION) -> list[Any]:
-    return [message.body for message in await store.read_messages(OWNER, session_id)]
+    return [message.body for message in await store.read_messages(session_id)]
 
 
 def says(text: str, role: Any = "user", **fields: Any) -> NewMessage:

@@ -56,7 +56,6 @@ class Access:
         self,
         store: SessionStore,
         *,
-        owner: str = "local",
         settings: Mapping[str, Any] | SettingsFor | None = None,
         api_key: str | None = None,
         consent: Consent | None = None,
@@ -65,7 +64,6 @@ class Access:
         """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's. Without
         `consent`, a key that is passed is consent, and so is what `settings` says."""
         self.store = store
-        self.owner = owner
         self.api_key = api_key
         self.searches = PatternSearches()
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
@@ -94,7 +92,7 @@ class Access:
 
     async def session(self, given: str | None) -> Session:
         """The session meant, as it is now. Raises SessionNotFoundError."""
-        return await self.store.get_session(self.owner, await self.session_id(given))
+        return await self.store.get_session(await self.session_id(given))
 
     def layer(self, agent: str | None) -> Mapping[str, Any]:
         """The server's layer of settings for an agent. Raises BadInputError if a file of them is wrong."""
@@ -142,10 +140,10 @@ class Access:
         """Lay a session out: its view without message bodies."""
         session = await self.session(given)
         settings = self.settings(session)
-        edits = await self.store.read_edits(self.owner, session.session_id)
+        edits = await self.store.read_edits(session.session_id)
         overlay = edits_in_force(edits)
         messages = await self.visible_messages(session, overlay, bodies=False)
-        outputs = await self.store.read_outputs(self.owner, session.session_id)
+        outputs = await self.store.read_outputs(session.session_id)
         return SessionSnapshot(
             session=session,
             settings=settings,
@@ -162,14 +160,12 @@ class Access:
         """The messages that no summary or rewind hides."""
         messages: list[Message] = []
         for first, last in overlay.visible_ranges(session.counters.messages):
-            messages += await self.store.read_messages(
-                self.owner, session.session_id, first=first, last=last, bodies=bodies
-            )
+            messages += await self.store.read_messages(session.session_id, first=first, last=last, bodies=bodies)
         return messages
 
     async def body(self, session_id: str, seq: int) -> Native:
         """The native JSON of one message."""
-        [message] = await self.store.read_messages(self.owner, session_id, first=seq, last=seq)
+        [message] = await self.store.read_messages(session_id, first=seq, last=seq)
         return message.body or {}
 
     async def output_text(self, session: Session, output: Output) -> str:
@@ -184,7 +180,7 @@ class Access:
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
             seqs = sorted({output.seq for output in batch})
-            messages = await self.store.read_messages_at(self.owner, snapshot.session_id, seqs)
+            messages = await self.store.read_messages_at(snapshot.session_id, seqs)
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
 

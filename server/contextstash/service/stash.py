@@ -62,7 +62,6 @@ class Stash:
         self,
         store: SessionStore,
         *,
-        owner: str = "local",
         settings: Mapping[str, Any] | SettingsFor | None = None,
         api_key: str | None = None,
         consent: Consent | None = None,
@@ -72,7 +71,7 @@ class Stash:
         that writes summaries; `consent` says for an agent's name whether the user lets a model be called (without it, a
         key that is passed says so, or `settings`); `current_session` is asked where a call names no session."""
         self._access = Access(
-            store, owner=owner, settings=settings, api_key=api_key, consent=consent, current_session=current_session
+            store, settings=settings, api_key=api_key, consent=consent, current_session=current_session
         )
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)
@@ -304,7 +303,7 @@ class Stash:
 
     async def read_cursor(self, source: str) -> Cursor | None:
         """How far a transcript file has been read."""
-        return await self._access.store.get_cursor(self._access.owner, source)
+        return await self._access.store.get_cursor(source)
 
     async def get_context(
         self,
@@ -339,11 +338,11 @@ class Stash:
 
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """What happened to a session's context, oldest first."""
-        return await self._access.store.read_events(self._access.owner, session_id, after=after, limit=limit)
+        return await self._access.store.read_events(session_id, after=after, limit=limit)
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         """The model calls of a session, oldest first."""
-        return await self._access.store.read_calls(self._access.owner, session_id, after=after, limit=limit)
+        return await self._access.store.read_calls(session_id, after=after, limit=limit)
 
     async def list_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
         """The model calls of a session with the size and growth of their requests, oldest first."""
@@ -355,8 +354,8 @@ class Stash:
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids that begin so, at most 100."""
-        return await self._access.store.find_session_ids(self._access.owner, prefix, 100)
+        return await self._access.store.find_session_ids(prefix, 100)
 
     async def complete_handle(self, prefix: str) -> list[str]:
         """Handles that begin so, at most 100."""
-        return await self._access.store.find_handles(self._access.owner, prefix, 100)
+        return await self._access.store.find_handles(prefix, 100)

@@ -58,7 +58,7 @@ async def test_a_trajectory_of_swe_agent_keeps_calls_and_results_together(tmp_pa
     async with stash_at(tmp_path / "s.db") as stash:
         messages = await imported(stash, tmp_path / "fix.traj", trajectory)
         [session] = (await stash.list_sessions()).sessions
-        [output] = await stash._access.store.read_outputs("local", session.session_id)
+        [output] = await stash._access.store.read_outputs(session.session_id)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool"]
     assert messages[3]["tool_call_id"] == "call_1"
     assert (session.agent, output.tool, output.argument) == ("swe-agent", "bash", "ls")

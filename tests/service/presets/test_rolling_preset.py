@@ -101,7 +101,7 @@ async def test_restoring_an_output_takes_its_digest_away_again(tmp_path: Path) -
     natives = [user(40), *rounds([3_000] * 11)]
     async with stash_at(tmp_path / "r.db", preset="rolling", automatic=True) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL)
-        handle = (await stash._access.store.read_outputs("local", SESSION))[0].handle
+        handle = (await stash._access.store.read_outputs(SESSION))[0].handle
         await stash.restore_outputs([handle], session_id=SESSION)
         assert await view(stash) == natives
 
@@ -225,7 +225,7 @@ async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_i
     async with stash_at(tmp_path / "s.db", preset="rolling", window=200_000) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         shown = results(await view(stash))[0]
-        [output] = await stash._access.store.read_outputs("local", SESSION)
+        [output] = await stash._access.store.read_outputs(SESSION)
     assert (output.sha256 in shown) == spilled
     assert (output.handle in shown) or not spilled
 

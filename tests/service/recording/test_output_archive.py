@@ -85,7 +85,7 @@ async def test_outputs_are_kept_in_a_session_beside_their_own(tmp_path: Path) ->
         of_none = await stash.read_session("outputs")
         assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
         assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
-        assert await stash._access.store.read_events("local", "outputs") == []
+        assert await stash._access.store.read_events("outputs") == []
 
 
 async def test_a_kept_output_is_found_by_its_words_everywhere(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class Sessions:
     async def recorded(self) -> tuple[list[str], list[int]]:
         """The words of the history, and the positions that the view shows."""
         access = self.stashes[0]._access
-        read = await access.store.read_messages(access.owner, SESSION)
+        read = await access.store.read_messages(SESSION)
         snapshot = await access.snapshot(SESSION)
         words = [str((message.body or {})["content"]) for message in read]
         shown = [entry.first_seq for entry in snapshot.entries]

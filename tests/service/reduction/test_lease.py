@@ -137,4 +137,4 @@ async def test_a_lease_taken_by_one_is_not_had_by_another_until_it_is_released(t
             assert (first is not None, second) == (True, None)
         async with only_one(two._access, SESSION) as later:
             assert later is not None
-        assert await one._access.store.acquire_lease("local", SESSION, COMPACTION, "x", 1)
+        assert await one._access.store.acquire_lease(SESSION, COMPACTION, "x", 1)

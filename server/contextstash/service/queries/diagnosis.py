@@ -35,11 +35,11 @@ def _ignored(session: Session, estimate: Estimate) -> str | None:
 async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
     if session.source is not None and session.counters.own:
         return None  # the last compaction was of our view alone: the client's window was never emptied
-    events = await access.store.last_events(access.owner, session.session_id, ("compaction", "recovery"), 1)
+    events = await access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
     if not events or not events[0].parts:
         return None
     [event] = events
-    outputs = await access.store.read_outputs(access.owner, session.session_id, first=event.seq)
+    outputs = await access.store.read_outputs(session.session_id, first=event.seq)
     refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)
     return refill_sentence(refill) if refill.tokens > 0 else None
 

@@ -47,7 +47,7 @@ async def get_archived_output(
         raise BadInputError("max_tokens must be 50 or more.")
     bound = min(most, MAX_PAGE_TOKENS)
     found_in, output = await _find(access, handle.strip(), session_id)
-    session = await access.store.get_session(access.owner, found_in)
+    session = await access.store.get_session(found_in)
     text = await access.output_text(session, output)
     counter = access.counter(access.settings(session), session.model)
     make = partial(
@@ -75,11 +75,11 @@ async def get_archived_output(
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
     """The session and output of a handle: of the session named, or among the outputs kept for it."""
     try:
-        return await access.store.find_output(access.owner, handle, session_id)
+        return await access.store.find_output(handle, session_id)
     except HandleNotFoundError:
         if session_id is None:
             raise
-        return await access.store.find_output(access.owner, handle, outputs_session_id(session_id))
+        return await access.store.find_output(handle, outputs_session_id(session_id))
 
 
 async def search_history(
@@ -115,12 +115,12 @@ async def search_history(
 
 async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
     """The best finds; those among the outputs kept for a session count as the session's own."""
-    hits = await access.store.search(access.owner, query, session_id=session_id, scope=kind, limit=most)
+    hits = await access.store.search(query, session_id=session_id, scope=kind, limit=most)
     if session_id is None or kind == "messages":
         return hits
     with suppress(NotFoundError, BadInputError):
         kept = outputs_session_id(session_id)
-        hits += await access.store.search(access.owner, query, session_id=kept, scope="outputs", limit=most)
+        hits += await access.store.search(query, session_id=kept, scope="outputs", limit=most)
     return sorted(hits, key=lambda hit: -hit.score)[:most]
 
 

@@ -23,9 +23,9 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:
         return None
-    owner, name = access.owner, session.session_id
-    events = await access.store.last_events(owner, name, SHRINKING, MAX_EVENTS)
-    calls = await access.store.read_calls(owner, name, limit=MAX_CALLS)
+    name = session.session_id
+    events = await access.store.last_events(name, SHRINKING, MAX_EVENTS)
+    calls = await access.store.read_calls(name, limit=MAX_CALLS)
     by_model, requests = _saved(events[::-1], [call for call in calls if call.purpose == "agent"])
     return Savings(
         tokens_now=now,

@@ -39,7 +39,7 @@ async def list_sessions(access: Access, limit: int, cursor: str | None) -> Sessi
     """One page of sessions; `cursor` is the previous page's `next_cursor`."""
     if not 1 <= limit <= MAX_LISTED:
         raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
-    found = await access.store.list_sessions(access.owner, limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
+    found = await access.store.list_sessions(limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
     page = found[:limit]
     return SessionList(
         sessions=[await _line(access, session) for session in page],
@@ -75,7 +75,7 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     }
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
-    await access.store.update_session(access.owner, session.session_id, settings=layer)
+    await access.store.update_session(session.session_id, settings=layer)
     counted = [name for name in COUNTING if before[name] != after[name]]
     note = None
     if counted and session.counters.messages:
@@ -113,7 +113,7 @@ async def delete(access: Access, session_id: str) -> DeleteResult:
     along: list[str] = []
     with suppress(BadInputError):
         along.append(outputs_session_id(session_id))
-    overwritten = await access.store.delete_session(access.owner, session_id, along=along)
+    overwritten = await access.store.delete_session(session_id, along=along)
     return DeleteResult(
         session_id=session_id,
         deleted=True,
@@ -127,8 +127,8 @@ async def read_messages(access: Access, session_id: str, first: int, limit: int)
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
-    messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
-    overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
+    messages = await access.store.read_messages(session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(session_id))
     shown = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
     return MessagePage(
         session_id=session_id,

@@ -22,9 +22,9 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
-    messages = await access.store.read_messages(access.owner, session_id, first=first, last=last)
-    overlay = edits_in_force(await access.store.read_edits(access.owner, session_id))
-    outputs = await access.store.read_outputs(access.owner, session_id, first=first, last=last)
+    messages = await access.store.read_messages(session_id, first=first, last=last)
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    outputs = await access.store.read_outputs(session_id, first=first, last=last)
     fmt = get_format(session.format)
     entries = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}

@@ -16,9 +16,9 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     estimate = await estimate_with_notes(access, session)
-    overlay = edits_in_force(await access.store.read_edits(access.owner, session.session_id))
+    overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
-    events = await access.store.last_events(access.owner, session.session_id, SHRINKING, CHANGES_SHOWN)
+    events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
         title=session.title,

@@ -26,12 +26,12 @@ async def timeline(access: Access, session_id: str, points_wanted: int = POINTS)
     """The window after each run of messages, and just before and after each change. In between what came is added to
     what a change left; the last point is the present estimate. Raises SessionNotFoundError."""
     session = await access.session(session_id)
-    owner, total = access.owner, session.counters.messages
+    total = session.counters.messages
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points_wanted))
-    runs = _by_run(await access.store.token_sums(owner, session_id, width))
-    calls = await access.store.read_calls(owner, session_id, limit=MAX_CALLS)
-    events = (await access.store.last_events(owner, session_id, SHRINKING, MAX_CHANGES))[::-1]
+    runs = _by_run(await access.store.token_sums(session_id, width))
+    calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
+    events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
     counted = _points(runs, width, total, [event for event in events if event.parts])
     points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     points.append(TimelinePoint(seq=total, parts=estimate.breakdown))

@@ -39,7 +39,7 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     async for record in _records(access, session):
         yield record
     try:
-        outputs = await access.store.get_session(access.owner, outputs_session_id(session_id))
+        outputs = await access.store.get_session(outputs_session_id(session_id))
     except (SessionNotFoundError, BadInputError):
         return
     async for record in _records(access, outputs):
@@ -49,19 +49,19 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
     told = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
     yield {MARK: VERSION, "written_by": f"contextstash {__version__}", "session": told}
-    owner, name = access.owner, session.session_id
+    name = session.session_id
     for first in range(0, session.counters.messages, READ_AT_ONCE):
         last = min(first + READ_AT_ONCE, session.counters.messages) - 1
         outputs: dict[int, list[Output]] = {}
-        for output in await access.store.read_outputs(owner, name, first=first, last=last):
+        for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
-        for message in await access.store.read_messages(owner, name, first=first, last=last):
+        for message in await access.store.read_messages(name, first=first, last=last):
             yield {"message": _told(message, outputs.get(message.seq, []))}
-    for edit in (await access.store.read_edits(owner, name))[: session.counters.edits]:
+    for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
-    async for event in _logged(access.store.read_events, owner, name, "event_id"):
+    async for event in _logged(access.store.read_events, name, "event_id"):
         yield {"event": event.model_dump(mode="json", exclude_none=True, exclude={"event_id"})}
-    async for call in _logged(access.store.read_calls, owner, name, "call_id"):
+    async for call in _logged(access.store.read_calls, name, "call_id"):
         yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
 
 
@@ -72,9 +72,9 @@ def _told(message: Message, outputs: list[Output]) -> dict[str, Any]:
     return {**told, "body": message.body}
 
 
-async def _logged(read: Any, owner: str, session_id: str, number: str) -> AsyncIterator[Any]:
+async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
     after = 0
-    while page := await read(owner, session_id, after=after, limit=LOGGED_AT_ONCE):
+    while page := await read(session_id, after=after, limit=LOGGED_AT_ONCE):
         for each in page:
             yield each
         after = getattr(page[-1], number)
@@ -91,7 +91,7 @@ async def import_session(access: Access, lines: Iterable[str], session_id: str |
     its session is stored."""
     reading = _Lines(lines)
     result: CopyResult | None = None
-    while (session := reading.next_session(access.owner)) is not None:
+    while (session := reading.next_session()) is not None:
         if session_id is not None:
             session = _renamed(session, session_id, result)
         stored = await access.store.copy_session(session, reading.items(session))
@@ -114,7 +114,7 @@ def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Ses
 
 async def _same(access: Access, session: Session) -> int:
     """How many messages are here already. Raises BadInputError if the session of that id is another one."""
-    here = await access.store.get_session(access.owner, session.session_id)
+    here = await access.store.get_session(session.session_id)
     if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
         raise BadInputError(
             f"There is another session {session.session_id} here. Import this one under another id: --session NEW_ID."
@@ -131,7 +131,7 @@ class _Lines:
         self._number = 0
         self._version = VERSION
 
-    def next_session(self, owner: str) -> Session | None:
+    def next_session(self) -> Session | None:
         """The session that begins here; None at the end."""
         record = self._begun or self._next()
         self._begun = None
@@ -141,7 +141,7 @@ class _Lines:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version 1 to {VERSION}.")
         self._version = int(record[MARK])
         try:
-            return Session.model_validate({**record["session"], "owner": owner})
+            return Session.model_validate(record["session"])
         except (ValidationError, KeyError, TypeError) as error:
             raise self._wrong() from error
 

@@ -78,9 +78,7 @@ async def _record_at(
     """Messages that stand at their positions are neither read nor counted again; the store compares the others."""
     stored: list[bytes] = []
     if first_seq < session.counters.messages:
-        stored = (await access.store.read_fingerprints(access.owner, session.session_id, first=first_seq))[
-            : len(natives)
-        ]
+        stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
     listed = await _fingerprints(natives[: len(stored)])
     known = len(stored) if listed == stored else 0
     appended = await append(access, session, natives[known:], calls, extras=extras[known:], first_seq=first_seq + known)
@@ -122,7 +120,7 @@ async def _with_pieces(
     """What was appended, with the pieces that were stored before a conflict; of those only the positions are known."""
     stored = appended.messages
     if pieces := last.path.seqs[first.path.count :]:
-        found = await access.store.read_messages_at(access.owner, appended.session.session_id, pieces)
+        found = await access.store.read_messages_at(appended.session.session_id, pieces)
         stored = (*(message.model_copy(update={"body": None}) for message in found), *stored)
     return appended.model_copy(update={"messages": stored, "duplicates": len(natives) - len(stored), "first_seq": None})
 
@@ -144,8 +142,8 @@ class _Plan:
 
 
 async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _Plan:
-    edits = await access.store.read_edits(access.owner, session.session_id)
-    stored = await access.store.read_fingerprints(access.owner, session.session_id)
+    edits = await access.store.read_edits(session.session_id)
+    stored = await access.store.read_fingerprints(session.session_id)
     path = known_path(edits, stored, listed)
     changes = rewinding(edits, len(stored), path.last)
     return _Plan(len(stored), len(edits), path, tuple(changes))
@@ -167,7 +165,7 @@ async def _follow(
         weighed = await weighed_together(access, snapshot, list(plan.changes))
         plan = _Plan(plan.messages, plan.edits, plan.path, tuple(weighed))
     elif known == len(natives):
-        session = await access.store.get_session(access.owner, session.session_id)
+        session = await access.store.get_session(session.session_id)
         return Appended(messages=(), duplicates=known, session=session)
     if plan.path.last != plan.messages - 1:
         _remember_listed(session, natives[:known], calls)

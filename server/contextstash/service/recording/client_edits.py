@@ -126,7 +126,7 @@ async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: lis
 
 
 async def _position(access: Access, session_id: str, key: str | None) -> int | None:
-    return None if key is None else await access.store.find_key(access.owner, session_id, key)
+    return None if key is None else await access.store.find_key(session_id, key)
 
 
 async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> None:
@@ -138,7 +138,7 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
     snapshot = await access.snapshot(session_id)
     if edits := rewinding(snapshot.edits, snapshot.session.counters.messages, to):
         weighed = await weighed_together(access, snapshot, edits)
-        await access.store.append_edits(access.owner, session_id, weighed, expected=len(snapshot.edits), own=False)
+        await access.store.append_edits(session_id, weighed, expected=len(snapshot.edits), own=False)
 
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> None:
@@ -157,7 +157,7 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
                     edits.append(weighed(edit, entry, after))
                     entry = after
     if edits:
-        await access.store.append_edits(access.owner, session_id, edits, expected=len(snapshot.edits), own=False)
+        await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), own=False)
 
 
 async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
@@ -166,10 +166,10 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
     seq = await _position(access, session_id, key)
     if seq is None or session.counters.reported_seq >= seq:
         return session
-    reply, *later = await access.store.read_messages(access.owner, session_id, first=seq, bodies=False)
+    reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
     since = sum(found.tokens for found in later if found.agent_visible)
     anchored = await access.store.change_counters(
-        access.owner, session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
+        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
     )
     call = Call(
         purpose="agent",
@@ -179,5 +179,5 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
         created_at=reply.created_at,
         **usage.model_dump(),
     )
-    await access.store.append_call(access.owner, session_id, call)
+    await access.store.append_call(session_id, call)
     return anchored

@@ -51,7 +51,7 @@ class RecentCalls:
         if at != count:
             calls = {}
             messages = await self._access.store.read_messages(
-                self._access.owner, session.session_id, first=max(0, count - RECENT_MESSAGES), bodies=False
+                session.session_id, first=max(0, count - RECENT_MESSAGES), bodies=False
             )
             for message in messages:
                 remember_calls(calls, message.blocks)
@@ -85,7 +85,7 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
     if session_id is not None:
         check_session_id(session_id)
         try:
-            session = await access.store.get_session(access.owner, session_id)
+            session = await access.store.get_session(session_id)
         except SessionNotFoundError:
             pass
         else:
@@ -95,7 +95,6 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
     return await access.store.create_session(
         Session(
             session_id=session_id or new_session_id(),
-            owner=access.owner,
             format=get_format(format_name).name,
             created_at=now,
             updated_at=now,
@@ -117,7 +116,7 @@ async def _with_facts(access: Access, session: Session, given: dict[str, Any]) -
     }
     if not changed:
         return session
-    return await access.store.update_session(access.owner, session.session_id, **changed)
+    return await access.store.update_session(session.session_id, **changed)
 
 
 def new_session_id() -> str:
@@ -162,7 +161,6 @@ async def append(
 
     messages = await asyncio.to_thread(read_all) if is_large(natives) else read_all()
     return await access.store.append_messages(
-        access.owner,
         session.session_id,
         messages,
         count=count_message,

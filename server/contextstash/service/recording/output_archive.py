@@ -61,7 +61,6 @@ def _outputs_session(access: Access, name: str, parent: str | None, *, counted: 
     settings: dict[str, Any] = {"automatic": False}
     return Session(
         session_id=name,
-        owner=access.owner,
         agent=OUTPUTS_AGENT,
         format=FORMAT,
         title=f"Outputs of {parent}" if parent else "Outputs of no session",

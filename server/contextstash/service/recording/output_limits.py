@@ -48,7 +48,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
         handles = [edit.handle for edit in cut]
         edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
-        return await access.store.append_edits(access.owner, session.session_id, edits, expected=len(snapshot.edits))
+        return await access.store.append_edits(session.session_id, edits, expected=len(snapshot.edits))
 
     return await retrying(attempt)
 
@@ -64,9 +64,7 @@ async def _over_limits(
     fmt = get_format(session.format)
     over: dict[Place, str] = {}
     for start in range(0, len(seqs), READ_AT_ONCE):
-        stored = await access.store.read_messages_at(
-            access.owner, session.session_id, seqs[start : start + READ_AT_ONCE]
-        )
+        stored = await access.store.read_messages_at(session.session_id, seqs[start : start + READ_AT_ONCE])
         texts = {
             (message.seq, place): text
             for message in stored

@@ -208,7 +208,7 @@ class AutoReducer:
             reason=said,
             seq=session.counters.messages,
         )
-        await self._access.store.append_event(self._access.owner, session_id, event)
+        await self._access.store.append_event(session_id, event)
 
     async def _log_level(self, session: Session, estimate: Estimate) -> None:
         event = Event(
@@ -220,7 +220,7 @@ class AutoReducer:
             reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
             seq=session.counters.messages,
         )
-        await self._access.store.append_event(self._access.owner, session.session_id, event, level=estimate.level)
+        await self._access.store.append_event(session.session_id, event, level=estimate.level)
 
 
 def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:

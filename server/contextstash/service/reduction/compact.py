@@ -145,9 +145,7 @@ async def _carry_out(
         event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
         event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
         lease.check()
-        await access.store.append_edits(
-            access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event
-        )
+        await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _result(snapshot, edit, entries, count, reason, before, audit, stripping, dry_run)
 
 

@@ -79,13 +79,13 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | Non
         renewing.cancel()
         await asyncio.gather(renewing, return_exceptions=True)
         try:
-            await access.store.release_lease(access.owner, session_id, COMPACTION, holder)
+            await access.store.release_lease(session_id, COMPACTION, holder)
         except ContextstashError as error:  # it ends without us; what was compacted must not look as if it failed
             logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
 async def _acquired(access: Access, session_id: str, holder: str) -> bool:
-    return await access.store.acquire_lease(access.owner, session_id, COMPACTION, holder, LEASE_SECONDS)
+    return await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS)
 
 
 async def _renew(access: Access, session_id: str, holder: str, lease: Lease, ends: float) -> None:

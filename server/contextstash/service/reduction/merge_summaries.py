@@ -71,9 +71,7 @@ async def _merge_once(access: Access, session_id: str, writers: Writers, lease: 
     event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
     event = event.model_copy(update={"strategy": summary.strategy, "cost": cost})
     lease.check()
-    await access.store.append_edits(
-        access.owner, snapshot.session_id, [edit], expected=len(snapshot.edits), event=event
-    )
+    await access.store.append_edits(snapshot.session_id, [edit], expected=len(snapshot.edits), event=event)
     return reason
 
 

@@ -94,9 +94,7 @@ async def _carry_out(
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
     if not dry_run:
         event = event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started)
-        await access.store.append_edits(
-            access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event
-        )
+        await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _done(snapshot, made, entries, reason, dry_run, stripping)
 
 

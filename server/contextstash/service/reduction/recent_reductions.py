@@ -15,7 +15,7 @@ LOOKED_AT = 8
 async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -> list[ReductionAttempt]:
     """The last compactions, and with `prunes` prunes too, oldest first."""
     kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
-    events = await access.store.last_events(access.owner, session_id, kinds, LOOKED_AT)
+    events = await access.store.last_events(session_id, kinds, LOOKED_AT)
     return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
 
 

@@ -32,7 +32,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
 
 async def _session_of(access: Access, handle: str) -> str:
     if handle.startswith("out_"):
-        return (await access.store.find_output(access.owner, handle))[0]
+        return (await access.store.find_output(handle))[0]
     return await access.session_id(None)
 
 
@@ -56,7 +56,7 @@ async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list
     entries = await entries_after(access, snapshot, edits)
     names = ", ".join(_name(edit) for edit in undone[:20])
     event = event_of(snapshot, entries, "restore", f"Restored {names}.")
-    await access.store.append_edits(access.owner, snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
+    await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return RestoreResult(
         session_id=snapshot.session_id,
         restored=[_restored(edit, snapshot) for edit in undone],

@@ -67,14 +67,14 @@ async def written(
     slow = writers[0].slow
     key = content_key(request, writers[0].strategy, model if slow else None)
     if slow:
-        cached = await access.store.get_cached_summary(access.owner, snapshot.session_id, key)
+        cached = await access.store.get_cached_summary(snapshot.session_id, key)
         if cached is not None:
             return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
     summary = await write_summary(request, writers)
     cost = await log_calls(access, snapshot, summary.calls, *span)
     if slow and summary.strategy == writers[0].strategy:
         kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
-        await access.store.put_cached_summary(access.owner, snapshot.session_id, key, kept)
+        await access.store.put_cached_summary(snapshot.session_id, key, kept)
     return summary, cost
 
 
@@ -83,7 +83,7 @@ async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[
     wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
     if not wanted:
         return ()
-    recorded = await access.store.read_messages(access.owner, snapshot.session_id, first=min(wanted), last=max(wanted))
+    recorded = await access.store.read_messages(snapshot.session_id, first=min(wanted), last=max(wanted))
     handles = {place: output.handle for place, output in snapshot.outputs.items()}
 
     def read() -> tuple[Turn, ...]:

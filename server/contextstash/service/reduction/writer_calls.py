@@ -51,7 +51,6 @@ async def log_calls(
         cost = price_of(call.model, usage) if call.usage else 0.0
         costs.append(cost)
         await access.store.append_call(
-            access.owner,
             snapshot.session_id,
             Call(
                 purpose=purpose,

@@ -23,8 +23,8 @@ from contextstash_storage.records import Call, Edit, Message, Native, Session, U
 async def list_calls(access: Access, session_id: str, after: int, limit: int) -> CallList:
     """A session's calls, oldest first, with the size of each request and by how much it grew."""
     session = await access.session(session_id)
-    calls = await access.store.read_calls(access.owner, session_id, after=after, limit=limit)
-    edits = await access.store.read_edits(access.owner, session_id)
+    calls = await access.store.read_calls(session_id, after=after, limit=limit)
+    edits = await access.store.read_edits(session_id)
     last = max((call.request_seq for call in calls), default=-1)
     messages, sizes = await _messages_with_sizes(access, session, last)
     lines = await asyncio.to_thread(_lines, calls, edits, messages, sizes)
@@ -37,7 +37,7 @@ async def _messages_with_sizes(access: Access, session: Session, last: int) -> t
     sizes: dict[int, int] = {}
     for first in range(0, last + 1, READ_AT_ONCE):
         end = min(last, first + READ_AT_ONCE - 1)
-        for message in await access.store.read_messages(access.owner, session.session_id, first=first, last=end):
+        for message in await access.store.read_messages(session.session_id, first=first, last=end):
             sizes[message.seq] = _size(as_json(message.body))
             messages.append(message.model_copy(update={"body": None}))
     return messages, sizes
@@ -116,13 +116,13 @@ async def read_request(access: Access, session_id: str, call_id: int) -> list[Na
     """The messages that an agent's call was sent, put together from history and edits as they were then; for a
     summarizer's call the messages that it summarized. Raises NotFoundError."""
     session = await access.session(session_id)
-    found = await access.store.read_calls(access.owner, session_id, after=call_id - 1, limit=1)
+    found = await access.store.read_calls(session_id, after=call_id - 1, limit=1)
     if not found or found[0].call_id != call_id:
         raise NotFoundError(f"Session {session_id} has no call {call_id}. contextstash calls lists them.")
     [call] = found
-    edits = (await access.store.read_edits(access.owner, session_id))[: call.request_edits]
+    edits = (await access.store.read_edits(session_id))[: call.request_edits]
     first = call.request_first_seq if call.purpose != "agent" else 0
-    messages = await access.store.read_messages(access.owner, session_id, first=first, last=call.request_seq)
+    messages = await access.store.read_messages(session_id, first=first, last=call.request_seq)
     fmt = get_format(session.format)
     if call.purpose != "agent":
         return [message.body or {} for message in messages]

@@ -47,7 +47,7 @@ async def recover_context(
     session = await access.session(session_id)
     if overflow.reply_fills_window:
         return await _refused(access, session, overflow, LOWER_THE_REPLY)
-    last = await access.store.last_events(access.owner, session.session_id, ("recovery",), 1)
+    last = await access.store.last_events(session.session_id, ("recovery",), 1)
     if last and last[0].seq == session.counters.messages:
         return await _refused(access, session, overflow, await _what_holds_the_room(access, session))
     session = await _corrected(access, session, overflow)
@@ -129,13 +129,13 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
         changes["anchored"] = True
     if changes:
         layer = {**session.settings, **changes}
-        session = await access.store.update_session(access.owner, session.session_id, settings=layer)
+        session = await access.store.update_session(session.session_id, settings=layer)
     usable = access.budget(access.settings(session), session.model, session).usable
     estimate = await estimate_session(access, session)
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
     return await access.store.change_counters(
-        access.owner, session.session_id, lambda counters: reanchored(counters, true, counters.messages - 1)
+        session.session_id, lambda counters: reanchored(counters, true, counters.messages - 1)
     )
 
 
@@ -193,7 +193,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     handles = [edit.handle for edit in cut]
     edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
     entries = await entries_after(access, snapshot, edits)
-    await access.store.append_edits(access.owner, session_id, edits, expected=len(snapshot.edits))
+    await access.store.append_edits(session_id, edits, expected=len(snapshot.edits))
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
     return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
 
@@ -209,4 +209,4 @@ async def _log(access: Access, session: Session, before: Estimate, after: Estima
         seq=session.counters.messages,
         parts=after.breakdown,
     )
-    await access.store.append_event(access.owner, session.session_id, event)
+    await access.store.append_event(session.session_id, event)
