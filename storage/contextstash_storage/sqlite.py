@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash_storage import full_text_search, hidden_sessions, leases, logs, session_copy, view_edits
+from contextstash_storage import bodies, full_text_search, hidden_sessions, leases, logs, session_copy, view_edits
 from contextstash_storage.append_messages import Batch
 from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
@@ -37,6 +37,7 @@ from contextstash_storage.records import (
     Event,
     EventKind,
     Message,
+    Native,
     NewMessage,
     Output,
     SearchHit,
@@ -250,6 +251,9 @@ class SqliteStore:
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         return await self._of_session(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
+
+    def fingerprint(self, body: Native) -> bytes:
+        return bodies.fingerprint(body)
 
     async def get_cursor(self, source: str) -> Cursor | None:
         records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (self.owner, source))

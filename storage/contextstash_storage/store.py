@@ -16,6 +16,7 @@ from contextstash_storage.records import (
     Event,
     EventKind,
     Message,
+    Native,
     NewMessage,
     Output,
     SearchHit,
@@ -112,7 +113,11 @@ class SessionStore(Protocol):
         ...
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        """What makes each message from this position on equal to another: `bodies.fingerprint` of it."""
+        """The fingerprint of each message from this position on."""
+        ...
+
+    def fingerprint(self, body: Native) -> bytes:
+        """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         ...
 
     async def get_cursor(self, source: str) -> Cursor | None: ...

@@ -13,7 +13,6 @@ from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.messages import RECENT_MESSAGES, Calls, append, is_large, remember_calls
 from contextstash.service.session_access import Access
-from contextstash_storage.bodies import fingerprint
 from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
@@ -79,7 +78,7 @@ async def _record_at(
     stored: list[bytes] = []
     if first_seq < session.counters.messages:
         stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
-    listed = await _fingerprints(natives[: len(stored)])
+    listed = await _fingerprints(access, natives[: len(stored)])
     known = len(stored) if listed == stored else 0
     appended = await append(access, session, natives[known:], calls, extras=extras[known:], first_seq=first_seq + known)
     return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
@@ -94,7 +93,7 @@ async def _record_whole(
 ) -> Appended:
     """Make the list the session's conversation: what is known of it is shown, what was left is hidden, the rest is
     appended. Planned again while others change the session; each piece that was stored counts as known then."""
-    listed = await _fingerprints(natives)
+    listed = await _fingerprints(access, natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
     while True:
@@ -179,11 +178,11 @@ def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) ->
         remember_calls(calls, fmt.read(native).blocks)
 
 
-async def _fingerprints(natives: Sequence[Native]) -> list[bytes]:
+async def _fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
     if is_large(natives):
-        return await asyncio.to_thread(_all_fingerprints, natives)
-    return _all_fingerprints(natives)
+        return await asyncio.to_thread(_all_fingerprints, access, natives)
+    return _all_fingerprints(access, natives)
 
 
-def _all_fingerprints(natives: Sequence[Native]) -> list[bytes]:
-    return [fingerprint(native) for native in natives]
+def _all_fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
+    return [access.store.fingerprint(native) for native in natives]
