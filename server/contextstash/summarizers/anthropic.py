@@ -28,7 +28,7 @@ MIN_CHARACTERS = 20
 
 MAX_EXCESS = 1.25
 """A summary may exceed the requested length by this factor before it is requested again. A guess: models count words
-inaccurately, and a second request costs more than a quarter of a summary."""
+inaccurately."""
 
 MIN_REPLY_TOKENS = 1_024
 """The least `max_tokens` of a request. A guess: room for a model that writes more than requested."""
@@ -37,7 +37,7 @@ MAX_HALVINGS = 4
 """How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. A guess."""
 
 MIN_PART_TOKENS = 2_000
-"""Parts are not made smaller. A guess: a summary of fewer tokens would hardly be shorter than the part."""
+"""Parts are not made smaller. A guess: a summary of so small a part would hardly be shorter than the part."""
 
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What the SDK's stream parser raises if a reply is not such a stream; pydantic's errors are ValueErrors."""

@@ -17,7 +17,7 @@ LINE_COST = 50
 
 MAX_RETRIES, RETRY_SECONDS = 200, 0.01
 """How many lines may exceed their share of the time and are matched again, and for how long: the operating system
-interrupts any process now and then. Guesses; together they add at most 2 s."""
+interrupts any process now and then. Guesses."""
 
 MAX_RETRIED_SHARE_SECONDS = 0.25
 """A line with a longer share than this was not merely interrupted; it is not matched again, or one long line could take
