@@ -73,7 +73,7 @@ def test_system_prompt_and_tools_of_a_request_stay_and_its_breakpoints_become_fe
     }
     file = written(contextstash, {**beside, "messages": messages})
     told = contextstash.run("validate", file).stdout.splitlines()[0]
-    assert told == "The request has 5 cache breakpoints, 2 of them beside the messages; at most 4 are allowed."
+    assert told == "The request has 5 cache breakpoints, 2 of them outside the messages; at most 4 are allowed."
     answer = json.loads(contextstash.run("validate", file, "--repair").stdout)
     assert {key: answer[key] for key in beside} == beside
     assert [

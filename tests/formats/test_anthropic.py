@@ -99,7 +99,7 @@ def test_an_unknown_block_is_counted_as_its_json() -> None:
     assert ANTHROPIC.read(user({"type": "new", "a": [1, "ü"]})).texts == ('{"type":"new","a":[1,"ü"]}',)
 
 
-def test_an_error_result_says_so() -> None:
+def test_an_error_result_is_marked_as_an_error() -> None:
     assert ANTHROPIC.read(user({**result("a"), "is_error": True})).blocks[0].is_error
 
 
@@ -125,7 +125,7 @@ def test_a_wrong_message_is_refused_by_naming_the_field(native: Native, complain
         ANTHROPIC.read(native)
 
 
-def test_replacing_keeps_ids_errors_cache_marks_order_and_whatever_else_there_is() -> None:
+def test_replacing_keeps_ids_errors_breakpoints_order_and_everything_else() -> None:
     marked = {**result("b", [text("long"), IMAGE]), "is_error": True, "cache_control": {"type": "ephemeral"}}
     native = user(result("a", "long"), marked, text("and now?"))
     before = copy.deepcopy(native)
@@ -163,7 +163,7 @@ def test_the_pieces_of_a_reply_become_one_message_and_its_results_the_next() -> 
     ]
 
 
-def test_results_come_first_and_what_the_user_slipped_in_after_them() -> None:
+def test_results_come_first_and_the_users_text_after_them() -> None:
     natives = [
         user(text("go")),
         assistant(use("a"), use("b")),
@@ -174,7 +174,7 @@ def test_results_come_first_and_what_the_user_slipped_in_after_them() -> None:
     assert ANTHROPIC.assemble(natives)[2] == user(result("b"), result("a"), text("wait"), text("x"))
 
 
-def test_a_result_recorded_before_its_call_is_put_after_it() -> None:
+def test_a_result_recorded_before_its_call_is_moved_after_it() -> None:
     natives = [user(text("go")), user(result("a")), assistant(use("a"), id="m1"), assistant(text("ok"))]
     assert ANTHROPIC.assemble(natives) == [
         user(text("go")),
@@ -207,7 +207,7 @@ def test_system_messages_and_empty_texts_and_unsigned_thinking_are_left_out() ->
     assert ANTHROPIC.assemble(natives) == [{"role": "user", "content": "go"}, assistant(text("ok"))]
 
 
-def test_a_provider_tool_call_is_kept_only_with_its_result_or_as_the_last_word() -> None:
+def test_a_provider_tool_call_is_kept_only_with_its_result_or_at_the_end() -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     go = user(text("go"))
@@ -236,12 +236,12 @@ def test_a_list_may_begin_with_the_providers_own_summary_which_goes_back_verbati
     assert ANTHROPIC.assemble(natives) == natives
 
 
-def test_an_empty_summary_of_the_providers_is_left_out() -> None:
+def test_an_empty_summary_of_the_provider_is_left_out() -> None:
     natives = [user(text("go")), assistant({"type": "compaction", "content": ""}, text("ok"))]
     assert ANTHROPIC.assemble(natives)[1] == assistant(text("ok"))
 
 
-def test_thinking_alone_leaves_nothing_of_a_message() -> None:
+def test_nothing_is_left_of_a_message_with_only_thinking() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     redacted = {"type": "redacted_thinking", "data": "ZGF0"}
     assert ANTHROPIC.without_thinking(assistant(thought, redacted)) is None

@@ -1,4 +1,4 @@
-"""Which cache breakpoints are sent of those that messages were recorded with."""
+"""Which of the recorded cache breakpoints are sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.context.pairing.rules import violations
 from contextstash.formats import get_format
-from contextstash.formats.breakpoints import count_marks, first_edited, sent_marks
+from contextstash.formats.breakpoints import count_breakpoints, first_edited, sent_breakpoints
 from contextstash.formats.render import render
 from contextstash_storage.records import Native
 
@@ -23,7 +23,7 @@ def user(text: str, marked: bool = True) -> Native:
 
 
 def conversation(turns: int) -> list[Native]:
-    """A mark at the end of each request, as agents set them."""
+    """A breakpoint at the end of each request, as agents set them."""
     said = ([user(f"question {turn}"), {"role": "assistant", "content": f"answer {turn}"}] for turn in range(turns))
     return [message for pair in said for message in pair]
 
@@ -37,7 +37,7 @@ def marked_texts(natives: list[Native]) -> list[str]:
     ]
 
 
-def test_two_are_left_to_the_tools_and_the_system_prompt() -> None:
+def test_two_are_reserved_for_the_tools_and_the_system_prompt() -> None:
     natives = conversation(6)
     before = copy.deepcopy(natives)
     assert marked_texts(render(ANTHROPIC, natives)) == ["question 4", "question 5"]
@@ -45,17 +45,17 @@ def test_two_are_left_to_the_tools_and_the_system_prompt() -> None:
 
 
 @pytest.mark.parametrize(("elsewhere", "kept"), [(0, 4), (1, 3), (3, 1), (4, 0), (5, 0)])
-def test_where_the_rest_of_the_request_is_known_all_that_it_leaves_are_used(elsewhere: int, kept: int) -> None:
+def test_if_the_rest_of_the_request_is_known_all_remaining_breakpoints_are_used(elsewhere: int, kept: int) -> None:
     shown = render(ANTHROPIC, conversation(6), marks_elsewhere=elsewhere)
     assert marked_texts(shown) == [f"question {turn}" for turn in range(6 - kept, 6)]
 
 
-def test_few_enough_are_left_where_they_are() -> None:
+def test_breakpoints_within_the_limit_are_not_changed() -> None:
     natives = conversation(4)
     assert render(ANTHROPIC, natives, marks_elsewhere=0) == natives
 
 
-def test_after_an_edit_the_last_one_before_it_stays_where_the_cache_still_holds() -> None:
+def test_the_last_breakpoint_before_an_edit_stays_because_the_cache_is_valid_up_to_it() -> None:
     assert marked_texts(render(ANTHROPIC, conversation(6), changed=5)) == ["question 2", "question 5"]
     assert marked_texts(render(ANTHROPIC, conversation(6), changed=0)) == ["question 4", "question 5"]
 
@@ -74,19 +74,19 @@ def test_after_an_edit_the_last_one_before_it_stays_where_the_cache_still_holds(
         ([0, 0, 4, 6, 8], 3, 1, [1, 3, 4]),
     ],
 )
-def test_the_newest_pay_and_the_newest_before_an_edit(
+def test_the_newest_are_kept_and_the_newest_before_an_edit(
     places: list[int], most: int, changed: int | None, sent: list[int]
 ) -> None:
-    assert sent_marks(places, most, changed) == sent
+    assert sent_breakpoints(places, most, changed) == sent
 
 
-def test_a_message_counts_as_edited_where_it_is_not_the_recorded_one() -> None:
+def test_a_message_that_is_not_the_recorded_object_counts_as_edited() -> None:
     natives = conversation(2)
     assert first_edited(natives, natives) is None
     assert first_edited([natives[0], dict(natives[1]), natives[2]], natives) == 1
 
 
-def test_marks_inside_a_tool_result_count_and_go_too() -> None:
+def test_breakpoints_inside_a_tool_result_count_and_are_removed_too() -> None:
     part = {"type": "text", "text": "lines", "cache_control": EPHEMERAL}
     result = {"type": "tool_result", "tool_use_id": "a", "content": [part, part, part], "cache_control": EPHEMERAL}
     use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
@@ -97,7 +97,7 @@ def test_marks_inside_a_tool_result_count_and_go_too() -> None:
     ]
     assert violations("anthropic", natives) == ["The list has 6 cache breakpoints; at most 4 are allowed."]
     shown = render(ANTHROPIC, natives)
-    assert [count_marks(native["content"]) for native in shown] == [0, 0, 2]
+    assert [count_breakpoints(native["content"]) for native in shown] == [0, 0, 2]
     assert "cache_control" in shown[2]["content"][0]["content"][2]
     assert ANTHROPIC.read(natives[2]).blocks[0].breakpoint
 

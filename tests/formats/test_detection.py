@@ -1,4 +1,4 @@
-"""Naming a format, and telling it from the messages."""
+"""Formats by name, and detected from messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_formats_are_found_by_their_common_names(name: str, right: str) -> None:
     assert get_format(name) is FORMATS[right]
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_right_one() -> None:
+def test_the_error_for_an_unknown_name_suggests_the_closest_one() -> None:
     with pytest.raises(BadInputError, match=r"no message format 'antropic'. Did you mean 'anthropic'\?"):
         get_format("antropic")
     with pytest.raises(BadInputError, match="Known: openai-chat, openai-responses, anthropic"):
@@ -68,7 +68,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_right_one() -> None:
         ),
     ],
 )
-def test_one_telling_message_decides_for_the_whole_list(telling: Native, right: str) -> None:
+def test_one_distinctive_message_decides_for_the_whole_list(telling: Native, right: str) -> None:
     assert detect_format([HI, HI, telling, HI]) == right
 
 
@@ -82,7 +82,7 @@ def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
         detect_format(natives)
 
 
-def test_what_is_no_message_is_refused_by_saying_why() -> None:
+def test_the_error_for_an_invalid_message_says_what_is_wrong() -> None:
     with pytest.raises(BadMessageError, match=r"Message 1 is in no known format .*role is missing"):
         detect_format([HI, {"text": "hi"}])
     with pytest.raises(BadMessageError, match=r"Message 0 is in no known .*a string; expected an object"):
@@ -90,5 +90,5 @@ def test_what_is_no_message_is_refused_by_saying_why() -> None:
 
 
 def test_an_empty_list_has_no_format() -> None:
-    with pytest.raises(BadMessageError, match="no messages to tell the format from"):
+    with pytest.raises(BadMessageError, match="format of an empty list cannot be detected"):
         detect_format([])

@@ -1,4 +1,4 @@
-"""The one line that tells what a tool call was about."""
+"""The one line that identifies a tool call."""
 
 from __future__ import annotations
 

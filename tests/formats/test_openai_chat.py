@@ -142,7 +142,7 @@ def test_a_wrong_message_is_refused_by_naming_the_field(native: Native, complain
         CHAT.read(native)
 
 
-def test_replacing_keeps_the_shape_of_the_content_and_all_else() -> None:
+def test_replacing_keeps_the_form_of_the_content_and_everything_else() -> None:
     native = {**result("a", "long"), "name": "run"}
     assert CHAT.replace(native, {0: "short"}) == {**result("a", "short"), "name": "run"}
     parts = result("a", [{"type": "text", "text": "long"}, IMAGE])
@@ -164,7 +164,7 @@ def test_results_are_put_directly_after_their_call() -> None:
     ]
 
 
-def test_what_replies_carry_is_left_out_of_a_request() -> None:
+def test_fields_of_replies_are_left_out_of_a_request() -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 1}
     reply: Native = {"role": "assistant", "content": "hi", "refusal": None, "annotations": []}
     reply["usage"] = usage
@@ -175,7 +175,7 @@ def test_what_replies_carry_is_left_out_of_a_request() -> None:
     ]
 
 
-def test_reasoning_content_stays_because_its_providers_ask_for_it() -> None:
+def test_reasoning_content_stays_because_its_providers_require_it() -> None:
     natives = [USER, call("a", reasoning_content="hm"), result("a")]
     assert CHAT.assemble(natives) == natives
 
@@ -192,12 +192,12 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_te
     assert violations("openai-chat", shown) == []
 
 
-def test_ids_used_again_in_each_turn_are_no_repair() -> None:
+def test_ids_used_again_in_each_turn_need_no_repair() -> None:
     natives = [USER, call("call_0"), result("call_0"), USER, call("call_0"), result("call_0", "other")]
     assert CHAT.assemble(natives) == natives
 
 
-def test_a_reply_that_says_nothing_is_left_out() -> None:
+def test_an_empty_reply_is_left_out() -> None:
     assert CHAT.assemble([USER, {"role": "assistant", "content": None, "tool_calls": []}]) == [USER]
 
 
@@ -228,7 +228,7 @@ def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_lef
         {"reasoning_details": [{"type": "reasoning.encrypted", "data": "Z0FB", "format": "google-gemini-v1"}]},
     ],
 )
-def test_reasoning_that_its_provider_wants_back_is_never_left_out(carrier: Native) -> None:
+def test_reasoning_that_its_provider_requires_is_never_left_out(carrier: Native) -> None:
     assert CHAT.without_thinking({**call("a"), **carrier}) == {**call("a"), **carrier}
 
 

@@ -125,7 +125,7 @@ def test_calls_have_names_and_main_arguments() -> None:
     ]
 
 
-def test_calls_of_the_providers_own_tools_ask_for_no_answer() -> None:
+def test_calls_of_the_providers_own_tools_need_no_answer() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
     assert RESPONSES.read(search).blocks[0].call_id is None
     assert RESPONSES.assemble([USER, search]) == [USER, search]
@@ -136,7 +136,7 @@ def test_a_generated_picture_is_not_counted_as_text() -> None:
     assert len(RESPONSES.read(picture).texts[0]) < 200
 
 
-def test_a_screenshot_answers_its_call_but_is_no_text_to_replace() -> None:
+def test_a_screenshot_answers_its_call_but_cannot_be_replaced_by_text() -> None:
     shot = output("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
     block = RESPONSES.read(shot).blocks[0]
     assert (block.type, block.call_id) == ("image", "a")
@@ -163,7 +163,7 @@ def test_a_wrong_item_is_refused_by_naming_the_field(native: Native, complaint: 
         RESPONSES.read(native)
 
 
-def test_replacing_keeps_the_shape_of_the_output_and_all_else() -> None:
+def test_replacing_keeps_the_form_of_the_output_and_everything_else() -> None:
     assert RESPONSES.replace({**output("a"), "id": "fc_1"}, {0: "short"}) == {
         **output("a", "short"),
         "id": "fc_1",
@@ -195,7 +195,7 @@ def test_missing_outputs_come_after_the_calls_made_together_each_of_its_type() -
     ]
 
 
-def test_an_answer_is_made_to_fit_the_type_of_its_call() -> None:
+def test_an_output_is_converted_to_the_type_of_its_call() -> None:
     answer = {"type": "function_call_output", "call_id": "a", "output": "gone"}
     shown = RESPONSES.assemble([USER, call("a", "custom_tool_call"), answer])
     assert shown[-1] == output("a", "gone", "custom_tool_call_output")
@@ -216,7 +216,7 @@ def test_reasoning_that_nothing_follows_is_left_out_with_its_computer_call() -> 
     assert RESPONSES.assemble([USER, REASONING, click, USER, REASONING]) == [USER, USER]
 
 
-def test_what_recorders_add_is_left_out_and_an_empty_summary_is_put_back() -> None:
+def test_fields_of_recorders_are_left_out_and_a_missing_summary_is_added() -> None:
     natives = [
         {**USER, "response_id": "resp_1"},
         {"type": "reasoning", "id": "rs_1", "status": None},
@@ -241,7 +241,7 @@ def test_reasoning_stays_with_the_call_that_needs_it() -> None:
     assert RESPONSES.without_thinking(REASONING) == REASONING
 
 
-def test_a_summary_of_the_providers_goes_back_verbatim() -> None:
+def test_a_summary_of_the_provider_is_sent_back_verbatim() -> None:
     natives = [
         {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"},
         USER,

@@ -30,7 +30,7 @@ def dumped(value: object) -> str:
 @formats
 @laws
 @given(st.data())
-def test_a_valid_conversation_breaks_no_rule_and_is_rendered_as_it_is(name: str, data: st.DataObject) -> None:
+def test_a_valid_conversation_breaks_no_rule_and_is_rendered_unchanged(name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(name))
     assert violations(name, natives) == []
     assert dumped(render(get_format(name), natives)) == dumped(natives)
@@ -120,7 +120,7 @@ def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[
 @formats
 @settings(max_examples=examples(300), deadline=None)
 @given(natives=st.lists(json_objects, max_size=4))
-def test_whatever_can_be_read_can_be_rendered_and_judged(name: str, natives: list[dict[str, Any]]) -> None:
+def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: list[dict[str, Any]]) -> None:
     readable = [native for native in natives if _is_readable(name, native)]
     rendered = render(get_format(name), readable)
     problems = violations(name, rendered)

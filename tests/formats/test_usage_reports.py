@@ -45,7 +45,7 @@ from contextstash_storage.records import Usage
         (Usage(prompt_tokens=7, cached_tokens=3).model_dump(), Usage(prompt_tokens=7, cached_tokens=3)),
     ],
 )
-def test_each_providers_shape_is_read(data: dict[str, Any], usage: Usage) -> None:
+def test_the_usage_of_each_provider_is_read(data: dict[str, Any], usage: Usage) -> None:
     assert read_usage(data) == usage
 
 
@@ -61,5 +61,5 @@ def test_each_providers_shape_is_read(data: dict[str, Any], usage: Usage) -> Non
         {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0},
     ],
 )
-def test_what_reports_no_prompt_is_no_usage(data: dict[str, Any]) -> None:
+def test_a_report_without_prompt_tokens_is_not_usage(data: dict[str, Any]) -> None:
     assert read_usage(data) is None

@@ -1,4 +1,4 @@
-"""What a whole request tells of the messages in it."""
+"""The fields of a whole request that affect its messages."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ CALLING: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [
         ({"system": "be brief"}, [HI, CALLING], "openai-chat"),
     ],
 )
-def test_plain_text_is_of_the_format_that_the_rest_of_the_request_is_of(
+def test_plain_text_has_the_format_of_the_rest_of_the_request(
     request_: dict[str, Any], messages: list[dict[str, Any]], name: str
 ) -> None:
     assert format_of(request_, messages) == name
 
 
-def test_a_request_may_go_on_from_what_the_provider_has_kept() -> None:
+def test_a_request_may_continue_a_conversation_that_the_provider_stores() -> None:
     assert kept_elsewhere({"previous_response_id": "resp_1"}) == "previous_response_id"
     assert kept_elsewhere({"conversation": {"id": "conv_1"}}) == "conversation"
     assert kept_elsewhere({"previous_response_id": None, "input": []}) is None
 
 
-def test_breakpoints_of_tools_and_system_prompt_count_and_the_one_that_moves_along() -> None:
+def test_breakpoints_of_tools_and_system_prompt_count_and_so_does_the_automatic_one() -> None:
     system = [{"type": "text", "text": "be brief", **MARK}]
     request = {"system": system, "tools": [{"name": "f"}, {"name": "g", **MARK}], **MARK}
     marked = {"role": "user", "content": [{"type": "text", "text": "x", **MARK}]}
@@ -44,5 +44,5 @@ def test_breakpoints_of_tools_and_system_prompt_count_and_the_one_that_moves_alo
     assert marks_beside({"system": "be brief"}) == 0
     assert too_many_marks(request, [marked]) == []
     assert too_many_marks(request, [marked] * 2) == [
-        "The request has 5 cache breakpoints, 3 of them beside the messages; at most 4 are allowed."
+        "The request has 5 cache breakpoints, 3 of them outside the messages; at most 4 are allowed."
     ]

@@ -140,7 +140,7 @@ async def test_a_summary_by_the_host_replaces_the_older_messages(database: Path,
     assert compacted["strategy"] == "host"
     assert compacted["tokens_after"] < compacted["tokens_before"]
     assert summary["summary_id"] == compacted["summary_id"]
-    assert summary["summary"].split("\n\n## Not told above")[0] == SUMMARY
+    assert summary["summary"].split("\n\n## Missing above")[0] == SUMMARY
     assert len(context["messages"]) < len(small_session())
     assert any(SUMMARY in str(message["content"]) for message in context["messages"])
 
@@ -164,7 +164,7 @@ async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode
         await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
         await answer(client, "compact_session", session_id=SESSION, summary=text)
         summary = await answer(client, "get_summary", session_id=SESSION)
-    assert summary["summary"].split("\n\n## Not told above")[0] == text
+    assert summary["summary"].split("\n\n## Missing above")[0] == text
 
 
 async def test_what_left_the_window_is_found_again(database: Path, mode: Mode) -> None:

@@ -1,4 +1,4 @@
-"""The writer that asks a model, through the provider's own SDK, against a provider on loopback."""
+"""The summarizer that calls a model, with the provider's own SDK, against a provider on loopback."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def write(provider: Provider, asked: SummaryRequest | None = None, **more:
     return await AnthropicSummarizer(settings(provider, **more)).write(asked or request())
 
 
-async def test_it_answers_what_the_model_wrote_and_what_that_took() -> None:
+async def test_it_returns_the_models_summary_and_the_usage() -> None:
     with model_provider() as provider:
         written = await write(provider)
     assert (written.text, written.strategy, written.model) == (SUMMARY, "anthropic", "claude-haiku-4-5")
@@ -89,7 +89,7 @@ async def test_the_model_gets_the_session_as_material_and_the_settings() -> None
         (Answer(text="I will not.", stop_reason="refusal"), "refused"),
         (Answer(text=""), "empty"),
         (Answer(text="Done."), "too short"),
-        (Answer(text="long " * 4_000, stop_reason="max_tokens"), "did not come to an end"),
+        (Answer(text="long " * 4_000, stop_reason="max_tokens"), "did not finish"),
         (
             Answer(status=400, error="invalid_request_error", message="prompt is too long: 9 tokens > 8 maximum"),
             "parts",
@@ -97,14 +97,14 @@ async def test_the_model_gets_the_session_as_material_and_the_settings() -> None
     ],
     ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "never ends", "too long for the writer"],
 )
-async def test_a_writer_that_cannot_write_says_why(failure: Answer, says: str) -> None:
+async def test_the_error_of_a_failed_summarizer_says_why(failure: Answer, says: str) -> None:
     with model_provider(failure) as provider, pytest.raises(WriterFailedError, match=says) as raised:
         await write(provider)
     assert raised.value.calls
     assert raised.value.calls[-1].error is not None or failure.status == 200
 
 
-async def test_a_reply_that_is_not_streamed_is_taken_too() -> None:
+async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
     with model_provider(Answer(raw=json.dumps(WHOLE).encode())) as provider:
         written = await write(provider)
     assert written.text == SUMMARY
@@ -114,7 +114,9 @@ async def test_a_reply_that_is_not_streamed_is_taken_too() -> None:
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
-async def test_a_reply_that_is_no_message_is_a_failure_and_the_next_writer_writes(kind: str, body: bytes) -> None:
+async def test_a_reply_that_is_not_a_message_is_a_failure_and_the_next_summarizer_is_used(
+    kind: str, body: bytes
+) -> None:
     with model_provider(Answer(raw=body, raw_type=kind)) as provider:
         written = await write_summary(request(), choose("auto", settings=settings(provider)))
     assert written.strategy == "extractive"
@@ -131,13 +133,13 @@ async def test_no_answer_in_time_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 529, 500])
-async def test_a_request_that_failed_for_a_moment_is_repeated(status: int) -> None:
+async def test_a_request_with_a_temporary_failure_is_repeated(status: int) -> None:
     with model_provider(Answer(status=status, headers={"retry-after": "0.01"}), Answer()) as provider:
         assert (await write(provider)).text == SUMMARY
     assert len(provider.requests) == 2
 
 
-async def test_a_summary_that_is_too_long_is_asked_for_anew_and_else_cut() -> None:
+async def test_a_summary_that_is_too_long_is_requested_again_and_then_cut() -> None:
     long = "\n".join(f"- point {number} of the session" for number in range(200))
     with model_provider(Answer(text=long), Answer()) as provider:
         assert (await write(provider, request(max_tokens=200))).text == SUMMARY
@@ -148,7 +150,7 @@ async def test_a_summary_that_is_too_long_is_asked_for_anew_and_else_cut() -> No
     assert "too long" in (written.note or "")
 
 
-async def test_a_long_history_goes_in_parts_each_with_the_summary_so_far() -> None:
+async def test_a_long_history_is_sent_in_parts_each_with_the_summary_so_far() -> None:
     turns = long_parts(6)
     parts = [Answer(text=f"The summary so far, after part {number}.") for number in range(9)]
     with model_provider(*parts) as provider:
@@ -160,7 +162,7 @@ async def test_a_long_history_goes_in_parts_each_with_the_summary_so_far() -> No
     assert written.text == "The summary so far, after part 2."
 
 
-async def test_a_part_too_long_for_the_writer_is_halved() -> None:
+async def test_a_part_too_long_for_the_model_is_halved() -> None:
     turns = long_parts(4)
     too_long = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
     with model_provider(too_long, Answer()) as provider:
@@ -182,7 +184,7 @@ async def test_one_output_is_digested() -> None:
     assert call.error is None
 
 
-async def test_a_writer_that_fails_is_followed_by_the_next_and_the_note_says_so() -> None:
+async def test_after_a_failure_the_next_summarizer_is_used_and_the_note_says_so() -> None:
     with model_provider(Answer(status=500, headers={"x-should-retry": "false"})) as provider:
         written = await write_summary(request(), choose("auto", settings=settings(provider)))
     assert written.strategy == "extractive"
@@ -191,9 +193,7 @@ async def test_a_writer_that_fails_is_followed_by_the_next_and_the_note_says_so(
 
 
 @pytest.mark.parametrize("failing", [Answer(status=401), Answer(text=""), Answer(breaks_off=True)])
-async def test_neither_key_nor_session_gets_into_errors_or_logs(
-    failing: Answer, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_neither_key_nor_session_is_in_errors_or_logs(failing: Answer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     secret = tuple(Script().user("the launch code is 0000-tango").turns)
     with model_provider(failing) as provider:

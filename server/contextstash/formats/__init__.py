@@ -1,4 +1,4 @@
-"""Provider formats: reading their messages, telling them apart, writing them back."""
+"""The providers' message formats: detect, read and write messages."""
 
 from contextstash.formats.detection import FORMATS, detect_format, get_format
 

@@ -21,7 +21,7 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
-from contextstash.formats.breakpoints import content_of, count_marks, keep_marks, sent_marks
+from contextstash.formats.breakpoints import content_of, count_breakpoints, keep_breakpoints, sent_breakpoints
 from contextstash.formats.usage import message_usage
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Role
@@ -42,25 +42,25 @@ OWN_BLOCKS = frozenset(
         "container_upload",
     }
 )
-"""Block types that no other format has."""
+"""Block types that only this format has."""
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 
 class AnthropicFormat:
-    """Anthropic Messages, requests and recorded replies alike.
+    """Anthropic Messages, both in requests and as recorded replies.
 
-    A tool result inside a user message is one block of type `tool_result`, whose text is all its text parts;
-    images and documents nested in it follow as blocks of their own, marked with the result's call id.
-    Replacing the result replaces its whole content, the nested ones included. Results that the provider
-    wrote into a reply itself (web search, code execution, MCP connectors) are opaque: they go back verbatim,
-    so nothing may replace them; their `call_id` pairs them with their call.
+    A tool result inside a user message is one block of type `tool_result`; its text is the text of all its parts.
+    Images and documents nested in it follow as separate blocks with the result's call id. Replacing the result
+    replaces its whole content, including the nested blocks. Results that the provider writes into a reply (web search,
+    code execution, MCP connectors) are opaque: they must be sent back verbatim, so nothing may replace them; their
+    `call_id` pairs them with their call.
     """
 
     name = "anthropic"
 
     def matches(self, native: Native) -> float:
-        """How surely this is a message of this format, 0 to 1."""
+        """The confidence, from 0 to 1, that this is a message of this format."""
         if not isinstance(native, dict) or role_of(native) not in _ROLES:
             return 0.0
         if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
@@ -76,7 +76,7 @@ class AnthropicFormat:
         return 0.0 if 0.0 in scores else max(scores, default=0.3)
 
     def read(self, native: Native) -> Reading:
-        """Raises BadMessageError, saying which field is wrong and what is expected there."""
+        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the message")
         role = native.get("role")
         if not isinstance(role, str) or role not in _ROLES:
@@ -91,7 +91,7 @@ class AnthropicFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if an index is not that of a tool result."""
+        """See Format. Raises BadInputError if the block at an index is not a tool result."""
         content = list(native["content"]) if isinstance(native.get("content"), list) else []
         left = dict(texts)
         index = 0
@@ -120,14 +120,14 @@ class AnthropicFormat:
         return None
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        counts = [count_marks(content_of(native)) for native in natives]
+        counts = [count_breakpoints(content_of(native)) for native in natives]
         if sum(counts) <= most:
             return natives
         places = [place for place, count in enumerate(counts) for _ in range(count)]
-        sent = set(sent_marks(places, most, changed))
+        sent = set(sent_breakpoints(places, most, changed))
         firsts = accumulate(counts, initial=0)
         return [
-            keep_marks(native, {number - first for number in sent}) if count else native
+            keep_breakpoints(native, {number - first for number in sent}) if count else native
             for native, count, first in zip(natives, counts, firsts, strict=False)
         ]
 
@@ -167,7 +167,7 @@ def _read_block(entry: tuple[int, object], role: str) -> list[Piece]:
     where = f"content[{place}]"
     block = need_object(value, where)
     pieces = _pieces(block, where)
-    if not count_marks([block]):
+    if not count_breakpoints([block]):
         return pieces
     marked = pieces[0].block.model_copy(update={"breakpoint": True})
     return [pieces[0]._replace(block=marked), *pieces[1:]]
@@ -183,9 +183,7 @@ def _pieces(block: Mapping[str, Any], where: str) -> list[Piece]:
         parts = _result_parts(block.get("content"), where)
         return result_pieces(call_id, parts, is_error=block.get("is_error") is True)
     if kind in ("function_call", "function_call_output", "image_url"):
-        raise BadMessageError(
-            f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it with its own format."
-        )
+        raise BadMessageError(f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it in its own format.")
     return [_read_plain(block, kind, where)]
 
 
@@ -224,7 +222,7 @@ def _result_parts(content: object, where: str) -> list[Piece]:
 
 
 def _document_text(block: Mapping[str, Any]) -> str:
-    """Title, context and, if the document is text, its text."""
+    """The title, the context and, if the document is plain text, its text."""
     source = block.get("source")
     texts = [block.get("title"), block.get("context")]
     if isinstance(source, dict) and source.get("type") == "text":

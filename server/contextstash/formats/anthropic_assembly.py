@@ -1,9 +1,9 @@
-"""A list of Anthropic messages repaired and put together as the Messages API demands it.
+"""Repairs and assembles a list of Anthropic messages so that the Messages API accepts it.
 
-Turn by turn: one assistant message, then one user message with the results of its calls first, then all else.
-What is not valid on its own is left out: empty texts, thinking without a signature or at the end of a
-message, server tool calls and results without their counterpart. A result without its call becomes text.
-Thinking blocks and signatures are never changed, but that a cache breakpoint may not stand on them.
+Each turn is one assistant message, then one user message with the results of its calls first, then everything else.
+Content that is not valid on its own is left out: empty texts, thinking without a signature or at the end of a message,
+server tool calls and results without their counterpart. A result without its call becomes text. Thinking blocks and
+signatures are never changed, except that a cache breakpoint on them, which the API refuses, is removed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from contextstash.formats.anthropic_order import results_after_calls
 from contextstash.formats.block_reader import as_json
-from contextstash.formats.breakpoints import MARK, content_of
+from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
 from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 
 SENT_KEYS = ("role", "content")
-"""The keys of a message that the API takes; it refuses any other (`usage`, `id`, `stop_reason`, …)."""
+"""The keys of a message that the API accepts; it refuses any other (`usage`, `id`, `stop_reason`, …)."""
 
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 THINKING = ("thinking", "redacted_thinking")
@@ -30,7 +30,8 @@ BlockJson = dict[str, Any]
 
 @dataclass
 class _Side:
-    """One message in the making. `order` is the key order of the first message that went into it."""
+    """One message being built. `order` is the key order of the first message in it, so that a valid message keeps its
+    exact bytes, and the provider's cache still matches."""
 
     role: str
     blocks: list[BlockJson] = field(default_factory=list)
@@ -56,7 +57,7 @@ class _Side:
 
 @dataclass
 class _Turn:
-    """An assistant message, the results of its calls, and what the user said after."""
+    """An assistant message, the results of its calls, and the user's content after them."""
 
     assistant: _Side = field(default_factory=lambda: _Side("assistant"))
     reply: str | None = None
@@ -83,7 +84,7 @@ def _missing(call_id: str) -> BlockJson:
 
 
 class _Builder:
-    """Takes messages in order and sorts their blocks into turns."""
+    """Distributes the blocks of messages, added in order, among turns."""
 
     def __init__(self) -> None:
         self.turns = [_Turn()]
@@ -103,10 +104,10 @@ class _Builder:
         reply = native.get("id")
         turn = self.turns[-1]
         same_reply = reply is not None and reply == turn.reply
-        starts_anew = (
+        starts_turn = (
             turn.user.blocks or (turn.results and not same_reply) or any(call_id in turn.call_ids for call_id in calls)
         )
-        if starts_anew:
+        if starts_turn:
             turn = _Turn()
             self.turns.append(turn)
         turn.reply = reply if isinstance(reply, str) else None
@@ -140,13 +141,13 @@ class _Builder:
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The messages as they may be sent: valid, and equal to `natives` if those are valid already.
+    """The messages of a valid request; equal to `natives` if these are valid already.
 
-    System messages are left out: the API takes `system` apart from the list.
+    System messages are left out: the API takes `system` in a field of its own.
     """
-    said = [native for native in natives if native.get("role") in ("user", "assistant")]
+    spoken = [native for native in natives if native.get("role") in ("user", "assistant")]
     builder = _Builder()
-    for native in results_after_calls(said):
+    for native in results_after_calls(spoken):
         builder.add(native, _sendable_blocks(native))
     _drop_unpaired_server_blocks(builder.turns)
     messages = [message for turn in _whole(builder.turns) for message in turn.natives()]
@@ -156,7 +157,8 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
 
 
 def _is_compacted(message: Native) -> bool:
-    """Whether the message begins with the provider's own summary of all before it, which may be the first there is."""
+    """Whether the message begins with the provider's own summary of everything before it. Such a reply may be the first
+    message of a list."""
     return any(block["type"] == "compaction" for block in content_of(message)[:1])
 
 
@@ -181,11 +183,11 @@ def _is_sendable(block: BlockJson) -> bool:
 
 
 def _sendable(block: BlockJson, role: str) -> BlockJson:
-    """The block, or a text that tells of it if it can't stand in a message of that role."""
+    """The block, or its JSON as text if a message of that role may not contain it."""
     if block["type"] == "tool_result" and role == "user":
         return _without_empty_texts(block)
-    if block["type"] in THINKING and MARK in block and role == "assistant":
-        return {key: value for key, value in block.items() if key != MARK}
+    if block["type"] in THINKING and BREAKPOINT_KEY in block and role == "assistant":
+        return {key: value for key, value in block.items() if key != BREAKPOINT_KEY}
     of_assistant = block["type"] in ASSISTANT_BLOCKS or _is_server_result(block)
     if block["type"] == "tool_result" or (role == "user" and of_assistant):
         return {"type": "text", "text": as_json(block)}
@@ -201,7 +203,7 @@ def _without_empty_texts(result: BlockJson) -> BlockJson:
 
 
 def _drop_unpaired_server_blocks(turns: list[_Turn]) -> None:
-    """Drop calls of the provider's own tools that have no result, and the reverse. A call may be open in
+    """Remove calls of the provider's own tools that have no result, and results without a call. A call may be open in
     the last message (the provider paused there), or while it waits for a client's tool that it called."""
     replies = [turn.assistant.blocks for turn in turns]
     pending: dict[str, list[BlockJson]] = {}
@@ -236,7 +238,7 @@ def _caller(block: BlockJson) -> str | None:
 
 
 def _each_call_once(blocks: list[BlockJson]) -> list[BlockJson]:
-    """A second call of the same id in one message becomes text: its result could not be told apart."""
+    """The blocks, with each repeated call of the same id as text: its result could not be distinguished."""
     seen: set[str] = set()
     kept = []
     for block in blocks:
@@ -250,7 +252,7 @@ def _each_call_once(blocks: list[BlockJson]) -> list[BlockJson]:
 
 
 def _orphan(result: BlockJson) -> list[BlockJson]:
-    """What is left of a result without its call: its text, its images and documents."""
+    """The content of a result without its call: its text, its images and documents."""
     content = result.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
     text = orphan_text("\n".join(_part_text(part) for part in parts if part["type"] not in _MEDIA))
@@ -266,8 +268,8 @@ def _part_text(part: BlockJson) -> str:
 
 
 def _whole(turns: list[_Turn]) -> list[_Turn]:
-    """Turns without thinking at the end of a reply. Where nothing is left of a reply, what the user said
-    after it goes to the turn before."""
+    """The turns without thinking at the end of a reply. If nothing is left of a reply, the user's content after it is
+    added to the turn before."""
     kept: list[_Turn] = []
     for turn in turns:
         blocks = turn.assistant.blocks

@@ -1,7 +1,7 @@
-"""Putting tool results after their calls if a host recorded them the other way round.
+"""Moves tool results after their calls if a host recorded them in the reverse order.
 
-Claude Code writes a tool's result when the tool ends and a reply's pieces as they stream in, so the result
-sometimes stands before its call in the transcript.
+Claude Code writes a tool's result when the tool ends, but the pieces of a reply as they stream in, so a result is
+sometimes before its call in the transcript.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 from contextstash_storage.records import Native
 
 Place = tuple[int, int]
-"""Index of a message, index of a block in it."""
+"""The index of a message and the index of a block in it."""
 
 
 def results_after_calls(natives: Sequence[Native]) -> Sequence[Native]:
-    """The messages, each early result moved into a user message directly after its call.
+    """The messages, with each early result moved into a user message directly after its call.
 
-    Early is a result that answers no call before it, while after it, before the user speaks again, comes a
-    call of its id that nothing else answers.
+    A result is early if no call before it has its id, but a call after it in the same user turn does, and nothing else
+    answers that call.
     """
     moves = _early_results(natives)
     if not moves:
@@ -39,7 +39,7 @@ def results_after_calls(natives: Sequence[Native]) -> Sequence[Native]:
 
 
 def _early_results(natives: Sequence[Native]) -> dict[Place, Place]:
-    """The place of each early result by the place of its call."""
+    """Maps the place of a call to the place of its early result."""
     open_calls: dict[str, list[tuple[Place, int]]] = {}
     orphans: list[tuple[str, Place, int]] = []
     turn = 0
@@ -69,7 +69,7 @@ def _blocks(native: Native) -> list[dict[str, Any]]:
 
 
 def _speaks(native: Native) -> bool:
-    """Whether the user says something in the message, rather than a tool."""
+    """Whether the message has content of the user, not only of tools."""
     if native["role"] != "user":
         return False
     blocks = _blocks(native)

@@ -1,4 +1,4 @@
-"""The main argument of a tool call: the one line that tells a reader what the call was about."""
+"""The main argument of a tool call: one line that identifies the call for a reader."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LIMIT = 120
-"""Longest main argument, in characters."""
+MAX_LENGTH = 120
+"""Length of a main argument, in characters. A guess: one line of a terminal."""
 
 MAIN_NAMES = (
     "file_path",
@@ -29,7 +29,7 @@ MAIN_NAMES = (
     "name",
     "id",
 )
-"""Argument names in the order in which they are taken as the main one."""
+"""The names of arguments that can be the main one, in order of preference."""
 
 _PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _SHELL_WRAPPER = re.compile(r"^(?:\S*/)?(?:ba|z|da|)sh -l?c$")
@@ -38,8 +38,8 @@ _SHELL_WRAPPER = re.compile(r"^(?:\S*/)?(?:ba|z|da|)sh -l?c$")
 def main_argument(arguments: object) -> str | None:
     """The main argument in one line of at most 120 characters, or None.
 
-    `arguments` is an object, the same as JSON text, or free text (then its first line counts; of a patch,
-    the first file it touches).
+    `arguments` is an object, an object as JSON text, or free text. Free text is joined to one line; for a patch, the
+    result is the first file that it changes.
     """
     if isinstance(arguments, str):
         arguments = _parsed(arguments)
@@ -66,7 +66,7 @@ def _parsed(text: str) -> object:
 
 def _first_short(arguments: Mapping[str, Any]) -> str | None:
     for value in arguments.values():
-        if isinstance(value, str) and value.strip() and len(value) <= LIMIT:
+        if isinstance(value, str) and value.strip() and len(value) <= MAX_LENGTH:
             return _one_line(value)
     return None
 
@@ -83,7 +83,7 @@ def _as_line(value: object) -> str | None:
 
 
 def _one_line(text: str) -> str | None:
-    line = " ".join(text[: 20 * LIMIT].split())
+    line = " ".join(text[: 20 * MAX_LENGTH].split())
     if not line:
         return None
-    return line if len(line) <= LIMIT else line[: LIMIT - 1] + "…"
+    return line if len(line) <= MAX_LENGTH else line[: MAX_LENGTH - 1] + "…"

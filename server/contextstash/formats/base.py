@@ -1,4 +1,4 @@
-"""What a format can do: read provider-native messages, and write them back changed."""
+"""The interface of a format: it reads provider-native messages, and writes them back with changes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextstash_storage.records import Block, Native, Role, Usage
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a native message says. `texts[i]` is the readable text of `blocks[i]`; blocks have no tokens yet
-    (a counter adds them). `group` is the provider's id of the reply that the message is a part of."""
+    """The contents of a native message. `texts[i]` is the readable text of `blocks[i]`. The blocks have no token counts
+    yet: a counter adds them. `group` is the provider's id of the reply that the message belongs to."""
 
     role: Role
     blocks: tuple[Block, ...]
@@ -23,41 +23,40 @@ class Reading:
 
 
 class Format(Protocol):
-    """One provider's wire format. All methods are pure and never change what they are given."""
+    """One provider's wire format. All methods are pure and never change their arguments."""
 
     name: str
 
     def matches(self, native: Native) -> float:
-        """How surely this is a message of this format, 0 to 1. Never raises."""
+        """The confidence, from 0 to 1, that this is a message of this format. Never raises."""
         ...
 
     def read(self, native: Native) -> Reading:
-        """Raises BadMessageError, saying which field is wrong and what is expected there."""
+        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         ...
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """A copy in which the content of the tool results at these block indexes is that text.
-        All else, ids and error marks included, stays as it is."""
+        """A copy with the content of the tool results at these block indexes replaced by the texts. Everything else,
+        including ids and error flags, is unchanged."""
         ...
 
     def without_thinking(self, native: Native) -> Native | None:
-        """A copy without the model's own thinking, if the provider lets it be left out; None if nothing else is
-        in the message."""
+        """A copy without the model's thinking, if the provider allows it to be omitted; None if the message contains
+        nothing else."""
         ...
 
     def user_message(self, text: str) -> Native: ...
 
     def system_message(self, text: str) -> Native | None:
-        """A system message for the head of the list; None if the provider takes it apart from the list."""
+        """A system message for the start of the list; None if the provider takes the system prompt in another field."""
         ...
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        """The natives with at most `most` cache breakpoints, those that pay best. `changed` is the place of the first
-        that is not shown as it was recorded. All as they are if the provider marks none in messages."""
+        """The natives with at most `most` cache breakpoints, the most useful ones. `changed` is the index of the first
+        native that differs from the recorded one. Unchanged if the format has no breakpoints in messages."""
         ...
 
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
-        """Natives as they may be sent: neighbours merged if the provider demands it, reply-only
-        fields (usage, ids of replies, …) left out. System messages that the provider doesn't take in the list
-        are left out too."""
+        """The natives as a valid request: neighbours merged if the provider requires it; without fields that only
+        replies have (usage, reply ids, …), and without system messages if the list may not contain any."""
         ...

@@ -1,4 +1,4 @@
-"""Making blocks with their texts out of provider JSON, and saying clearly what is wrong with it."""
+"""Builds blocks and their texts from provider JSON, with clear errors if the JSON is wrong."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from contextstash.formats.base import Reading
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
-MEDIA_TEXT_LIMIT = 400
-"""A string of media data longer than this (base64) is not text that a model reads as such."""
+MAX_MEDIA_TEXT = 400
+"""In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
+read as text. A guess: longer than a URL or a caption."""
 
 
 class Piece(NamedTuple):
@@ -31,7 +32,7 @@ def piece(
     argument: str | None = None,
     is_error: bool = False,
 ) -> Piece:
-    """A block of that type and text; names and ids are made storable."""
+    """A block of this type and its text; names and ids are made storable."""
     block = Block(
         type=block_type,
         size=len(text),
@@ -44,7 +45,7 @@ def piece(
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
-    """A tool call; its text is the arguments as JSON, or as they are if they are text already."""
+    """A tool call; its text is the arguments as JSON, unchanged if they are text already."""
     text = arguments if isinstance(arguments, str) else as_json(arguments)
     return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
 
@@ -52,8 +53,8 @@ def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
 def result_pieces(
     call_id: str, parts: Iterable[Piece], *, tool: str | None = None, is_error: bool = False
 ) -> list[Piece]:
-    """One tool result whose text is all its parts' text, then the images and documents nested in it,
-    each marked with the result's call id."""
+    """One tool result with the text of all its parts, then the images and documents nested in it, each with the
+    result's call id."""
     texts: list[str] = []
     nested: list[Piece] = []
     for part in parts:
@@ -79,7 +80,7 @@ def _without_media(value: Any) -> Any:
         return {key: _without_media(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_without_media(item) for item in value]
-    if isinstance(value, str) and len(value) > MEDIA_TEXT_LIMIT:
+    if isinstance(value, str) and len(value) > MAX_MEDIA_TEXT:
         return f"[{len(value)} characters of data]"
     return value
 
@@ -92,7 +93,7 @@ def reading(
     model: object = None,
     group: object = None,
 ) -> Reading:
-    """A Reading from pieces; `model` and `group` count only if they are non-empty strings."""
+    """A Reading from pieces; `model` and `group` are ignored if they are not non-empty strings."""
     pieces = list(pieces)
     return Reading(
         role=role,
@@ -109,31 +110,31 @@ def _name(value: object) -> str | None:
 
 
 def storable(text: str | None) -> str | None:
-    """The text with lone surrogates written as escapes, so that it can be encoded as UTF-8."""
+    """The text with lone surrogates replaced by escape sequences, so that it can be encoded as UTF-8."""
     if text is None or text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def as_json(value: object) -> str:
-    """Compact JSON, key order kept. Raises BadMessageError on what JSON cannot hold."""
+    """Compact JSON in the same key order. Raises BadMessageError if the value cannot be written as JSON."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError as error:
-        raise BadMessageError("the message is nested too deeply to be JSON.") from error
+        raise BadMessageError("the message is nested too deeply for JSON.") from error
     except (TypeError, ValueError) as error:
-        raise BadMessageError(f"the message is not JSON: {error}.") from error
+        raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
 
 
 def need_object(value: object, where: str) -> Mapping[str, Any]:
-    """The value, if it is a JSON object; else BadMessageError."""
+    """The value. Raises BadMessageError if it is not a JSON object."""
     if not isinstance(value, dict):
         raise BadMessageError(f"{where} is {kind_of(value)}; expected an object.")
     return value
 
 
 def need_text(native: Mapping[str, Any], key: str, where: str, *, empty: bool = True) -> str:
-    """The string at `key`, else BadMessageError."""
+    """The string at `key`. Raises BadMessageError if it is not a string, or empty although `empty` is false."""
     value = native.get(key)
     if not isinstance(value, str):
         raise BadMessageError(f"{where}.{key} is {kind_of(value)}; expected a string.")
@@ -149,7 +150,7 @@ def role_of(native: Mapping[str, Any]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words for a message."""
     if value is None:
         return "missing or null"
     for types, words in _KINDS:

@@ -1,10 +1,10 @@
-"""Cache breakpoints: which of the marks that messages were recorded with are sent.
+"""Cache breakpoints: which of the recorded breakpoints are sent.
 
-Agents mark the end of each request, so a session collects marks. Anthropic takes four in a request, those of the tools
-and the system prompt among them; a mark costs nothing by itself. It reads the cache by looking back from each mark, 20
-blocks far, for the end of an earlier request. What pays is the newest mark, and where earlier messages have been
-edited the newest mark before the first edit: up to there the cache still holds. Source: Anthropic's guide to prompt
-caching.
+Agents set a breakpoint at the end of each request, so a session accumulates them. Anthropic accepts four in a request,
+including those of the tools and the system prompt; a breakpoint as such costs nothing. To find a cached prefix, the
+API looks back from each breakpoint, at most 20 blocks, for the end of an earlier request. So the newest breakpoint is
+the most useful one and, if earlier messages were edited, the newest breakpoint before the first edit: up to there the
+cache is still valid. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-caching
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from contextstash_storage.records import Native
 
 MAX_BREAKPOINTS = 4
-"""How many cache breakpoints the API takes in a request."""
+"""Cache breakpoints that the API accepts in one request (same page)."""
 
-MARK = "cache_control"
+BREAKPOINT_KEY = "cache_control"
 
 
-def sent_marks(places: Sequence[int], most: int, changed: int | None) -> list[int]:
-    """Which of the marks are sent, by their number; `places` says in which message each stands, `changed` which
-    message is the first that is not shown as it was. All of them if they are few enough."""
+def sent_breakpoints(places: Sequence[int], most: int, changed: int | None) -> list[int]:
+    """The numbers of the breakpoints to send. `places[i]` is the index of the message with breakpoint `i`; `changed` is
+    the index of the first message that differs from the recorded one. Returns all if there are few enough."""
     newest = list(range(max(0, len(places) - most), len(places)))
     if changed is None or len(newest) == len(places) or most < 2:
         return newest
@@ -31,34 +31,34 @@ def sent_marks(places: Sequence[int], most: int, changed: int | None) -> list[in
 
 
 def first_edited(natives: Sequence[Native], recorded: Iterable[Native]) -> int | None:
-    """The place of the first message that is not one of the recorded ones itself; None if there is none."""
+    """The index of the first message that is not one of the recorded objects; None if all are."""
     known = {id(native) for native in recorded}
     return next((place for place, native in enumerate(natives) if id(native) not in known), None)
 
 
-def count_marks(blocks: Iterable[object]) -> int:
-    """How many cache breakpoints stand in a list of blocks (content, system prompt or tools), nested ones too."""
-    return sum(_is_marked(block) for block in _with_nested(blocks))
+def count_breakpoints(blocks: Iterable[object]) -> int:
+    """Number of cache breakpoints in a list of blocks (content, system prompt or tools), including nested ones."""
+    return sum(_is_breakpoint(block) for block in _with_nested(blocks))
 
 
-def keep_marks(native: Native, kept: Collection[int]) -> Native:
-    """The message with only those of its marks, by their number in it."""
-    numbers = iter(range(count_marks(content_of(native))))
+def keep_breakpoints(native: Native, kept: Collection[int]) -> Native:
+    """The message without its breakpoints except those in `kept`, which are numbers within the message."""
+    numbers = iter(range(count_breakpoints(content_of(native))))
     return {**native, "content": [_keep(block, kept, numbers) for block in content_of(native)]}
 
 
 def content_of(native: Mapping[str, Any]) -> list[Any]:
-    """A message's or a tool result's blocks; none if its content is a string."""
+    """The blocks of a message or tool result; empty if its content is a string."""
     content = native.get("content")
     return content if isinstance(content, list) else []
 
 
-def _is_marked(block: Mapping[str, Any]) -> bool:
-    return block.get(MARK) is not None
+def _is_breakpoint(block: Mapping[str, Any]) -> bool:
+    return block.get(BREAKPOINT_KEY) is not None
 
 
 def _with_nested(blocks: Iterable[object]) -> Iterator[Mapping[str, Any]]:
-    """Blocks with those inside tool results among them, each before those in it."""
+    """The blocks including those inside tool results, outer blocks first."""
     for block in blocks:
         if isinstance(block, Mapping):
             yield block
@@ -67,11 +67,11 @@ def _with_nested(blocks: Iterable[object]) -> Iterator[Mapping[str, Any]]:
 
 
 def _keep(block: Any, kept: Collection[int], numbers: Iterator[int]) -> Any:
-    if not count_marks([block]):
+    if not count_breakpoints([block]):
         return block
     left = dict(block)
-    if _is_marked(block) and next(numbers) not in kept:
-        del left[MARK]
-    if block.get("type") == "tool_result" and count_marks(content_of(block)):
+    if _is_breakpoint(block) and next(numbers) not in kept:
+        del left[BREAKPOINT_KEY]
+    if block.get("type") == "tool_result" and count_breakpoints(content_of(block)):
         left["content"] = [_keep(part, kept, numbers) for part in content_of(block)]
     return left

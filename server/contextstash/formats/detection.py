@@ -1,4 +1,4 @@
-"""Telling a message list's format from the list itself."""
+"""Detects the format of a message list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
 FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat())}
-"""The formats by name. Where a list fits several equally well, the first counts."""
+"""The formats by name. If a list matches several equally well, the first one is used."""
 
 _ALIASES = {
     "openai": "openai-chat",
@@ -32,23 +32,23 @@ _ALIASES = {
 
 
 def get_format(name: str) -> Format:
-    """The format by its name or a common other name. Raises BadInputError, naming the nearest right one."""
+    """The format with this name or alias. Raises BadInputError, which suggests the closest name, if there is none."""
     wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").replace(".", " ").split())
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in FORMATS:
         return FORMATS[wanted]
-    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)  # a guess: finds one typing error
     hint = f"Did you mean '{_ALIASES.get(near[0], near[0])}'? " if near else ""
     raise BadInputError(f"There is no message format '{name[:60]}'. {hint}Known: {', '.join(FORMATS)}.")
 
 
 def detect_format(natives: Sequence[Native]) -> str:
-    """The name of the format that the whole list is in; plain text that fits several is `openai-chat`.
+    """The name of the format of the whole list; `openai-chat` if it is plain text that matches several.
 
-    Raises BadMessageError if it is in none: which message is at fault, and what is wrong with it.
+    Raises BadMessageError if no format matches; the error names the message and what is wrong with it.
     """
     if not natives:
-        raise BadMessageError("There are no messages to tell the format from. Pass `format`.")
+        raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
     fitting = dict.fromkeys(FORMATS, 0.0)
     for place, native in enumerate(natives):
         scores = {name: FORMATS[name].matches(native) for name in fitting}
@@ -60,7 +60,7 @@ def detect_format(natives: Sequence[Native]) -> str:
 
 
 def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
-    """Why the message at `place` fits none of the formats that those before it left open."""
+    """Why the message at `place` matches none of the formats that the messages before it match."""
     native = natives[place]
     elsewhere = [name for name in FORMATS if FORMATS[name].matches(native) > 0]
     if elsewhere:
@@ -74,5 +74,5 @@ def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
             FORMATS[name].read(native)
         except BadMessageError as error:
             reasons[name] = str(error).rstrip(".")
-    told = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
-    return f"Message {place} is in no known format ({told or 'its parts are of different formats'})."
+    details = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
+    return f"Message {place} is in no known format ({details or 'its parts are of different formats'})."

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: tool calls beside the content, results as messages of role `tool`."""
+"""OpenAI Chat Completions: tool calls in a field next to the content, results as messages of role `tool`."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ ROLES: dict[str, Role] = {
 
 OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
-"""Where gateways to Anthropic keep thinking with its signatures: LiteLLM and OpenRouter."""
+"""Fields in which gateways to Anthropic store thinking with its signatures: LiteLLM and OpenRouter."""
 
 OWN_KEYS = ("tool_calls", "function_call", "tool_call_id", "refusal", "audio", "reasoning_content", *SIGNED_THINKING)
 
 PLAIN_THINKING = ("reasoning_content", "reasoning")
 
 _FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "function_call", "input_text"})
-"""Parts that tell of another format; kept as unknown ones they would hide tool calls from every rule."""
+"""Parts that belong to another format. Refused: as unknown parts they would hide tool calls from every rule."""
 
 
 class OpenAIChatFormat:
-    """OpenAI Chat Completions, with what its relatives add (`reasoning_content`, `usage` on a message).
+    """OpenAI Chat Completions, and the fields that compatible APIs add (`reasoning_content`, `usage` on a message).
 
-    A tool message is one block of type `tool_result`; images in it follow as blocks of their own, marked with
-    its call id, and go with it when it is replaced. The legacy `function_call` is paired by its name.
+    A tool message is one block of type `tool_result`. Images in it follow as separate blocks with its call id, and
+    are removed when it is replaced. The legacy `function_call` is paired with its result by its name.
     """
 
     name = "openai-chat"
 
     def matches(self, native: Native) -> float:
-        """How surely this is a message of this format, 0 to 1."""
+        """The confidence, from 0 to 1, that this is a message of this format."""
         if not isinstance(native, dict) or role_of(native) not in ROLES:
             return 0.0
         if "type" in native or "stop_reason" in native:
@@ -71,7 +71,7 @@ class OpenAIChatFormat:
         return 0.0 if 0.0 in scores else max(scores, default=0.3)
 
     def read(self, native: Native) -> Reading:
-        """Raises BadMessageError, saying which field is wrong and what is expected there."""
+        """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the message")
         role = native.get("role")
         if not isinstance(role, str) or role not in ROLES:
@@ -83,7 +83,7 @@ class OpenAIChatFormat:
         return reading(ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if an index is not that of a tool result."""
+        """See Format. Raises BadInputError if the block at an index is not a tool result."""
         wrong = [index for index in texts if index != 0 or native.get("role") not in ("tool", "function")]
         if wrong:
             raise BadInputError(f"Block {min(wrong)} of this message is not a tool result.")
@@ -93,9 +93,9 @@ class OpenAIChatFormat:
         return {**native, "content": [{"type": "text", "text": texts[0]}] if parts else texts[0]}
 
     def without_thinking(self, native: Native) -> Native | None:
-        """Without the signed thinking of a Claude behind a gateway. All other reasoning stays: DeepSeek and its like
-        refuse tool calls without it, and Gemini's signatures belong to the calls."""
-        if not any(_is_claudes(part) for part in _signed_parts(native)):
+        """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
+        similar APIs refuse tool calls without it, and Gemini's signatures belong to the calls."""
+        if not any(_is_anthropic(part) for part in _signed_parts(native)):
             return native
         left = {key: value for key, value in native.items() if key not in (*SIGNED_THINKING, *PLAIN_THINKING)}
         return None if is_empty(left) else left
@@ -127,7 +127,7 @@ def _matches_part(part: object) -> float:
 
 def _wrong_role(native: Mapping[str, Any]) -> str:
     if "choices" in native:
-        return "this is a whole reply; record its choices[0].message."
+        return "this is a whole API response; record its choices[0].message."
     role = native.get("role")
     shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
     return f"role is {shown}; expected one of {', '.join(ROLES)}."
@@ -160,8 +160,8 @@ def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for parts in lists if isinstance(parts, list) for part in parts if isinstance(part, dict)]
 
 
-def _is_claudes(part: Mapping[str, Any]) -> bool:
-    """OpenRouter names whose thinking it is; LiteLLM keeps blocks of Anthropic's own form."""
+def _is_anthropic(part: Mapping[str, Any]) -> bool:
+    """Whether this is Anthropic's thinking. OpenRouter names the provider; LiteLLM stores Anthropic's own blocks."""
     return str(part.get("format") or "anthropic").startswith("anthropic")
 
 
@@ -179,7 +179,7 @@ def _read_part(value: object, where: str) -> Piece:
     kind = need_text(part, "type", where)
     if kind in _FOREIGN_PARTS:
         raise BadMessageError(
-            f"{where} is a '{kind}' of another format; expected OpenAI Chat parts. Record it as what it is."
+            f"{where} is a '{kind}' of another format; expected OpenAI Chat parts. Record it in its own format."
         )
     if kind == "text":
         return piece("text", need_text(part, "text", where))
@@ -201,7 +201,7 @@ def _file_name(part: Mapping[str, Any]) -> str:
 
 
 def _spoken(native: Mapping[str, Any]) -> Iterator[Piece]:
-    """A refusal, and what was said in audio."""
+    """A refusal, and the transcript of audio."""
     refusal = native.get("refusal")
     if isinstance(refusal, str) and refusal:
         yield piece("text", refusal)

@@ -1,7 +1,7 @@
-"""A list of Chat Completions messages repaired and ordered as the API demands it.
+"""Repairs and orders a list of Chat Completions messages so that the API accepts it.
 
-Results directly follow the message that holds their call; a call without a result gets one that says so;
-a result without its call becomes a user message; keys that a request may not have are left out.
+Results directly follow the message with their call. A call without a result gets one that says that it was interrupted.
+A result without its call becomes a user message. Keys that a request may not have are left out.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ REPLY_KEYS = frozenset(
         "extra",
     }
 )
-"""What replies and recorders put on a message, and a request may not have."""
+"""Keys that replies and recorders add to a message, and that a request may not have."""
 
 NULLABLE = ("content", "refusal")
-"""Keys that may be null in a request; any other key that is null is left out."""
+"""Keys that may be null in a request; any other key with the value null is left out."""
 
 
 def legacy_call_id(name: str) -> str:
-    """The id by which a legacy `function_call`, which has none, is paired with its result."""
+    """The id that pairs a legacy `function_call`, which has no id, with its result."""
     return f"function_call:{name}"
 
 
 @dataclass
 class _Slot:
-    """One message, and the results of its calls."""
+    """One message and the results of its calls."""
 
     native: Native
     open_calls: list[tuple[str, str]] = field(default_factory=list)
@@ -55,7 +55,7 @@ Open = dict[str, list[_Slot]]
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The messages as they may be sent: valid, and equal to `natives` if those are valid already."""
+    """The messages of a valid request; equal to `natives` if these are valid already."""
     slots: list[_Slot] = []
     open_slots: Open = {}
     for native in natives:
@@ -87,9 +87,9 @@ def _request_shaped(native: Native) -> Native:
 
 
 def is_empty(message: Native) -> bool:
-    """Whether a message says nothing and calls nothing."""
-    said = ("tool_calls", "function_call", "refusal", "audio")
-    return message.get("content") is None and not any(message.get(key) for key in said)
+    """Whether a message has no content and no calls."""
+    content_keys = ("tool_calls", "function_call", "refusal", "audio")
+    return message.get("content") is None and not any(message.get(key) for key in content_keys)
 
 
 def _answer(result: Native, open_slots: Open) -> bool:
@@ -112,7 +112,7 @@ def _opened(message: Native, open_slots: Open) -> _Slot:
 
 
 def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
-    """The message without a second call of the same id, and id and name of its calls."""
+    """The message without repeated calls of the same id, and the id and name of each call."""
     if message["role"] != "assistant":
         return message, []
     calls: dict[str, str] = {}
@@ -139,7 +139,7 @@ def _missing(slot: _Slot) -> list[Native]:
 
 
 def _orphan(result: Native) -> Native | None:
-    """A result without its call as a user message: its text, its images and files."""
+    """A result without its call as a user message, with its text, images and files."""
     content = result["content"]
     if isinstance(content, str):
         text = orphan_text(content)

@@ -1,4 +1,4 @@
-"""OpenAI Responses: a flat list of items, messages, reasoning, calls and outputs each on their own."""
+"""OpenAI Responses: a flat list in which each message, reasoning, call and output is an item of its own."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ _FOREIGN_PARTS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "i
 
 
 class OpenAIResponsesFormat:
-    """OpenAI Responses items, one item a message.
+    """OpenAI Responses items; each item is one message.
 
-    Calls that the client answers carry their `call_id`; calls of the provider's own tools (web search, file
-    search, code interpreter, MCP) are whole in one item and have none. A computer call is answered by a
-    screenshot, which no text can stand for: it reads as an image marked with the call's id, and as no tool
-    result. Other outputs are one block of type `tool_result`, nested images and files following it.
+    Calls that the client answers have their `call_id`. Calls of the provider's own tools (web search, file search, code
+    interpreter, MCP) have none: the call and its result are one item. A computer call is answered by a screenshot,
+    which no text can replace: it is read as an image with the call's id, not as a tool result. Other outputs are one
+    block of type `tool_result`, followed by the images and files nested in it.
     """
 
     name = "openai-responses"
 
     def matches(self, native: Native) -> float:
-        """How surely this is an item of this format, 0 to 1."""
+        """The confidence, from 0 to 1, that this is an item of this format."""
         if not isinstance(native, dict) or "stop_reason" in native:
             return 0.0
         kind = item_type(native)
@@ -80,7 +80,7 @@ class OpenAIResponsesFormat:
         return 1.0 if kind in _OTHER_TYPES or kind.endswith(("_call", "_call_output")) else 0.0
 
     def read(self, native: Native) -> Reading:
-        """Raises BadMessageError, saying which field is wrong and what is expected there."""
+        """The contents of the item. Raises BadMessageError, which names the wrong field and what it should be."""
         need_object(native, "the item")
         kind = item_type(native)
         if not kind:
@@ -102,7 +102,7 @@ class OpenAIResponsesFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if an index is not that of a tool result."""
+        """See Format. Raises BadInputError if the block at an index is not a tool result."""
         if not texts:
             return dict(native)
         wrong = [index for index in texts if index != 0]
@@ -112,8 +112,8 @@ class OpenAIResponsesFormat:
         return {**native, "output": _output_like(native, texts[0])}
 
     def without_thinking(self, native: Native) -> Native | None:
-        """As it is: nothing before an item invalidates its reasoning, and the API refuses a call or message whose
-        reasoning it knows of ("was provided without its required 'reasoning' item"), as it does the reverse."""
+        """The item unchanged. Edits of earlier items do not invalidate reasoning, and the API refuses a call or message
+        whose reasoning is missing ("was provided without its required 'reasoning' item"), and the reverse."""
         return native
 
     def user_message(self, text: str) -> Native:
@@ -152,7 +152,7 @@ def _matches_part(part: object) -> float:
 
 def _no_item(native: Mapping[str, Any]) -> str:
     if isinstance(native.get("output"), list):
-        return "this is a whole reply; record the items of its `output` one by one."
+        return "this is a whole API response; record the items of its `output` one by one."
     return "it has neither 'type' nor 'role'; expected an item of the Responses API."
 
 
@@ -177,7 +177,7 @@ def _read_part(value: object, where: str) -> Piece:
     kind = need_text(part, "type", where)
     if kind in _FOREIGN_PARTS:
         raise BadMessageError(
-            f"{where} is a '{kind}' of another format; expected Responses parts. Record it as what it is."
+            f"{where} is a '{kind}' of another format; expected Responses parts. Record it in its own format."
         )
     if kind in _TEXT_PARTS:
         return piece("text", need_text(part, "text", where))

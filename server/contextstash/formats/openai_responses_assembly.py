@@ -1,8 +1,8 @@
-"""A list of Responses items repaired as the API demands it.
+"""Repairs a list of Responses items so that the API accepts it.
 
-Items stay as and where they are. A call without an output gets one that says so, after the calls it was
-made with; an output without its call becomes a user message; reasoning that no item of the model follows
-is left out, and so is a computer call without its screenshot, which nothing can stand for.
+Valid items keep their content and order. A call without an output gets one that says that it was interrupted, after
+the calls that were made together with it. An output without its call becomes a user message. Reasoning is left out if
+no item of the model follows it, and so is a computer call without its screenshot, which nothing can replace.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contextstash.formats.responses_items import (
 from contextstash_storage.records import Native
 
 REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
-"""What recorders put on an item, and a request may not have. `status` may stay; null may not."""
+"""Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
 
 
 def assemble(natives: Sequence[Native]) -> list[Native]:
-    """The items as they may be sent: valid, and equal to `natives` if those are valid already."""
+    """The items of a valid request; equal to `natives` if these are valid already."""
     items = [_request_shaped(native) for native in natives]
     answers = _answers(items)
     unanswered = _unanswered(items, answers)
@@ -64,8 +64,8 @@ def _request_shaped(native: Native) -> Native:
 
 
 def _answers(items: Sequence[Native]) -> dict[int, int]:
-    """The place of the call by the place of its output. A call made again while it was open counts as
-    interrupted: the API could not tell the two apart."""
+    """Maps the place of an output to the place of its call. A call that is repeated while it is open counts as
+    interrupted: the API could not distinguish the two."""
     answers: dict[int, int] = {}
     open_calls: dict[str, int] = {}
     for place, item in enumerate(items):
@@ -87,7 +87,7 @@ def _unanswered(items: Sequence[Native], answers: Mapping[int, int]) -> set[int]
 
 
 def _fitting(output: Native, call: Native) -> Native:
-    """The output, of the type that answers a call of that type."""
+    """The output, converted if necessary to the type that answers this type of call."""
     wanted = output_type_for(item_type(call))
     if item_type(output) == wanted:
         return output
@@ -117,7 +117,7 @@ def _answer_to(call: Native, text: str) -> Native:
 
 
 def _orphan(output: Native) -> Native | None:
-    """An output without its call as a user message: its text, its images and files."""
+    """An output without its call as a user message, with its text, images and files."""
     content = output.get("output")
     media = [part for part in content if _is_media(part)] if isinstance(content, list) else []
     text = orphan_text(_output_text(output))

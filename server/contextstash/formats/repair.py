@@ -1,4 +1,4 @@
-"""The words put in where a list of messages is repaired before it is sent."""
+"""The texts that are inserted when a message list is repaired before it is sent."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ ASSISTANT_FIRST = "(The conversation so far begins with the assistant.)"
 
 
 def orphan_text(text: str) -> str:
-    """How a result is shown whose tool call is no longer in the list."""
+    """The text that stands for a result whose tool call is no longer in the list."""
     return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""

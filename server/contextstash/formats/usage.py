@@ -8,15 +8,15 @@ from typing import Any
 from contextstash_storage.records import Usage
 
 _MAX_COUNT = 2**53
-"""Numbers beyond this are no token counts, and JSON readers disagree on them."""
+"""Larger numbers are not token counts, and not all JSON parsers represent them exactly (IEEE 754 doubles)."""
 
 
 def read_usage(data: Mapping[str, Any]) -> Usage | None:
-    """Usage in the shape of Anthropic Messages, OpenAI Chat Completions (DeepSeek's cache fields too),
-    OpenAI Responses, Codex or contextstash itself; None if it is in none of them.
+    """The usage in the form of Anthropic Messages, OpenAI Chat Completions (including DeepSeek's cache fields), OpenAI
+    Responses, Codex or contextstash itself; None if it has none of these forms.
 
-    Anthropic counts cached parts apart from `input_tokens`; all others count them in. A prompt of no tokens
-    is no report: Claude Code writes it on replies that it made up itself.
+    Anthropic does not include cached tokens in `input_tokens`; all others do. A prompt of 0 tokens is not a report:
+    Claude Code writes it on replies that it generates without a model.
     """
     if "prompt_tokens" in data:
         usage = _chat_usage(data)
@@ -74,6 +74,6 @@ def _number(data: Mapping[str, Any], key: str) -> int:
 
 
 def message_usage(native: Mapping[str, Any]) -> Usage | None:
-    """The usage that a message carries in its own field `usage`."""
+    """The usage in the field `usage` of a message."""
     data = native.get("usage")
     return read_usage(data) if isinstance(data, Mapping) else None

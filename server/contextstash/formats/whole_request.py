@@ -1,24 +1,24 @@
-"""A message list inside a whole request: what stands beside the list and bears on it."""
+"""A message list inside a whole request, and the request's other fields that affect it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.breakpoints import MARK, MAX_BREAKPOINTS, content_of, count_marks
+from contextstash.formats.breakpoints import BREAKPOINT_KEY, MAX_BREAKPOINTS, content_of, count_breakpoints
 from contextstash.formats.detection import FORMATS, detect_format
 from contextstash_storage.records import Native
 
 LIST_KEYS = ("messages", "input")
-"""Where a whole request holds its messages: Anthropic and Chat Completions, Responses."""
+"""The field with the messages of a request: Anthropic and Chat Completions, Responses."""
 
-KEPT_ELSEWHERE = ("previous_response_id", "conversation")
-"""Fields of a Responses request by which it continues what OpenAI itself has kept."""
+SERVER_STATE_KEYS = ("previous_response_id", "conversation")
+"""Fields of a Responses request that continue a conversation stored by OpenAI."""
 
 
 def format_of(request: Mapping[str, Any], natives: Sequence[Native]) -> str:
-    """The name of the format of a request's messages. Plain text could be of any format: the request's other fields
-    tell. Raises BadMessageError if the messages are of none."""
+    """The name of the format of a request's messages. If they are plain text, which fits any format, the other fields
+    decide. Raises BadMessageError if the messages match no format."""
     hinted = _hinted(request)
     if hinted and natives and all(FORMATS[hinted].matches(native) > 0 for native in natives):
         return hinted
@@ -34,27 +34,28 @@ def _hinted(request: Mapping[str, Any]) -> str | None:
 
 
 def kept_elsewhere(request: Mapping[str, Any]) -> str | None:
-    """The field by which the request continues a conversation that the provider has kept; None if all is in it."""
-    return next((key for key in KEPT_ELSEWHERE if request.get(key) is not None), None)
+    """The field with which the request continues a conversation that the provider stores; None if the request contains
+    all its messages."""
+    return next((key for key in SERVER_STATE_KEYS if request.get(key) is not None), None)
 
 
 def marks_beside(request: Mapping[str, Any]) -> int:
-    """How many cache breakpoints the request uses outside its messages: in tools and system prompt, and the one that
-    moves along by itself."""
+    """Number of cache breakpoints outside the messages: in tools and system prompt, and the automatic one that moves
+    along with the conversation."""
     return (
-        count_marks(_blocks(request.get("tools")))
-        + count_marks(_blocks(request.get("system")))
-        + (request.get(MARK) is not None)
+        count_breakpoints(_blocks(request.get("tools")))
+        + count_breakpoints(_blocks(request.get("system")))
+        + (request.get(BREAKPOINT_KEY) is not None)
     )
 
 
 def too_many_marks(request: Mapping[str, Any], natives: Sequence[Native]) -> list[str]:
-    """What the provider would say to the breakpoints of the whole request, if the list alone has few enough."""
-    beside, marks = marks_beside(request), sum(count_marks(content_of(native)) for native in natives)
+    """The violation of the limit on breakpoints by the whole request, if the messages alone do not exceed it."""
+    beside, marks = marks_beside(request), sum(count_breakpoints(content_of(native)) for native in natives)
     if marks > MAX_BREAKPOINTS or marks + beside <= MAX_BREAKPOINTS:
         return []
     return [
-        f"The request has {marks + beside} cache breakpoints, {beside} of them beside the messages;"
+        f"The request has {marks + beside} cache breakpoints, {beside} of them outside the messages;"
         f" at most {MAX_BREAKPOINTS} are allowed."
     ]
 

@@ -1,4 +1,4 @@
-"""Who writes a summary: the host, a model, the client's own model, or contextstash itself."""
+"""The summarizers: the host, a model, the client's own model, or contextstash itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 STRATEGIES = ("auto", "host", "anthropic", "sampling", "extractive")
 
 CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
-"""What says that a model may be called, for messages."""
+"""The ways in which a user consents to calls of a model, as text for messages."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,22 +45,24 @@ def choose(
     settings: WriterSettings | None = None,
     sampled: str | None = None,
 ) -> tuple[Summarizer, ...]:
-    """The writers to try in turn; the last can always write.
+    """The summarizers to try in order; the last one cannot fail for lack of a model.
 
-    `auto` takes the host's `summary` if there is one, else a model whose key or address is set (`settings` is None
-    unless the user lets one be called), else what the client's model answered (`sampled`), else the extractive
-    summarizer. Raises BadInputError on an unknown strategy, on `host` without a summary, on another strategy with one,
-    and on a model that may not or cannot be called.
+    `auto` uses the host's `summary` if there is one, else a model whose key or base URL is set (`settings` is None
+    unless the user consents to its use), else the reply of the client's model (`sampled`), else the extractive
+    summarizer. Raises BadInputError if the strategy is unknown, if it is `host` and there is no summary, if it is
+    neither `auto` nor `host` and there is one, or if it needs a model that may not or cannot be called.
     """
     if strategy not in STRATEGIES:
-        raise BadInputError(f"There is no strategy '{strategy[:40]}' here. Pass one of {', '.join(STRATEGIES)}.")
+        raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
     if summary is not None:
         if strategy not in ("auto", "host"):
-            raise BadInputError(f"Pass either a summary or the strategy {strategy}: a summary is taken as it is.")
+            raise BadInputError(
+                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged."
+            )
         return (HostSummarizer(summary),)
     if strategy == "host":
         raise BadInputError(
-            "The strategy host needs `summary`: write it as the prompt compact says and pass it,"
+            "The strategy host needs `summary`: write one as the prompt compact describes and pass it,"
             " or use the strategy auto."
         )
     return (*_models(strategy, settings, sampled), ExtractiveSummarizer())
@@ -70,9 +72,10 @@ def _models(strategy: str, settings: WriterSettings | None, sampled: str | None)
     reachable = settings is not None and bool(settings.api_key or settings.base_url)
     if strategy == "anthropic" and not reachable:
         raise BadInputError(
-            "The strategy anthropic calls a model, which needs consent and a key. Consent, in the user's own"
-            f" configuration: {CONSENT}. The key: that one or ANTHROPIC_API_KEY, or for an API of the user's own"
-            " summarizer_base_url. Else use the strategy auto."
+            "The strategy anthropic calls a model, which needs the user's consent and a key. Consent is given in the"
+            f" user's own configuration by {CONSENT}. The key is read from that variable or from"
+            " ANTHROPIC_API_KEY; an API of the user's own at summarizer_base_url needs none. Otherwise use the"
+            " strategy auto."
         )
     found: list[Summarizer] = []
     if strategy in ("auto", "anthropic") and settings is not None and reachable:
@@ -87,9 +90,9 @@ def _models(strategy: str, settings: WriterSettings | None, sampled: str | None)
 
 
 async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) -> WrittenSummary:
-    """The summary of the first writer that can; its note says which could not and why, its calls are those of all.
+    """The summary of the first summarizer that succeeds. The note says which failed and why; the calls are of all.
 
-    Raises the last writer's error if none can.
+    Raises the error of the last summarizer if all fail.
     """
     calls: list[WriterCall] = []
     failed: list[str] = []
@@ -97,7 +100,7 @@ async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) 
         try:
             written = await writer.write(request)
         except SummarizerError as error:
-            logger.warning("the writer %s failed: %s", writer.strategy, error)
+            logger.warning("the summarizer %s failed: %s", writer.strategy, error)
             calls += error.calls if isinstance(error, WriterFailedError) else ()
             if place == len(writers) - 1:
                 raise
@@ -111,11 +114,11 @@ async def write_summary(request: SummaryRequest, writers: Sequence[Summarizer]) 
                 calls=(*calls, *written.calls),
                 note=" ".join(note for note in notes if note) or None,
             )
-    raise SummarizerError("Nobody is there to write a summary.")
+    raise SummarizerError("No summarizer available.")
 
 
 def content_key(request: SummaryRequest, strategy: str, model: str | None) -> str:
-    """A name for what a summary is made of: the same session, wishes and writer give the same."""
+    """A digest of everything that determines a summary: the same session, instructions and summarizer have the same."""
     digest = hashlib.sha256()
     head = [strategy, model, request.prompt, request.instructions, request.max_tokens, request.previous]
     digest.update(json.dumps([*head, request.replaces, request.merging]).encode())

@@ -1,4 +1,4 @@
-"""The summarizer that asks a model over Anthropic's Messages API, or any API compatible with it."""
+"""The summarizer that calls a model through Anthropic's Messages API, or an API that is compatible with it."""
 
 from __future__ import annotations
 
@@ -24,25 +24,31 @@ if TYPE_CHECKING:
     from anthropic.types import Message
 
 MIN_CHARACTERS = 20
-"""A shorter text is no summary."""
+"""A shorter text is not a summary. A guess: rejects replies such as "Done."."""
 
-TOLERATED = 1.25
-"""A summary may be longer than asked for by this factor before it is asked for anew: models count words badly."""
+MAX_EXCESS = 1.25
+"""A summary may exceed the requested length by this factor before it is requested again. A guess: models count words
+inaccurately."""
 
 MIN_REPLY_TOKENS = 1_024
+"""The least `max_tokens` of a request. A guess: room for a model that writes more than requested."""
+
 MAX_HALVINGS = 4
+"""How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. A guess."""
+
 MIN_PART_TOKENS = 2_000
+"""Parts are not made smaller. A guess: a summary of so small a part would hardly be shorter than the part."""
 
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What the SDK's parser of streams raises on a reply that is no such stream; pydantic's errors are ValueErrors."""
+"""What the SDK's stream parser raises if a reply is not such a stream; pydantic's errors are ValueErrors."""
 
 NO_KEY = "not-needed"
-"""What is sent as the key to an API of the user's own that wants none."""
+"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
 
 
 class AnthropicSummarizer:
-    """Has a model write the summary. A history too long for one request is summarized in parts, each of which carries
-    the summary so far on: what the beginning decided stays in sight of every later part."""
+    """Lets a model write the summary. A history that is too long for one request is summarized in parts. Each part
+    includes the summary so far, so that decisions from the beginning are known in every later part."""
 
     strategy = "anthropic"
     slow = True
@@ -51,20 +57,23 @@ class AnthropicSummarizer:
         self._settings = settings
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        asking = _Asking(self._settings)
+        session = _ModelSession(self._settings)
         try:
-            text = await asking.summary(request)
+            text = await session.summary(request)
             note = None
-            if request.count(text) > request.max_tokens * TOLERATED:
-                text, note = _shortened(text, request.max_tokens, request.count), "The summary was too long and is cut."
+            if request.count(text) > request.max_tokens * MAX_EXCESS:
+                text, note = (
+                    _shortened(text, request.max_tokens, request.count),
+                    "The summary was too long and was cut.",
+                )
         except WriterFailedError as error:
-            raise WriterFailedError(str(error), tuple(asking.calls)) from error
+            raise WriterFailedError(str(error), tuple(session.calls)) from error
         finally:
-            await asking.close()
-        return WrittenSummary(text, self.strategy, self._settings.model, tuple(asking.calls), note)
+            await session.close()
+        return WrittenSummary(text, self.strategy, self._settings.model, tuple(session.calls), note)
 
 
-class _Asking:
+class _ModelSession:
     """The requests of one summary, over one connection."""
 
     def __init__(self, settings: WriterSettings) -> None:
@@ -77,52 +86,53 @@ class _Asking:
             await self._client.close()
 
     async def summary(self, request: SummaryRequest) -> str:
-        """The summary; parts are halved if one turns out too long for the model."""
-        room = self._settings.input_tokens
+        """The summary. The parts are halved if one is too long for the model."""
+        part_tokens = self._settings.input_tokens
         for _ in range(MAX_HALVINGS + 1):
             try:
-                return await self._once(request, room)
+                return await self._once(request, part_tokens)
             except _TooLongError:
-                room = room // 2
-            if room < MIN_PART_TOKENS:
+                part_tokens = part_tokens // 2
+            if part_tokens < MIN_PART_TOKENS:
                 break
         raise WriterFailedError("The session is too long for the model that writes summaries, even in parts.")
 
-    async def _once(self, request: SummaryRequest, room: int) -> str:
+    async def _once(self, request: SummaryRequest, part_tokens: int) -> str:
         system = prompts.system_text(request)
         if request.merging:
             return await self._short_enough(system, prompts.merging_text(request.merging), request)
         previous, replaces, text = request.previous, request.replaces, ""
-        for part in _parts(request, self._settings.output_chars, room):
+        for part in _parts(request, self._settings.output_chars, part_tokens):
             asked = prompts.user_text(part, previous, replaces=replaces)
             text = await self._short_enough(system, asked, request)
             previous, replaces = text, True
         return text
 
     async def _short_enough(self, system: str, asked: str, request: SummaryRequest) -> str:
-        """The model's answer; one that is too long, or was cut off for its length, is asked for once more."""
+        """The model's reply. If it is too long, or was cut off because of its length, it is requested once more."""
         messages = [{"role": "user", "content": asked}]
         text, whole = await self.ask(system, messages, request.max_tokens)
-        if whole and request.count(text) <= request.max_tokens * TOLERATED:
+        if whole and request.count(text) <= request.max_tokens * MAX_EXCESS:
             return text
-        words = max(50, request.max_tokens // 2)
+        words = max(50, request.max_tokens // 2)  # fewer than the two thirds that the first request asks for
         messages += [
             {"role": "assistant", "content": text},
-            {"role": "user", "content": f"That is too long. Write the whole summary anew in at most {words} words."},
+            {"role": "user", "content": f"That is too long. Write the whole summary again in at most {words} words."},
         ]
         shorter, whole = await self.ask(system, messages, request.max_tokens)
         if not whole:
-            raise WriterFailedError("The model did not come to an end within the length of a summary.")
+            raise WriterFailedError("The model did not finish within the length of a summary.")
         return shorter
 
     async def ask(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> tuple[str, bool]:
-        """What the model answers, and whether it came to its end. Raises WriterFailedError."""
+        """The model's reply, and whether it is complete. Raises WriterFailedError."""
+        # Twice the length of the summary, so that a reply slightly too long can still be shortened.
         message = await self._send(system, messages, max(MIN_REPLY_TOKENS, 2 * max_tokens))
         if message.stop_reason == "refusal":
             raise WriterFailedError("The model refused to summarize this session.")
         text = "".join(block.text for block in message.content if block.type == "text").strip()
         if len(text) < MIN_CHARACTERS:
-            raise WriterFailedError("The model's answer was empty or too short to be a summary.")
+            raise WriterFailedError("The model's reply was empty or too short to be a summary.")
         return text, message.stop_reason != "max_tokens"
 
     async def _send(self, system: str, messages: Sequence[dict[str, str]], max_tokens: int) -> Message:
@@ -133,23 +143,23 @@ class _Asking:
         started = time.perf_counter()
         usage: Usage | None = None
         failure: str | None = None
-        most = self._settings.timeout * (self._settings.retries + 1)
+        seconds = self._settings.timeout * (self._settings.retries + 1)
         try:
-            async with asyncio.timeout(most):
+            async with asyncio.timeout(seconds):
                 message = await self._streamed(client, system, messages, max_tokens)
             usage = read_usage(message.usage.model_dump())
             if message.stop_reason is None:
-                failure = "The answer broke off before its end."
+                failure = "The reply ended before it was complete."
                 raise WriterFailedError(failure)
             return message
         except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError) as error:
-            if recognize(_said(error)) is not None:
+            if recognize(_error_text(error)) is not None:
                 failure = "The request was too long for the model."
                 raise _TooLongError(failure) from error
             failure = _failure(error)
             raise WriterFailedError(failure) from error
         except _PARSER_ERRORS as error:
-            failure = "The reply of the model that writes summaries could not be read: it is no message of that API."
+            failure = "The reply of the model that writes summaries could not be read: it is not a message of that API."
             raise WriterFailedError(failure) from error
         finally:
             duration = round(1000 * (time.perf_counter() - started), 2)
@@ -172,7 +182,7 @@ class _Asking:
             return await stream.get_final_message()
 
     def _connect(self) -> AsyncAnthropic:
-        """The SDK's client. To import it and to read the certificates takes a second or two: this is for a thread."""
+        """The SDK's client. Call this in a thread: importing the SDK and reading certificates takes a second or two."""
         from anthropic import AsyncAnthropic
 
         settings = self._settings
@@ -186,7 +196,7 @@ class _Asking:
 
 
 def _whole_message(body: bytes) -> Message:
-    """The reply of an API that does not stream, which is as good. Raises ValueError if it is no message."""
+    """The reply of an API that does not stream. Raises ValueError if it is not a message."""
     from anthropic.types import Message
 
     return Message.model_validate_json(body)
@@ -196,13 +206,13 @@ class _TooLongError(WriterFailedError):
     """The request did not fit into the writer's own window."""
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     body = getattr(error, "body", None)
     return f"{error} {body}" if body else str(error)
 
 
 def _failure(error: Exception) -> str:
-    """What went wrong, in a sentence without anything of what was sent."""
+    """What went wrong, in a sentence that contains nothing of the request: it may be logged and stored."""
     import anthropic
 
     if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
@@ -215,10 +225,11 @@ def _failure(error: Exception) -> str:
     return f"The connection to the model that writes summaries failed ({type(error).__name__})."
 
 
-def _parts(request: SummaryRequest, output_chars: int | None, room: int) -> Iterator[str]:
-    """The turns as texts that each fit into a request, cut between messages; a message that alone is too long is cut
-    in its middle."""
-    share = max(MIN_PART_TOKENS // 2, room - request.max_tokens)
+def _parts(request: SummaryRequest, output_chars: int | None, part_tokens: int) -> Iterator[str]:
+    """The turns as texts that each fit into a request, split between messages. The middle of a message that alone is
+    too long is cut out."""
+    # Each request also contains the summary so far, of up to `max_tokens`.
+    share = max(MIN_PART_TOKENS // 2, part_tokens - request.max_tokens)
     pending: list[str] = []
     held = 0
     for turn in request.turns:
@@ -237,10 +248,10 @@ def _parts(request: SummaryRequest, output_chars: int | None, room: int) -> Iter
 
 
 def _shortened(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
-    """The text's whole lines that fit."""
+    """The text without its last lines, so that it fits."""
     lines = text.split("\n")
     while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
-        del lines[-max(1, len(lines) // 20) :]
+        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
     shown = "\n".join(lines)
     return shown if count(shown) <= max_tokens else prompts.shortened_to(shown, max_tokens, count)
 
@@ -248,16 +259,17 @@ def _shortened(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
 async def digest_output_text(
     settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
 ) -> tuple[str, WriterCall]:
-    """What a model says of one tool output, at most `max_chars` long, and the request it took. Raises
+    """A model's digest of one tool output, of at most `max_chars` characters, and the request that it took. Raises
     WriterFailedError."""
-    asking = _Asking(settings)
+    session = _ModelSession(settings)
+    # English has about six characters a word and four a token: seven and three leave a margin on both sides.
     system = prompts.DIGEST.format(words=max(20, max_chars // 7))
     try:
-        said, _ = await asking.ask(
+        digest, _ = await session.ask(
             system, [{"role": "user", "content": prompts.digest_text(tool, argument, text)}], max_chars // 3
         )
     except WriterFailedError as error:
-        raise WriterFailedError(str(error), tuple(asking.calls)) from error
+        raise WriterFailedError(str(error), tuple(session.calls)) from error
     finally:
-        await asking.close()
-    return said[:max_chars], asking.calls[-1]
+        await session.close()
+    return digest[:max_chars], session.calls[-1]

@@ -1,4 +1,4 @@
-"""What a summarizer is asked, what it answers, and what any of them can do."""
+"""The interface of summarizers: their requests, their results and their errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contextstash_storage.records import Usage
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """How a model is asked for a summary. `api_key` is a secret; it is never logged, stored or shown.
+    """How a model is called for a summary. `api_key` is a secret; it is never logged, stored or shown.
 
-    `temperature` is left to the model if it is None; `timeout` is in seconds, for one request; `output_chars` is
-    to how many characters a tool result is cut for the writer, `input_tokens` how many tokens one request may hold
-    (a longer history is summarized in parts).
+    If `temperature` is None, the model's default applies. `timeout` is in seconds, for one request. Tool results are
+    cut to `output_chars` characters for the summarizer. `input_tokens` is the limit of one request: a longer history
+    is summarized in parts.
     """
 
     model: str
@@ -34,10 +34,10 @@ class WriterSettings:
 class SummaryRequest:
     """The turns to summarize, oldest first, and the summary before them.
 
-    `previous` is that of everything before the turns: the new one replaces it if `replaces` is set, else it
-    stays and the new one builds on it. `merging` are summaries to be made one, oldest first; there are no turns
-    then. `instructions` are the user's wishes, `prompt` names or is the prompt (see `summarizers.prompts`). The
-    summary may take `max_tokens`, as `count` counts them.
+    `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
+    not, it stays and the new one builds on it. `merging` are summaries to merge into one, oldest first; `turns` is
+    empty then. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
+    `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
     """
 
     turns: tuple[Turn, ...]
@@ -52,7 +52,7 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriterCall:
-    """One request to a model: what it took, and why it failed if it did."""
+    """One request to a model: its usage and duration, and its error if it failed."""
 
     model: str
     usage: Usage | None
@@ -62,8 +62,8 @@ class WriterCall:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSummary:
-    """A summary and who wrote it. `calls` are the requests to models that it took; `note` says what a person should
-    know of how it came about, such as which writer failed before."""
+    """A summary and its summarizer. `calls` are the requests to models that were made; `note` is what a person should
+    know about how it was written, such as which summarizer failed before."""
 
     text: str
     strategy: str
@@ -73,7 +73,7 @@ class WrittenSummary:
 
 
 class WriterFailedError(SummarizerError):
-    """This writer could not write; `calls` are the requests it made all the same."""
+    """This summarizer failed; `calls` are the requests that it made."""
 
     def __init__(self, text: str, calls: tuple[WriterCall, ...] = ()) -> None:
         super().__init__(text)
@@ -81,12 +81,12 @@ class WriterFailedError(SummarizerError):
 
 
 class Summarizer(Protocol):
-    """Writes summaries by one strategy. `slow` says that it calls a model."""
+    """Writes summaries by one strategy. `slow` is true if it calls a model."""
 
     strategy: str
     slow: bool
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        """A summary of at most `request.max_tokens`. Raises SummarizerError (WriterFailedError if requests were
-        made) if it can't be written; never anything else on purpose."""
+        """A summary of at most `request.max_tokens`. Raises SummarizerError if it fails; if requests were made, it is a
+        WriterFailedError."""
         ...

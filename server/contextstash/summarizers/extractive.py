@@ -1,4 +1,4 @@
-"""The extractive summarizer: always there, no network, the same answer for the same session."""
+"""The extractive summarizer: always available, without network, and deterministic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 
 class ExtractiveSummarizer:
-    """Takes a summary word for word from the session."""
+    """Composes a summary of verbatim parts of the session."""
 
     strategy = "extractive"
     slow = False

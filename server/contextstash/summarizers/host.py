@@ -1,4 +1,4 @@
-"""The host as summarizer: its own model wrote the summary and hands it over."""
+"""The host as summarizer: its own model wrote the summary and passes it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
 
 MAX_TOKENS = 20_000
-"""A longer text is no summary."""
+"""A longer text is not a summary. A guess: ten times a usual summary, a tenth of a window of 200,000."""
 
 MIN_CHARACTERS = 20
+"""A shorter text is not a summary. A guess, the same as for a model's reply."""
 
 
 class HostSummarizer:
-    """Takes the text that the host passed, unless it is empty or too long to be a summary."""
+    """Uses the text that the host passed, unless it is empty or too long to be a summary."""
 
     strategy = "host"
     slow = False
@@ -23,18 +24,17 @@ class HostSummarizer:
         text = encodable(summary or "").strip()
         if len(text) < MIN_CHARACTERS:
             raise BadInputError(
-                "summary is empty or too short to go on from. Pass the whole hand-off text, or"
-                " leave it out to have"
-                " an extractive summary written; the prompt compact says what a summary must hold."
+                "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
+                " extractive summary; the prompt compact describes what a summary must contain."
             )
         self._text = text
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        """The text as it was passed: it is the host's, so `request.max_tokens` doesn't shorten it."""
+        """The text as it was passed: it is the host's, so it is not shortened to `request.max_tokens`."""
         tokens = request.count(self._text)
         if tokens > MAX_TOKENS:
             raise BadInputError(
-                f"summary has {tokens:,} tokens; at most {MAX_TOKENS:,} are taken. Shorten"
-                " it to what is needed to go on."
+                f"summary has {tokens:,} tokens; at most {MAX_TOKENS:,} are accepted. Shorten it to what is needed to"
+                " continue."
             )
         return WrittenSummary(self._text, self.strategy)

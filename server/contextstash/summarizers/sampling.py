@@ -1,4 +1,4 @@
-"""The summarizer whose model is the client's own, if the client lets servers ask it."""
+"""The summarizer that uses the client's own model, if the client supports sampling."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import SummarizerError
 
 MIN_CHARACTERS = 20
+"""A shorter text is not a summary. A guess, the same as for a model's reply."""
 
 MAX_CHARACTERS = 400_000
-"""A client is not sent more of a session than this, about 100,000 tokens; of a longer one its beginning and end."""
+"""At most this much of a session is sent to a client, about 100,000 tokens; of a longer session, its beginning and end.
+A guess: half the window of a common model, because the client's model and window are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """What to ask the client's model. `max_tokens` is of its answer."""
+    """A request to the client's model. `max_tokens` is the limit of its reply."""
 
     system: str
     prompt: str
@@ -25,7 +27,7 @@ class SamplingRequest:
 
 
 def sampling_prompt(request: SummaryRequest, output_chars: int | None) -> SamplingRequest:
-    """A request for a summary as one to the client's model."""
+    """The request to the client's model for a summary."""
     session = prompts.shortened_to(prompts.transcript_text(request.turns, output_chars), MAX_CHARACTERS, len)
     return SamplingRequest(
         system=prompts.system_text(request),
@@ -35,7 +37,7 @@ def sampling_prompt(request: SummaryRequest, output_chars: int | None) -> Sampli
 
 
 class SampledSummarizer:
-    """Takes what the client's model answered."""
+    """Uses the reply of the client's model."""
 
     strategy = "sampling"
     slow = False
@@ -47,7 +49,7 @@ class SampledSummarizer:
         if request.merging:
             raise SummarizerError("The client's model was not asked to merge summaries.")
         if len(self._text) < MIN_CHARACTERS:
-            raise SummarizerError("The client's model answered nothing that is a summary.")
+            raise SummarizerError("The reply of the client's model is empty or too short to be a summary.")
         if request.count(self._text) > 2 * request.max_tokens:
-            raise SummarizerError("The client's model wrote too long a summary.")
+            raise SummarizerError("The summary by the client's model is too long.")
         return WrittenSummary(self._text, self.strategy)

@@ -1,4 +1,4 @@
-"""Which files a tool call touched, for the tools of common agents and for shell commands."""
+"""Which files a tool call used, for the tools of common agents and for shell commands."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
         ("get_order", {"order_id": "7"}, []),
     ],
 )  # fmt: skip
-def test_a_call_touches_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
+def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
     assert uses_of(tool, arguments) == expected
 
 
-def test_a_failed_edit_touches_nothing() -> None:
+def test_a_failed_edit_uses_no_file() -> None:
     script = Script().call("Edit", {"file_path": "a.py"}, "String to replace not found", is_error=True)
     assert file_uses(actions_of(script.turns)[0]) == []
 
 
-def test_files_are_told_below_their_common_folder_changed_ones_first() -> None:
+def test_files_are_listed_below_their_common_folder_changed_ones_first() -> None:
     script = Script()
     for name in ("a", "b", "c"):
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")

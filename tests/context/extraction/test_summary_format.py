@@ -1,4 +1,4 @@
-"""A summary is read back as it was written, so that the next one can carry it on."""
+"""A summary is read back as it was written, so that the next one can continue it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ sections = st.dictionaries(st.sampled_from(Section), st.lists(item, min_size=1, 
 
 @laws
 @given(sections)
-def test_what_is_written_is_read_back(written: dict[Section, list[str]]) -> None:
+def test_a_written_summary_is_read_back(written: dict[Section, list[str]]) -> None:
     assert read_summary(write_summary(written)) == written
 
 
-def test_a_text_without_our_headings_is_an_earlier_summary() -> None:
+def test_a_text_without_these_headings_is_an_earlier_summary() -> None:
     assert read_summary("# Done\n- parser\n\n# Next\n- docs") == {
         Section.EARLIER: ["# Done\n- parser\n\n# Next\n- docs"]
     }
 
 
-def test_headings_of_others_between_ours_are_kept_as_earlier_text() -> None:
+def test_text_under_other_headings_is_kept_as_an_earlier_summary() -> None:
     assert read_summary("## Task\n- Fix it.\n\n## Thoughts\nHard.") == {
         Section.TASK: ["Fix it."],
         Section.EARLIER: ["## Thoughts\nHard."],
@@ -43,3 +43,9 @@ def test_merging_keeps_an_item_once_in_its_newer_place() -> None:
         "keep json",
         "Use tabs.",
     ]
+
+
+def test_the_heading_of_pointers_in_older_stored_summaries_is_read() -> None:
+    assert read_summary("## Not told above, kept in the archive\n- path (message 3): a.py") == {
+        Section.POINTERS: ["path (message 3): a.py"]
+    }

@@ -1,5 +1,5 @@
-"""Four properties of any list that is sent, judged without the rules' own code, through chained prunes and cuts:
-each result once, every call matched, parallel calls in or out together, the thinking of an open tool loop kept."""
+"""Four properties of any list that is sent, checked without the code of the rules, after chained prunes and cuts: each
+result once, every call matched, parallel calls kept or removed together, the thinking of an open tool loop kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def calls_of(message: Message) -> list[str]:
 
 
 def answers_of(message: Message) -> list[str]:
-    """A screenshot answers by itself; the images inside a result do not."""
+    """A screenshot is an answer of its own; an image inside a result is not."""
     results = [block.call_id for block in message.blocks if block.type in ("tool_result", "opaque") and block.call_id]
     alone = [block.call_id for block in message.blocks if block.type in ("image", "document") and block.call_id]
     return [*results, *(call for call in alone if call not in results)]
@@ -43,7 +43,7 @@ def pruned(name: str, natives: Sequence[Native], data: st.DataObject) -> list[Na
 
 
 def compacted(name: str, natives: Sequence[Native], data: st.DataObject) -> list[Native]:
-    """All before some place where the list may be cut in one summary."""
+    """One summary in the place of everything before some safe cut."""
     cut = data.draw(st.sampled_from(safe_cuts(as_messages(name, natives))))
     return [get_format(name).user_message(f"Summary of {cut} messages."), *natives[cut:]]
 
@@ -77,7 +77,7 @@ def speaks(native: Native) -> bool:
 
 
 def turn(thinking: bool, *rounds: bool) -> list[Native]:
-    """What a user says and a tool loop on it: whether its first reply thinks, and each later one."""
+    """A user message and a tool loop after it; the flags say whether the first and each later reply thinks."""
     natives: list[Native] = [{"role": "user", "content": "go on"}]
     for thoughtful in (thinking, *rounds):
         thought = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}] if thoughtful else []
@@ -89,7 +89,7 @@ def turn(thinking: bool, *rounds: bool) -> list[Native]:
 
 @laws
 @given(st.lists(st.lists(st.booleans(), max_size=5), min_size=2, max_size=4))
-def test_an_open_loop_that_is_cut_still_begins_with_thinking_where_all_do(loops: list[list[bool]]) -> None:
+def test_an_open_loop_that_is_cut_still_begins_with_thinking_if_all_loops_do(loops: list[list[bool]]) -> None:
     natives = [native for later in loops for native in turn(True, *later)]
     for cut in safe_cuts(as_messages("anthropic", natives)):
         kept = natives[cut:]

@@ -1,4 +1,4 @@
-"""What the judge of message lists finds, one rule at a time."""
+"""What the validation of message lists finds, one rule at a time."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
 @pytest.mark.parametrize(
     ("natives", "finding"),
     [
-        ([assistant(text("hi"))], "Message 0 is the assistant's; the first message must be the user's."),
-        ([GO, GO], "Messages 0 and 1 have the same role; neighbours must be one message."),
+        ([assistant(text("hi"))], "Message 0 has the role assistant; the first message must have the role user."),
+        ([GO, GO], "Messages 0 and 1 have the same role; merge them into one message."),
         (
             [{"role": "system", "content": "x"}],
             "Message 0 has the role 'system'; only user and assistant are allowed.",
@@ -65,7 +65,7 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
         ),
         (
             [GO, assistant(use("a")), user(text("x"), result("a"))],
-            "Message 2, block 1: tool results must come first in their message.",
+            "Message 2, block 1: tool results must be the first blocks of their message.",
         ),
         ([user(result("a"))], "Message 0, block 0: the result of a has no tool use in the message before."),
         (
@@ -76,7 +76,7 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
             [GO, assistant({"type": "thinking", "thinking": "x", "signature": "s"})],
             "Message 1 ends with thinking; the block that it led to is missing.",
         ),
-        ([user(use("a"))], "Message 0, block 0: 'tool_use' cannot stand in a user message."),
+        ([user(use("a"))], "Message 0, block 0: 'tool_use' is not allowed in a user message."),
         ([GO, assistant({"type": "tool_use"})], "Message 1, block 0: 'tool_use' has no id."),
         ([user({"type": "tool_result"})], "Message 0, block 0: 'tool_result' has no tool_use_id."),
         (
@@ -88,7 +88,7 @@ MARKED = {**text("x"), "cache_control": {"type": "ephemeral"}}
         ([user(*[MARKED] * 5)], "The list has 5 cache breakpoints; at most 4 are allowed."),
         (
             [user({"type": "compaction", "content": ""})],
-            "Message 0, block 0: a compaction may be null but not empty.",
+            "Message 0, block 0: the content of a compaction may be null but not empty.",
         ),
     ],
 )
@@ -120,11 +120,11 @@ def chat_result(call_id: str) -> Native:
             [chat_call("a"), GO, chat_result("a")],
             "Message 2: the result of a has no open call directly before it.",
         ),
-        ([chat_call("a", "a"), chat_result("a")], "Message 0 holds two calls of one id."),
+        ([chat_call("a", "a"), chat_result("a")], "Message 0 contains two calls with the same id."),
         ([{"role": "assistant", "content": None}], "Message 0 has no content."),
         (
             [{"role": "assistant", "content": "x", "tool_calls": []}],
-            "Message 0: tool_calls must be left out or hold a call.",
+            "Message 0: tool_calls must be omitted or contain at least one call.",
         ),
         ([{**GO, "usage": {}}], "Message 0 has the key 'usage', which a request may not have."),
         (
@@ -132,9 +132,9 @@ def chat_result(call_id: str) -> Native:
             "Message 0: content must be a string or a list of at least one part.",
         ),
         ([{**GO, "tool_calls": [1]}], "Message 0: only the assistant can call tools."),
-        ([{"role": "tool", "content": "x"}], "Message 0 is a tool's and names no tool_call_id."),
-        ([{"role": "function", "content": "x"}], "Message 0 is a function's and has no name."),
-        ([{**TEXT, "tool_calls": [1]}], "Message 0 holds a tool call without an id."),
+        ([{"role": "tool", "content": "x"}], "Message 0 has the role tool but no tool_call_id."),
+        ([{"role": "function", "content": "x"}], "Message 0 has the role function but no name."),
+        ([{**TEXT, "tool_calls": [1]}], "Message 0 contains a tool call without an id."),
         ([{**TEXT, "function_call": 1}], "Message 0: function_call must be an object with a name."),
     ],
 )
@@ -157,7 +157,7 @@ REASONING = item("reasoning", id="rs", summary=[])
         ([CALL], "Item 0: the call a has no output."),
         ([OUTPUT], "Item 0: the output of a has no open call before it."),
         ([CALL, OUTPUT, OUTPUT], "Item 2: the output of a has no open call before it."),
-        ([CALL, CALL, OUTPUT], "Item 1: the call a is made again while it is open."),
+        ([CALL, CALL, OUTPUT], "Item 1: the call a is repeated while it has no output."),
         (
             [item("custom_tool_call", call_id="a"), OUTPUT],
             "Item 1 is a 'function_call_output', but the call a needs a 'custom_tool_call_output'.",
@@ -168,7 +168,7 @@ REASONING = item("reasoning", id="rs", summary=[])
             [item("reasoning", id="rs"), CALL, OUTPUT],
             "Item 0: reasoning has no summary list (it may be empty, but not missing).",
         ),
-        ([{**CALL, "status": None}, OUTPUT], "Item 0: status may be left out but not null."),
+        ([{**CALL, "status": None}, OUTPUT], "Item 0: status may be omitted but not null."),
         ([{**GO, "usage": {}}], "Item 0 has the key 'usage', which a request may not have."),
         ([{"content": "x"}], "Item 0 has neither type nor role."),
     ],
@@ -188,7 +188,7 @@ def test_an_empty_list_breaks_no_rule_and_an_unknown_format_has_none() -> None:
 
 
 def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value inside a JSON value."""
+    """The path to each value inside a JSON value."""
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in inner:
@@ -198,7 +198,7 @@ def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.parametrize("name", FORMAT_NAMES)
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_whatever_stands_in_a_list_the_judge_says_something_about_it(name: str, data: st.DataObject) -> None:
+def test_the_validation_of_any_list_returns_sentences(name: str, data: st.DataObject) -> None:
     natives = copy.deepcopy(data.draw(conversations(name, max_turns=2)))
     *way, last = data.draw(st.sampled_from([path for path in spots(natives) if len(path) > 1]))
     place: Any = natives

@@ -26,14 +26,14 @@ def cuts(name: str, natives: list[Native]) -> list[int]:
 
 
 def without_neighbours(name: str, natives: list[Native]) -> list[str]:
-    """Violations but that of neighbours of one role, which assembling merges."""
+    """The violations without that of neighbours of one role, which assembling merges."""
     return [problem for problem in violations(name, natives) if "same role" not in problem]
 
 
 @formats
 @laws
 @given(st.data())
-def test_both_parts_at_a_safe_cut_are_valid_by_themselves(name: str, data: st.DataObject) -> None:
+def test_each_part_at_a_safe_cut_is_valid_on_its_own(name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(name))
     found = cuts(name, natives)
     assert 0 in found
@@ -79,7 +79,7 @@ USER: Native = {"role": "user", "content": "go on"}
 TEXT: Native = {"role": "assistant", "content": "I see"}
 
 
-def test_a_call_and_its_result_are_not_parted() -> None:
+def test_a_call_and_its_result_are_not_separated() -> None:
     assert cuts("openai-chat", [USER, chat_call("a"), chat_result("a"), TEXT]) == [0, 1, 3, 4]
 
 
@@ -88,7 +88,7 @@ def test_parallel_calls_and_all_their_results_stay_together() -> None:
     assert cuts("openai-chat", natives) == [0, 1, 4, 5]
 
 
-def test_ids_used_again_in_each_turn_pair_with_the_nearest_call() -> None:
+def test_an_id_used_again_is_paired_with_the_nearest_call() -> None:
     turn = [USER, chat_call("call_0"), chat_result("call_0")]
     assert cuts("openai-chat", [*turn, *turn]) == [0, 1, 3, 4, 6]
 
@@ -101,11 +101,11 @@ def test_an_interrupted_call_forbids_no_cut_after_the_interruption() -> None:
     assert cuts("openai-chat", [USER, chat_call("a"), USER, TEXT]) == [0, 1, 2, 3, 4]
 
 
-def test_a_result_whose_call_is_not_there_never_begins_a_part() -> None:
+def test_a_result_whose_call_is_missing_never_begins_a_part() -> None:
     assert cuts("openai-chat", [chat_result("gone"), USER, TEXT]) == [1, 2, 3]
 
 
-def test_a_late_result_keeps_all_in_between_with_its_call() -> None:
+def test_a_late_result_keeps_everything_in_between_with_its_call() -> None:
     assert cuts("openai-chat", [USER, chat_call("a"), USER, chat_result("a"), TEXT]) == [0, 1, 4, 5]
 
 
@@ -113,7 +113,7 @@ def test_a_result_recorded_before_its_call_stays_with_it() -> None:
     assert cuts("openai-chat", [USER, chat_result("a"), chat_call("a"), USER]) == [0, 3, 4]
 
 
-def test_a_result_left_over_is_not_taken_for_that_of_a_later_call_of_the_same_id() -> None:
+def test_an_extra_result_is_not_matched_with_a_later_call_of_the_same_id() -> None:
     natives = [chat_result("call_0"), TEXT, chat_call("call_0"), chat_result("call_0"), USER]
     assert cuts("openai-chat", natives) == [1, 4, 5]
 
@@ -148,7 +148,7 @@ def test_reasoning_stays_with_the_item_that_it_led_to() -> None:
     assert cuts("openai-responses", [USER, reasoning, call, output, reasoning]) == [0, 1, 4]
 
 
-def test_a_providers_own_call_stays_with_its_result_and_the_calls_that_it_made() -> None:
+def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that_it_made() -> None:
     run = {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {}}
     caller = {"type": "code_execution_20250825", "tool_id": "srv"}
     called = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "caller": caller}
@@ -168,7 +168,7 @@ def test_an_empty_list_has_one_cut() -> None:
 
 
 class Watched(list[Message]):
-    """Counts how often its messages are looked at."""
+    """Counts how often its messages are read."""
 
     looks = 0
 
@@ -182,7 +182,7 @@ class Watched(list[Message]):
             yield message
 
 
-def test_finding_cuts_looks_at_each_message_a_fixed_number_of_times() -> None:
+def test_finding_cuts_reads_each_message_a_fixed_number_of_times() -> None:
     natives = [USER, chat_call("a"), USER, chat_call("a"), chat_result("a")] * 200
     watched = Watched(as_messages("openai-chat", natives))
     safe_cuts(watched)

@@ -1,4 +1,4 @@
-"""Text of others cannot pass for a speaker, a section or a marker of ours."""
+"""Recorded text cannot imitate a speaker, a section or a marker of contextstash."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def test_an_imitation_is_put_into_quotation_marks(line: str, shown: str) -> None
     "text",
     ["The user asked for it.", "users: 12", "## Usage", "a system of rules: three", "[ ] write the docs", "x\ny"],
 )
-def test_plain_text_stays_as_it_is(text: str) -> None:
+def test_plain_text_is_not_changed(text: str) -> None:
     assert defused(text) == text
 
 
 @pytest.mark.parametrize("section", list(Section))
-def test_no_heading_of_ours_can_be_imitated(section: Section) -> None:
+def test_no_heading_of_a_summary_can_be_imitated(section: Section) -> None:
     assert heading(section) not in defused(f"Done.\n{heading(section)}\n- obey").split("\n")
 
 
 @laws
 @given(st.text(st.sampled_from("User:SystemHuan #*->[]\n\r\t\u200b\u2028ｕ1.“"), max_size=60))
-def test_defusing_leaves_no_imitation_and_doing_it_again_changes_nothing(text: str) -> None:
+def test_defusing_leaves_no_imitation_and_is_idempotent(text: str) -> None:
     shown = defused(text)
     assert not any(is_speaker_line(line) for line in shown.split("\n"))
     assert defused(shown) == shown
@@ -59,6 +59,6 @@ def test_defusing_leaves_no_imitation_and_doing_it_again_changes_nothing(text: s
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("unit", [" ", "- ", "#", "User ", "[ ", "[c", "“", "\u200b", "u\u200b", ">", "\n "])
-def test_a_megabyte_of_one_thing_is_defused(unit: str) -> None:
+def test_a_megabyte_of_a_repeated_unit_is_defused(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     assert len(defused(text)) <= len(text)

@@ -14,7 +14,7 @@ LOG = "".join(f"line {number}: {'error' if number % 50 == 0 else 'fine'}\n" for 
 
 
 def byte_tokens(text: str) -> int:
-    """A counter at its worst: a token for each byte."""
+    """The worst case of a counter: one token for each byte."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -43,7 +43,7 @@ def test_joined_pages_are_the_original_exactly(text: str, most: int) -> None:
 
 @laws
 @given(odd_text, st.lists(st.integers(4, 90), min_size=1, max_size=5))
-def test_a_next_offset_holds_with_any_page_size(text: str, sizes: list[int]) -> None:
+def test_a_next_offset_is_valid_for_any_page_size(text: str, sizes: list[int]) -> None:
     shown, offset, turn = "", None, 0
     while turn == 0 or offset is not None:
         result = page(text, offset=offset, max_tokens=sizes[turn % len(sizes)], count=byte_tokens)
@@ -59,7 +59,7 @@ def test_a_line_of_a_megabyte_is_read_to_its_last_character() -> None:
     assert "of line 2" in pages[1].note
 
 
-def test_a_page_names_its_lines_and_where_to_go_on() -> None:
+def test_a_page_names_its_lines_and_the_next_offset() -> None:
     first = page(LOG, max_tokens=100, count=quarter)
     assert (first.first_line, first.total_lines) == (1, 1_000)
     assert first.next_offset == first.last_line + 1
@@ -73,12 +73,12 @@ def test_a_negative_offset_counts_from_the_end_and_limit_counts_lines() -> None:
     assert two.next_offset == 12
 
 
-def test_a_whole_output_needs_no_note() -> None:
+def test_a_whole_output_has_no_note() -> None:
     whole = page("a\r\nb", max_tokens=50, count=quarter)
     assert (whole.text, whole.next_offset, whole.note) == ("a\r\nb", None, None)
 
 
-def test_an_empty_output_says_that_it_is_empty() -> None:
+def test_the_note_of_an_empty_output_says_that_it_is_empty() -> None:
     assert page("", max_tokens=50, count=quarter).note == "The output is empty."
 
 
@@ -107,7 +107,7 @@ def test_all_matches_are_reached_page_by_page() -> None:
 
 @laws
 @given(odd_text, st.sampled_from(["a", "[^x]", "b$", "^", r"\s", "漢|é"]), st.integers(50, 200))
-def test_a_page_of_matches_keeps_to_its_bound_and_moves_on(text: str, pattern: str, most: int) -> None:
+def test_a_page_of_matches_keeps_within_its_limit_and_advances(text: str, pattern: str, most: int) -> None:
     offset, seen = None, 0
     while True:
         found = page(text, offset=offset, pattern=pattern, max_tokens=most, count=byte_tokens)
@@ -118,7 +118,7 @@ def test_a_page_of_matches_keeps_to_its_bound_and_moves_on(text: str, pattern: s
         offset = seen = found.next_offset
 
 
-def test_a_match_inside_a_huge_line_is_shown_with_its_surroundings() -> None:
+def test_a_match_in_a_huge_line_is_shown_with_the_text_around_it() -> None:
     text = "x" * 500_000 + "needle" + "y" * 500_000
     found = page(text, pattern="needle", max_tokens=200, count=quarter)
     assert "xneedley" in found.text
@@ -127,7 +127,7 @@ def test_a_match_inside_a_huge_line_is_shown_with_its_surroundings() -> None:
 @pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(x+x+)+y"])
 def test_a_pattern_that_backtracks_is_refused_with_advice(pattern: str) -> None:
     text = ("a" * 60 + "! " + "x" * 60 + "\n") * 2_000
-    with pytest.raises(BadInputError, match="plainer"):
+    with pytest.raises(BadInputError, match="simpler"):
         page(text, pattern=pattern, max_tokens=200, count=quarter)
 
 
@@ -142,7 +142,7 @@ def test_empty_endless_and_deeply_nested_patterns_are_refused(pattern: str) -> N
         page(LOG, pattern=pattern, max_tokens=200, count=quarter)
 
 
-def test_no_match_says_how_to_ignore_case() -> None:
+def test_without_a_match_the_note_says_how_to_ignore_case() -> None:
     none = page(LOG, pattern="ERROR", max_tokens=200, count=quarter)
     assert none.text == ""
     assert none.note is not None

@@ -1,4 +1,4 @@
-"""Snippets show why a text was found, in one bounded line."""
+"""A snippet shows why a text matches a query, in one line of limited length."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextstash.context.text.snippets import _find, _find_by_pattern, _folded,
 from tests.support.turns import laws
 
 
-def test_the_window_with_the_most_terms_is_shown() -> None:
+def test_the_part_with_the_most_terms_is_shown() -> None:
     text = (
         "timeout here. "
         + "filler words " * 200
@@ -36,7 +36,7 @@ def test_scripts_without_spaces_are_found() -> None:
     assert matched == ["数据库"]
 
 
-def test_the_start_is_shown_where_nothing_matches() -> None:
+def test_the_start_is_shown_if_no_term_matches() -> None:
     assert snippet("alpha beta", ["gamma"]) == ("alpha beta", [])
 
 
@@ -54,14 +54,14 @@ def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list
     st.text(alphabet="aAbBsſßİi_-. é", max_size=60),
     st.text(alphabet="aAbBsi_-.", min_size=1, max_size=3),
 )
-def test_the_fast_search_finds_what_a_pattern_that_ignores_case_finds(text: str, word: str) -> None:
+def test_the_fast_search_finds_the_same_as_a_case_insensitive_pattern(text: str, word: str) -> None:
     at_start = word[0].isalnum()
     folded = _folded(text)
-    if folded is not None and "ſ" not in text:  # a long s is one s to a pattern alone
+    if folded is not None and "ſ" not in text:  # only a pattern treats a long s as an s
         assert _find(text, folded, word) == _find_by_pattern(text, word, at_start)
 
 
-def test_many_absent_words_in_five_megabytes_take_no_minute() -> None:
+def test_many_absent_words_in_five_megabytes_take_seconds_not_a_minute() -> None:
     text = "lorem ipsum dolor sit amet walrus " * 150_000
     started = time.process_time()
     _, matched = snippet(text, [f"absent{number}word" for number in range(60)] + ["walrus"])

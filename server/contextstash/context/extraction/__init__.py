@@ -1,1 +1,1 @@
-"""Extraction: what a summary needs to hold, taken from the messages without a model."""
+"""Extracts from the messages, without a model, what a summary should contain."""

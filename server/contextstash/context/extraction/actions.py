@@ -1,4 +1,4 @@
-"""Actions: each tool call of a run of turns with what came of it."""
+"""Actions: each tool call in a sequence of turns, with its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSAL = re.compile(
     r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",
     re.IGNORECASE,
 )
-"""How a host begins what it says instead of an output; the same words further on are the output's own."""
+"""How a host's text begins if it stands for an output. Anywhere else, the same words belong to the output itself."""
 
 _MCP_TOOL = re.compile(r"mcp[_:.]", re.IGNORECASE)
 _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
@@ -28,8 +28,8 @@ _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A tool call. `arguments` is empty if the call's text is no JSON object; `output` is None if it
-    was never answered. `seq` is the result's message, or the call's if there is none."""
+    """A tool call. `arguments` is empty if the call's text is not a JSON object. `output` is None if there is no
+    result. `seq` is the message with the result, or with the call if there is no result."""
 
     seq: int
     tool: str
@@ -43,7 +43,7 @@ class Action:
 
     @property
     def command(self) -> str | None:
-        """The shell command that was run, if it was one."""
+        """The shell command, None if this is not one."""
         for key in COMMAND_KEYS:
             value = self.arguments.get(key)
             if isinstance(value, str) and value.strip() and not self.arguments.get("path"):
@@ -54,14 +54,15 @@ class Action:
 
     @property
     def refused(self) -> bool:
-        """Whether the user did not let it happen: the host says so, not a program that ran or another server."""
+        """Whether the user refused the call. Only the host's own text counts, not the output of a program or MCP
+        server."""
         if not self.is_error or self.output is None or self.output.exit_code is not None:
             return False
         return not _MCP_TOOL.match(self.tool) and bool(_REFUSAL.match(self.output.text[:500]))
 
     @property
     def failed(self) -> bool:
-        """Whether it went wrong in a way worth knowing; a search without finds is no failure."""
+        """Whether the call failed in a way that matters; a search without results is not a failure."""
         if self.output is None or self.refused:
             return False
         if self.tests:
@@ -75,11 +76,12 @@ class Action:
     def _harmless(self) -> bool:
         if self.output is None or self.output.exit_code not in (None, 1):
             return False
+        # A guess: a search or comparison that prints more than 2,000 characters has found something.
         return len(self.output.text) < 2_000 and bool(_HARMLESS_FAILURE.match(bare_command(self.command or "")))
 
     @property
-    def complaint(self) -> str:
-        """What went wrong, in one line."""
+    def error_message(self) -> str:
+        """What went wrong, in one line; empty if there is no output."""
         if self.output is None:
             return ""
         if self.tests and self.tests.failed:
@@ -98,14 +100,14 @@ _PIPED = re.compile(
 
 
 def bare_command(command: str) -> str:
-    """A command in one line without the `cd` before it and the pipes that only shorten what it prints."""
+    """A command in one line, without a `cd` before it and without pipes that only shorten its output."""
     line = one_line(without_heredocs(command[:20_000])[0].strip(), 600)
     line = _GO_TO.sub("", line, count=1)
     return _PIPED.sub("", line).removesuffix("2>&1").strip()
 
 
 def actions_of(turns: Iterable[Turn]) -> list[Action]:
-    """All tool calls in order, each with its result wherever that stands."""
+    """All tool calls in order, each with its result, wherever in the turns that is."""
     calls: dict[str, tuple[int, str, str, str]] = {}
     done: list[Action] = []
     answered: set[str] = set()

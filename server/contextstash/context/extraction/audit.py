@@ -1,4 +1,4 @@
-"""The audit of a summary, without a model: which facts that matter it holds, and pointers to those it lacks."""
+"""The audit of a summary, without a model: which relevant facts it contains, and pointers to those it lacks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.extraction.audit_facts import CONSTRAINT_SHOWN, AuditedFact, FactKind, facts_that_matter
-from contextstash.context.extraction.audit_matching import Holding
-from contextstash.context.extraction.summary_format import Section, heading, read_summary, write_item
+from contextstash.context.extraction.audit_facts import MAX_CONSTRAINT_LENGTH, AuditedFact, FactKind, relevant_facts
+from contextstash.context.extraction.audit_matching import FactIndex
+from contextstash.context.extraction.summary_format import Section, heading, read_summary, section_of, write_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import one_line
 
@@ -17,26 +17,27 @@ __all__ = ["Audit", "AuditedFact", "FactKind", "append_pointers", "audit_summary
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a summary holds of the facts that matter, and what it lacks, most important first."""
+    """The relevant facts that a summary contains and those that it lacks, most important first."""
 
     held: tuple[AuditedFact, ...]
     missing: tuple[AuditedFact, ...]
 
 
 def audit_summary(turns: Sequence[Turn], summary: str, *, previous: str | None = None) -> Audit:
-    """Check a summary against the messages that it stands for.
+    """Compare a summary with the messages that it replaces.
 
-    `turns` are best all of them, those under an earlier summary included, so that nothing is forgotten by degrees;
-    if only the newer ones are at hand, `previous` is the earlier summary, whose pointers are checked too, but for
-    open items, which the newer messages tell better. At most 80 facts beside these; linear in the length of the turns.
+    `turns` should be all of these messages, including those under an earlier summary, so that facts are not lost step
+    by step. If only the newer ones are available, pass the earlier summary as `previous`: its pointers are checked
+    too, except open items, on which the newer messages are more reliable. Checks at most 80 facts plus these pointers,
+    in time linear in the length of the turns.
     """
-    known = facts_that_matter(turns)
-    facts = {(worthy.fact.kind, worthy.fact.text): worthy.fact for worthy in known.facts}
+    known = relevant_facts(turns)
+    facts = {(ranked.fact.kind, ranked.fact.text): ranked.fact for ranked in known.facts}
     for fact in pointers_of(previous or ""):
         if fact.kind != "open item" or not turns:
             facts.setdefault((fact.kind, fact.text), fact)
-    holding = Holding(summary, known.paths)
-    held = {key for key, fact in facts.items() if holding.holds(fact)}
+    index = FactIndex(summary, known.paths)
+    held = {key for key, fact in facts.items() if index.contains(fact)}
     return Audit(
         tuple(fact for key, fact in facts.items() if key in held),
         tuple(fact for key, fact in facts.items() if key not in held),
@@ -46,10 +47,10 @@ def audit_summary(turns: Sequence[Turn], summary: str, *, previous: str | None =
 def append_pointers(
     summary: str, missing: Sequence[AuditedFact], *, max_tokens: int, count: Callable[[str], int]
 ) -> tuple[str, int]:
-    """The summary, unchanged, with a last section of one line for each missing fact, and how many it lists.
+    """The unchanged summary with a last section of one line for each missing fact, and the number of these lines.
 
-    What is appended takes at most `max_tokens` by `count`; a fact that does not fit is passed over for shorter ones
-    after it. A summary that ends in such a section gets the lines added to it.
+    The appended text has at most `max_tokens` tokens, counted with `count`. A fact that does not fit is skipped, and
+    shorter ones after it are still added. If the summary already ends with such a section, the lines are added to it.
     """
     opening = _opening(summary)
     spent = count(opening)
@@ -66,23 +67,23 @@ def append_pointers(
 
 
 def _opening(summary: str) -> str:
-    """What stands between a summary and its first pointer."""
+    """The text between a summary and its first new pointer."""
     last = summary.rfind("\n## ")
-    if last >= 0 and summary[last + 1 :].split("\n", 1)[0].rstrip() == heading(Section.POINTERS):
+    if last >= 0 and section_of(summary[last + 1 :].split("\n", 1)[0]) is Section.POINTERS:
         return ""
     return f"\n\n{heading(Section.POINTERS)}" if summary else heading(Section.POINTERS)
 
 
 def _line(fact: AuditedFact) -> str:
     place = f"message {fact.seq}" + (f", {fact.handle}" if fact.handle else "")
-    return f"{fact.kind} ({place}): {one_line(fact.text, CONSTRAINT_SHOWN)}"
+    return f"{fact.kind} ({place}): {one_line(fact.text, MAX_CONSTRAINT_LENGTH)}"
 
 
 _POINTER = re.compile(r"^(path|id|error|open item|constraint) \(message (\d{1,9})(?:, (\S{1,80}))?\): (.+)$")
 
 
 def pointers_of(summary: str) -> tuple[AuditedFact, ...]:
-    """The facts that a summary points to, as `append_pointers` wrote them."""
+    """The facts of the pointers in a summary, as written by `append_pointers`."""
     return tuple(_facts_of(read_summary(summary).get(Section.POINTERS, ())))
 
 

@@ -1,4 +1,4 @@
-"""The facts of a session that matter to go on with it: what a summary of it has to hold."""
+"""The facts that are needed to continue a session, and that a summary of it should contain."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
-from contextstash.context.extraction.errors import troubles
+from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.facts import find_facts
 from contextstash.context.extraction.file_actions import Verb, file_uses
 from contextstash.context.extraction.files import changes_by_message
-from contextstash.context.extraction.todos import said_to_be_open, todo_lines
+from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import OWN_TEXT, Request, laid_down, requests_of
+from contextstash.context.extraction.user_requests import MAX_TYPED_LENGTH, Request, requests_of, user_rules
 from contextstash.context.text.sanitize import one_line
 
 FactKind = Literal["path", "id", "error", "open item", "constraint"]
 
 MAX_OF_A_KIND: dict[FactKind, int] = {"path": 28, "id": 14, "error": 10, "open item": 10, "constraint": 18}
-"""80 facts together."""
+"""At most this many facts of each kind, 80 in total. Guesses: paths are the most numerous facts, and constraints the
+most expensive to lose."""
 
-SHOWN = 260
-"""Characters of a fact; a constraint, which must be known whole, may have `CONSTRAINT_SHOWN`."""
+MAX_FACT_LENGTH = 260
+"""In characters. A guess: about two lines."""
 
-CONSTRAINT_SHOWN = 400
-ASKED_SHOWN = 160
+MAX_CONSTRAINT_LENGTH = 400
+"""In characters, as long as the longest sentence that counts as a rule (`MAX_RULE_LENGTH`): it must not be cut."""
+
+MAX_REQUEST_LENGTH = 160
+"""Characters of the newest request as an open item. A guess: one line that identifies it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedFact:
-    """One fact, in one line. `seq` is the message in which it was said last, `handle` the tool output that holds
-    it, if one does."""
+    """One fact, in one line. `seq` is the last message that mentions it, `handle` a tool output that contains it, if
+    there is one."""
 
     kind: FactKind
     text: str
@@ -42,43 +46,46 @@ class AuditedFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Worthy:
-    """A fact and what it is worth to know it: more for what cannot be found out again, and for what is new."""
+class RankedFact:
+    """A fact and its value, which is higher if it cannot be found out again, and if it is recent.
+
+    The values below are guesses that only order the facts: constraints (6), then open items (5 to 6), open errors
+    (3.5), changed files (3 to 4), and at the end what was only read. Recency adds up to 1 or 2.
+    """
 
     fact: AuditedFact
-    worth: float
+    value: float
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """All facts that matter, worthiest first, at most 80; and every path the session touched, which tells
-    whether the tail of one could mean another."""
+class RelevantFacts:
+    """The relevant facts, at most 80, most valuable first; and every path that the session used, which is needed to
+    decide whether the tail of one is ambiguous."""
 
-    facts: tuple[Worthy, ...]
+    facts: tuple[RankedFact, ...]
     paths: tuple[str, ...]
 
 
-def facts_that_matter(turns: Sequence[Turn]) -> Known:
-    """What someone who goes on must know or be able to look up: the user's constraints in their own words, open
-    items, errors that still stand and those of the work that were met, files changed or gone back to, and ids
-    that the user named or that came up more than once in the conversation."""
+def relevant_facts(turns: Sequence[Turn]) -> RelevantFacts:
+    """What is needed to continue: the user's constraints in their own words, open items, errors of the work, files that
+    were changed or used repeatedly, and ids that the user named or that occur more than once in the conversation."""
     actions = actions_of(turns)
     requests, _ = requests_of(turns)
     touched = _touched(actions)
     ages = _Ages(turns[0].seq if turns else 0, turns[-1].seq if turns else 0)
-    by_kind: dict[FactKind, list[Worthy]] = {
+    by_kind: dict[FactKind, list[RankedFact]] = {
         "constraint": list(_constraints(requests, ages)),
         "open item": list(_open_items(turns, actions, requests, ages)),
         "error": list(_errors(actions, ages)),
         "path": list(_paths(turns, requests, touched, ages)),
         "id": list(_ids(turns, requests, ages)),
     }
-    chosen: list[Worthy] = []
+    chosen: list[RankedFact] = []
     for kind, found in by_kind.items():
-        found.sort(key=lambda worthy: (-worthy.worth, -worthy.fact.seq))
+        found.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
         chosen += found[: MAX_OF_A_KIND[kind]]
-    chosen.sort(key=lambda worthy: (-worthy.worth, -worthy.fact.seq))
-    return Known(tuple(_with_handles(chosen, turns)), tuple(touched))
+    chosen.sort(key=lambda ranked: (-ranked.value, -ranked.fact.seq))
+    return RelevantFacts(tuple(_with_handles(chosen, turns)), tuple(touched))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class _Ages:
     first: int
     last: int
 
-    def newness(self, seq: int) -> float:
+    def recency(self, seq: int) -> float:
         """From 0 for the first message to 1 for the last."""
         return (seq - self.first) / max(1, self.last - self.first)
 
@@ -104,7 +111,7 @@ _STRICT_RULE = re.compile(
     r"|toujours|nunca|siempre|sempre|никогда|всегда|нельзя)\b|必须|不要|禁止|务必|必ず|しないで|반드시|항상|절대",
     re.IGNORECASE,
 )
-"""What counts as a rule in a pasted text, which describes more than it demands."""
+"""Stricter than `_RULE`, for pasted text, which describes more than it demands."""
 
 _NO_RULE = re.compile(
     r"^(?:I|we|you|it|this|that|they|there) (?:(?:also|still|really|just) )?(?:don['’]?t|do not|can['’]?t"
@@ -115,20 +122,21 @@ _NO_RULE = re.compile(
     re.IGNORECASE,
 )
 MIN_RULE_WORDS = 3
+"""A guess: fewer words, such as "only this", are meaningless without what was said before."""
 
 
-def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[Worthy]:
-    """The user's rules, each once. Out of a long pasted text a rule is worth less than what they typed."""
-    found: dict[str, Worthy] = {}
+def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
+    """The user's rules, each once. A rule in a long pasted text has a lower value than one that the user typed."""
+    found: dict[str, RankedFact] = {}
     for request in requests:
-        pasted = len(request.text) > OWN_TEXT
+        pasted = len(request.text) > MAX_TYPED_LENGTH
         rule = _STRICT_RULE if pasted or request.is_reply else _RULE
-        for sentence, _ in laid_down(request):
+        for sentence, _ in user_rules(request):
             if not rule.search(sentence) or _NO_RULE.search(sentence) or _is_too_short(sentence):
                 continue
-            text = one_line(sentence, CONSTRAINT_SHOWN)
-            worth = (3.0 if pasted else 6.0) + ages.newness(request.seq)
-            found[text.casefold()] = Worthy(AuditedFact("constraint", text, request.seq), worth)
+            text = one_line(sentence, MAX_CONSTRAINT_LENGTH)
+            value = (3.0 if pasted else 6.0) + ages.recency(request.seq)
+            found[text.casefold()] = RankedFact(AuditedFact("constraint", text, request.seq), value)
     yield from found.values()
 
 
@@ -138,26 +146,26 @@ def _is_too_short(sentence: str) -> bool:
 
 def _open_items(
     turns: Sequence[Turn], actions: Sequence[Action], requests: Sequence[Request], ages: _Ages
-) -> Iterator[Worthy]:
-    """What the user asked for last, if the work on it was cut off; what the newest to-do list leaves open, which
-    counts less the older it is; what the assistant's last words leave open, if the user has not answered."""
+) -> Iterator[RankedFact]:
+    """The user's last request, if the work on it was interrupted; the open entries of the newest to-do list, with a
+    lower value the older it is; and what the assistant's last message leaves open, if the user has not answered it."""
     said, said_seq = _last_words(turns)
     wanted = [request for request in requests if not request.is_reply]
     if wanted and turns[-1].seq != said_seq:
-        asked = AuditedFact("open item", one_line(wanted[-1].text, ASKED_SHOWN), wanted[-1].seq)
-        yield Worthy(asked, 6.0)
-    list_seq = max((action.seq for action in actions if _keeps_a_list(action)), default=0)
+        asked = AuditedFact("open item", one_line(wanted[-1].text, MAX_REQUEST_LENGTH), wanted[-1].seq)
+        yield RankedFact(asked, 6.0)
+    list_seq = max((action.seq for action in actions if _is_todo_list(action)), default=0)
     for place, line in enumerate(todo_lines(actions) or ()):
         text = line.partition("] ")[2].removesuffix(" (in progress)")
         if not line.startswith("[x]"):
-            worth = 5.5 - place / 10 - 3.0 * (1.0 - ages.newness(list_seq))
-            yield Worthy(AuditedFact("open item", text, list_seq), worth)
+            value = 5.5 - place / 10 - 3.0 * (1.0 - ages.recency(list_seq))
+            yield RankedFact(AuditedFact("open item", text, list_seq), value)
     if not requests or requests[-1].seq < said_seq:
-        for place, text in enumerate(said_to_be_open(said)):
-            yield Worthy(AuditedFact("open item", text, said_seq), 5.0 - place / 10)
+        for place, text in enumerate(stated_open_items(said)):
+            yield RankedFact(AuditedFact("open item", text, said_seq), 5.0 - place / 10)
 
 
-def _keeps_a_list(action: Action) -> bool:
+def _is_todo_list(action: Action) -> bool:
     return todo_lines([action]) is not None
 
 
@@ -169,23 +177,23 @@ def _last_words(turns: Sequence[Turn]) -> tuple[str, int]:
     return "", -1
 
 
-def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[Worthy]:
-    """Errors still standing, and those that went away after changes to files; not slips in the use of a tool."""
+def _errors(actions: Sequence[Action], ages: _Ages) -> Iterator[RankedFact]:
+    """Open errors, and errors that were resolved after changes to files; without misuses of an editing tool."""
     handles = {action.seq: action.handle for action in actions if action.failed}
-    went_well = {program: action.seq for action in actions if _went_well(action) for program in _programs(action)}
-    for trouble in troubles(actions, changes_by_message(actions)):
-        if trouble.is_slip or (trouble.resolved and not trouble.fix) or _LOOKING.match(trouble.label):
+    succeeded = {program: action.seq for action in actions if _succeeded(action) for program in _programs(action)}
+    for failure in failures(actions, changes_by_message(actions)):
+        if failure.is_slip or (failure.resolved and not failure.fix) or _LOOKING.match(failure.label):
             continue
-        stands = not trouble.resolved and went_well.get(_program(trouble.label), -1) < trouble.seq
-        text = one_line(f"`{trouble.label}`: {trouble.complaint}", SHOWN)
-        worth = (3.5 + ages.newness(trouble.seq) if stands else 1.0) + ages.newness(trouble.seq)
-        yield Worthy(AuditedFact("error", text, trouble.seq, handles.get(trouble.seq)), worth)
+        stands = not failure.resolved and succeeded.get(_program(failure.label), -1) < failure.seq
+        text = one_line(f"`{failure.label}`: {failure.error_message}", MAX_FACT_LENGTH)
+        value = (3.5 + ages.recency(failure.seq) if stands else 1.0) + ages.recency(failure.seq)
+        yield RankedFact(AuditedFact("error", text, failure.seq, handles.get(failure.seq)), value)
 
 
 _LOOKING = re.compile(r"^(?:rg|e?grep|ls|cat|find|sed|head|tail|wc|which|git (?:log|show|diff|status|grep)|test)\b")
 
 
-def _went_well(action: Action) -> bool:
+def _succeeded(action: Action) -> bool:
     return action.command is not None and action.output is not None and not action.failed and not action.refused
 
 
@@ -195,19 +203,19 @@ def _programs(action: Action) -> Iterator[str]:
 
 
 def _program(command: str) -> str:
-    """The program with its first word: what else the same one did since tells whether its failure still counts."""
+    """The program and its first argument: a later success of these means that a failure no longer matters."""
     words = [word for word in command.split() if "=" not in word and word != "env"]
     return " ".join(words[:2])
 
 
-_PASSING = re.compile(r"^(?:/private)?/(?:tmp|var/folders|dev|proc)/|^\$|[*{}<>$]|/\.claude/|^/?\.?$|^\d+$")
+_IGNORED_PATH = re.compile(r"^(?:/private)?/(?:tmp|var/folders|dev|proc)/|^\$|[*{}<>$]|/\.claude/|^/?\.?$|^\d+$")
 _CHANGES: frozenset[Verb] = frozenset({"edited", "created", "renamed"})
 
 
 @dataclass(slots=True)
 class _Touch:
-    """How a file was used: by how many calls, whether changed, when last, and which output shows it.
-    `named` if the user said it."""
+    """How a file was used: the number of calls and of changes, the last message, and an output that shows it. `named`
+    is true if the user mentioned it."""
 
     uses: int = 0
     changes: int = 0
@@ -232,41 +240,41 @@ def _touched(actions: Sequence[Action]) -> dict[str, _Touch]:
 
 def _paths(
     turns: Sequence[Turn], requests: Sequence[Request], touched: Mapping[str, _Touch], ages: _Ages
-) -> Iterator[Worthy]:
-    """Files changed; files that the user named; files read, more so those gone back to or talked about. Each under
-    its fullest name."""
-    talked = {_file_name(path) for text in _told(turns) for path in find_facts(text, 200).paths}
+) -> Iterator[RankedFact]:
+    """Changed files, files that the user named, and read files, with a higher value if they were read repeatedly or
+    mentioned. Each under its longest name."""
+    talked = {_file_name(path) for text in _assistant_texts(turns) for path in find_facts(text, 200).paths}
     named = _named_by_user(requests)
     files = _fullest({**{path: _Touch(seq=seq, named=True) for path, seq in named.items()}, **touched})
     names = {_file_name(path) for path in named}
     for path, touch in files.items():
-        if touch.gone or _PASSING.search(path) or not _names_a_file(path):
+        if touch.gone or _IGNORED_PATH.search(path) or not _names_a_file(path):
             continue
         is_named = touch.named or _file_name(path) in names
         if touch.changes:
-            worth = 3.0 + min(4, touch.changes) / 4
+            value = 3.0 + min(4, touch.changes) / 4
         elif is_named or touch.uses > 1 or (touch.uses and _file_name(path) in talked):
-            worth = 1.0 + min(4, touch.uses) / 8
+            value = 1.0 + min(4, touch.uses) / 8
         elif touch.uses:
-            worth = 0.0
+            value = 0.0
         else:
             continue
-        fact = AuditedFact("path", one_line(path, SHOWN), touch.seq, touch.handle)
-        yield Worthy(fact, worth + is_named + ages.newness(touch.seq))
+        fact = AuditedFact("path", one_line(path, MAX_FACT_LENGTH), touch.seq, touch.handle)
+        yield RankedFact(fact, value + is_named + ages.recency(touch.seq))
 
 
 def _named_by_user(requests: Sequence[Request]) -> dict[str, int]:
-    """The paths in what the user typed, with the message; a pasted text names too many."""
-    typed = [request for request in requests if len(request.text) <= OWN_TEXT]
+    """The paths in messages that the user typed, with the message; pasted text contains too many."""
+    typed = [request for request in requests if len(request.text) <= MAX_TYPED_LENGTH]
     return {path.removeprefix("./"): request.seq for request in typed for path in find_facts(request.text, 40).paths
             if _NAMED.search(path)}  # fmt: skip
 
 
 _NAMED = re.compile(r"^[/~.]|/.*/|\.\w{1,8}$")
-"""What of a user's words is a path without doubt, as `and/or` is not."""
+"""Words of a user that are certainly paths, unlike `and/or`."""
 
 
-def _told(turns: Iterable[Turn]) -> Iterator[str]:
+def _assistant_texts(turns: Iterable[Turn]) -> Iterator[str]:
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
             if block.type == "text" and turn.role == "assistant":
@@ -282,7 +290,7 @@ def _names_a_file(path: str) -> bool:
 
 
 def _fullest(touched: Mapping[str, _Touch]) -> dict[str, _Touch]:
-    """The files, those known under a full and a shorter name once, if the shorter can only mean that one."""
+    """The files. One that occurs under a full and a shorter name is listed once, if the shorter name is unambiguous."""
     longer: dict[str, list[str]] = {}
     for path in touched:
         longer.setdefault(_file_name(path), []).append(path)
@@ -323,27 +331,27 @@ _STANDARD = re.compile(
 )
 
 
-def _ids(turns: Sequence[Turn], requests: Sequence[Request], ages: _Ages) -> Iterator[Worthy]:
-    """Ids that the user named, that the assistant told of after meeting them elsewhere, or that calls of three
-    messages passed on."""
-    named = {name for request in requests if len(request.text) <= OWN_TEXT for name in _ids_in(request.text)}
-    told: Counter[str] = Counter()
-    passed: Counter[str] = Counter()
+def _ids(turns: Sequence[Turn], requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
+    """Ids that the user named, that the assistant mentioned and that occur at least twice, or that at least three
+    messages use in calls."""
+    named = {name for request in requests if len(request.text) <= MAX_TYPED_LENGTH for name in _ids_in(request.text)}
+    mentioned: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     last: dict[str, int] = {}
     for turn in turns:
         if turn.role == "assistant":
-            for kind, counter in (("text", told), ("tool_call", passed)):
+            for kind, counter in (("text", mentioned), ("tool_call", used)):
                 counter.update(names := _ids_of(turn, kind))
                 last.update(dict.fromkeys(names, turn.seq))
-    listed = {name for name in told if _LIST_MARK.match(name)}
-    names = named | {name for name in last if told[name] + passed[name] > 1 and told[name]} - listed
-    names |= {name for name in passed if passed[name] > 2 and not name.isdigit()} - listed
-    often = sorted(names, key=lambda name: (name not in named, -told[name] - passed[name], -last.get(name, 0), name))
-    for name in _longest(often[:IDS_COMPARED]):
-        uses = told[name] + passed[name]
-        worth = (4.0 if name in named else 1.0 + 0.5 * bool(told[name])) + min(4, uses) / 4
+    listed = {name for name in mentioned if _LIST_MARK.match(name)}
+    names = named | {name for name in last if mentioned[name] + used[name] > 1 and mentioned[name]} - listed
+    names |= {name for name in used if used[name] > 2 and not name.isdigit()} - listed
+    order = sorted(names, key=lambda id_: (id_ not in named, -mentioned[id_] - used[id_], -last.get(id_, 0), id_))
+    for name in _longest(order[:MAX_COMPARED_IDS]):
+        uses = mentioned[name] + used[name]
+        value = (4.0 if name in named else 1.0 + 0.5 * bool(mentioned[name])) + min(4, uses) / 4
         seq = last.get(name, ages.first)
-        yield Worthy(AuditedFact("id", name, seq), worth + ages.newness(seq))
+        yield RankedFact(AuditedFact("id", name, seq), value + ages.recency(seq))
 
 
 def _ids_of(turn: Turn, kind: str) -> set[str]:
@@ -352,16 +360,17 @@ def _ids_of(turn: Turn, kind: str) -> set[str]:
 
 
 def _ids_in(text: str) -> set[str]:
-    text = text[:20_000]
+    text = text[:20_000]  # a guess, about 5,000 tokens: a longer text lists ids rather than uses them
     found = {*find_facts(text, 100).ids, *(match.group(1).rstrip("-_") for match in _LABELLED.finditer(text))}
     return {name for name in found if _ID_SHAPED.match(name) and not _STANDARD.match(name)}
 
 
-IDS_COMPARED = 200
+MAX_COMPARED_IDS = 200
+"""How many ids are compared with each other. A guess that limits the quadratic comparison below."""
 
 
 def _longest(names: Iterable[str]) -> list[str]:
-    """The ids that do not end another."""
+    """The ids that are not the end of another one."""
     kept: list[str] = []
     for name in sorted(names, key=lambda name: (-len(name), name)):
         if not any(longer.endswith(name) for longer in kept):
@@ -369,17 +378,17 @@ def _longest(names: Iterable[str]) -> list[str]:
     return kept
 
 
-def _with_handles(chosen: Iterable[Worthy], turns: Sequence[Turn]) -> Iterator[Worthy]:
-    """The facts, ids with the newest tool output in which each stands."""
-    worthies = list(chosen)
-    wanted = {worthy.fact.text for worthy in worthies if worthy.fact.kind == "id"}
-    homes: dict[str, str] = {}
+def _with_handles(chosen: Iterable[RankedFact], turns: Sequence[Turn]) -> Iterator[RankedFact]:
+    """The facts, with the newest tool output that contains it added to each id."""
+    ranked_facts = list(chosen)
+    wanted = {ranked.fact.text for ranked in ranked_facts if ranked.fact.kind == "id"}
+    sources: dict[str, str] = {}
     for turn in reversed(turns):
         for index, handle in turn.handles.items():
             for name in [name for name in wanted if name in turn.texts[index]]:
-                homes[name] = handle
+                sources[name] = handle
                 wanted.discard(name)
-    for worthy in worthies:
-        fact = worthy.fact
-        home = homes.get(fact.text) if fact.kind == "id" else fact.handle
-        yield Worthy(AuditedFact(fact.kind, fact.text, fact.seq, home), worthy.worth)
+    for ranked in ranked_facts:
+        fact = ranked.fact
+        source = sources.get(fact.text) if fact.kind == "id" else fact.handle
+        yield RankedFact(AuditedFact(fact.kind, fact.text, fact.seq, source), ranked.value)

@@ -1,4 +1,4 @@
-"""Whether a text holds a fact: named as it is, by a tail that can mean nothing else, or in other words."""
+"""Decides whether a text contains a fact: verbatim, by an unambiguous tail of a path, or in other words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from contextstash.context.extraction.audit_facts import AuditedFact
 from contextstash.context.extraction.files import base_of
 
-MAX_WORDS = 0.6
-"""Which share of a fact's content words must stand together, in one passage, for it to be held."""
+MIN_WORD_SHARE = 0.6
+"""The share of a fact's content words that must occur in one passage of the text, for the text to contain it. A
+guess."""
 
-PASSAGE = 2
-"""Lines that count as one passage: a point and what it goes on with."""
+PASSAGE_LINES = 2
+"""Lines of a passage: a bullet point and the line that continues it."""
 
-FEW_WORDS = 3
-"""A constraint of at most so many content words is held only if the passage sounds like a rule too."""
+MAX_SHORT_RULE_WORDS = 3
+"""A constraint with at most this many content words is only found in a passage that also has a word of a rule: so few
+words occur together by chance. A guess."""
 
 _PATH_TOKEN = re.compile(r"[\w.@+~/-]+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -40,8 +42,8 @@ _STOP, _OF_ANY_ERROR = frozenset(_STOP_WORDS.split()), frozenset(_ERROR_WORDS.sp
 
 
 @dataclass(frozen=True)
-class Holding:
-    """A text made ready to be asked which facts it holds. `paths` are all that could be meant by a short name."""
+class FactIndex:
+    """A text, indexed to look up which facts it contains. `paths` are all paths that a short name could refer to."""
 
     text: str
     paths: Sequence[str]
@@ -52,24 +54,24 @@ class Holding:
 
     def __post_init__(self) -> None:
         lines = [line for line in self.text.split("\n") if line.strip()]
-        windows = ["\n".join(lines[start : start + PASSAGE]) for start in range(len(lines))]
+        windows = ["\n".join(lines[start : start + PASSAGE_LINES]) for start in range(len(lines))]
         object.__setattr__(self, "_folded", self.text.casefold())
         object.__setattr__(self, "_named", _by_last_part(_paths_named(self.text, lines)))
         object.__setattr__(self, "_known", _by_last_part(self.paths))
         object.__setattr__(self, "_passages", [(window, frozenset(_terms(window))) for window in windows])
 
-    def holds(self, fact: AuditedFact) -> bool:
-        """Whether the fact stands in the text."""
+    def contains(self, fact: AuditedFact) -> bool:
+        """Whether the text contains the fact."""
         if fact.kind == "path":
-            return self._holds_path(fact.text)
+            return self._has_path(fact.text)
         if fact.kind == "id":
-            return self._holds_id(fact.text)
+            return self._has_id(fact.text)
         if fact.kind == "error":
-            return self._holds_error(fact.text)
-        return self._holds_words(fact.text, is_rule=fact.kind == "constraint")
+            return self._has_error(fact.text)
+        return self._has_words(fact.text, is_rule=fact.kind == "constraint")
 
-    def _holds_path(self, path: str) -> bool:
-        """Named whole, by a longer path that ends in it, or by a tail that no other known path has."""
+    def _has_path(self, path: str) -> bool:
+        """In full, as the end of a longer path, or by a tail that no other known path has."""
         if not _PATH_TOKEN.fullmatch(path):
             return path in self.text
         path = _plain(path)
@@ -82,35 +84,36 @@ class Holding:
         meant = [known for known in self._known.get(_last_part(path), ()) if _ends_in(known, tail)]
         return all(_ends_in(path, other) or _ends_in(other, path) for other in meant)
 
-    def _holds_id(self, name: str) -> bool:
-        """As a word of its own; of a long hash its first seven digits."""
+    def _has_id(self, name: str) -> bool:
+        """As a whole word; a long hash also by its first seven digits, as git abbreviates it."""
         name = name.casefold()
         if re.fullmatch(r"[0-9a-f]{8,40}", name):
             return bool(re.search(rf"(?<![^\W_]){name[:7]}", self._folded))
         return bool(re.search(rf"(?<![^\W_]){re.escape(name)}(?![^\W_])", self._folded))
 
-    def _holds_error(self, text: str) -> bool:
-        """Its message as it stands, or most of the message's telling words in one passage."""
-        _, _, complaint = text.partition("`: ")
-        complaint = re.sub(r"^exit \d+: ", "", complaint or text).rstrip("…")
-        core = complaint.casefold()[:60].strip()
+    def _has_error(self, text: str) -> bool:
+        """Its message verbatim, or most of the message's specific words in one passage."""
+        # The lengths below are guesses: 60 characters identify a message, 12 or fewer do not.
+        _, _, error_message = text.partition("`: ")
+        error_message = re.sub(r"^exit \d+: ", "", error_message or text).rstrip("…")
+        core = error_message.casefold()[:60].strip()
         if len(core) > 12 and core in self._folded:
             return True
-        terms = [term for term in _terms(complaint) if term not in _OF_ANY_ERROR]
+        terms = [term for term in _terms(error_message) if term not in _OF_ANY_ERROR]
         return self._in_one_passage(terms[:14], rule=False)
 
-    def _holds_words(self, text: str, *, is_rule: bool) -> bool:
+    def _has_words(self, text: str, *, is_rule: bool) -> bool:
         if text.casefold().rstrip(".!… ") in self._folded:
             return True
         terms = list(_terms(text))
-        return self._in_one_passage(terms, rule=is_rule and len(terms) <= FEW_WORDS)
+        return self._in_one_passage(terms, rule=is_rule and len(terms) <= MAX_SHORT_RULE_WORDS)
 
     def _in_one_passage(self, terms: Sequence[str], *, rule: bool) -> bool:
         wanted = frozenset(terms)
         if not wanted:
             return False
         return any(
-            len(wanted & words) >= MAX_WORDS * len(wanted) and (not rule or _RULE_WORDS.search(passage))
+            len(wanted & words) >= MIN_WORD_SHARE * len(wanted) and (not rule or _RULE_WORDS.search(passage))
             for passage, words in self._passages
         )
 
@@ -142,7 +145,7 @@ def _ends_in(path: str, tail: str) -> bool:
 
 
 def _terms(text: str) -> dict[str, None]:
-    """The content words in order, folded and without common endings; of scripts without spaces, pairs of
+    """The content words in order, in lower case and without common endings; for scripts without spaces, pairs of
     characters."""
     text = text.casefold()
     found: dict[str, None] = {}

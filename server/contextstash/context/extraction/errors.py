@@ -1,4 +1,4 @@
-"""Errors met in a session, each with whether and after which changes it went away."""
+"""The errors of a session, with whether each was resolved, and after which changes."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from dataclasses import dataclass
 from contextstash.context.extraction.actions import Action, bare_command
 from contextstash.context.text.sanitize import one_line
 
-COMMAND_SHOWN = 100
-COMPLAINT_SHOWN = 220
+MAX_COMMAND_LENGTH = 100
+MAX_ERROR_LENGTH = 220
+"""In characters. Guesses: together, an error takes about three lines of a summary."""
 
 _EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
 _ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """A command or tool call that failed; `fix` says what was changed before it went well again."""
+class Failure:
+    """A command or tool call that failed. `fix` describes what was changed before it succeeded again."""
 
     seq: int
     label: str
-    complaint: str
+    error_message: str
     resolved: bool = False
     fix: str = ""
 
     @property
     def is_slip(self) -> bool:
-        """Whether this was a misuse of the host's own editing tool rather than a fault in the work."""
+        """Whether this was a misuse of the host's editing tool, not an error of the work."""
         return self.label.split(" ", 1)[0] in _EDITING_TOOLS
 
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"
-        fix = f" (went away after {self.fix})" if self.fix else ""
-        return f"{state}: `{self.label}` — {self.complaint}{fix}"
+        fix = f" (resolved after {self.fix})" if self.fix else ""
+        return f"{state}: `{self.label}` — {self.error_message}{fix}"
 
 
-def troubles(
+def failures(
     actions: Sequence[Action], changed: Mapping[int, Sequence[str]], before: Iterable[str] = ()
-) -> list[Trouble]:
-    """Failures in order, each label once with its newest state.
+) -> list[Failure]:
+    """The failures in order, each label once with its newest state.
 
-    A failure is resolved by a later success of the same command, or of the same runner on at least the same
-    targets; of a tool on the same file. `changed` names the files changed, by message; `before` are entries
-    of an earlier summary, which new successes may resolve.
+    A failure is resolved by a later success of the same command, of the same runner on at least the same targets, or
+    of the same tool on the same file. `changed` maps messages to the files that they changed. `before` are entries of
+    an earlier summary, which new successes may resolve.
     """
-    open_ones: dict[str, Trouble] = {}
-    closed: dict[str, Trouble] = {}
+    open_ones: dict[str, Failure] = {}
+    closed: dict[str, Failure] = {}
     for entry in map(_read, before):
         if entry:
             (closed if entry.resolved else open_ones)[entry.label] = entry
@@ -56,35 +57,35 @@ def troubles(
         if action.failed:
             closed.pop(label, None)
             open_ones.pop(label, None)
-            open_ones[label] = Trouble(action.seq, label, one_line(action.complaint, COMPLAINT_SHOWN))
+            open_ones[label] = Failure(action.seq, label, one_line(action.error_message, MAX_ERROR_LENGTH))
         elif action.output is not None and not action.refused:
             for other in [known for known in open_ones if _covers(label, known)]:
                 closed[other] = _resolved(open_ones.pop(other), action.seq, changed)
-    return sorted([*closed.values(), *open_ones.values()], key=lambda trouble: trouble.seq)
+    return sorted([*closed.values(), *open_ones.values()], key=lambda failure: failure.seq)
 
 
-def _read(entry: str) -> Trouble | None:
+def _read(entry: str) -> Failure | None:
     match = _ENTRY.match(entry)
     if not match:
         return None
-    return Trouble(-1, match.group(2), match.group(3), match.group(1) == "resolved")
+    return Failure(-1, match.group(2), match.group(3), match.group(1) == "resolved")
 
 
-def _resolved(trouble: Trouble, seq: int, changed: Mapping[int, Sequence[str]]) -> Trouble:
-    between = [path for at, paths in changed.items() if trouble.seq <= at <= seq for path in paths]
+def _resolved(failure: Failure, seq: int, changed: Mapping[int, Sequence[str]]) -> Failure:
+    between = [path for at, paths in changed.items() if failure.seq <= at <= seq for path in paths]
     names = list(dict.fromkeys(path.rsplit("/", 1)[-1] for path in between))
     fix = f"changes to {', '.join(names[:4])}" if names else ""
-    return Trouble(trouble.seq, trouble.label, trouble.complaint, True, fix)
+    return Failure(failure.seq, failure.label, failure.error_message, True, fix)
 
 
 def _label(action: Action) -> str:
     if action.command is not None:
-        return one_line(bare_command(action.command).replace("`", "'"), COMMAND_SHOWN)
-    return one_line(f"{action.tool} {action.argument}".replace("`", "'"), COMMAND_SHOWN)
+        return one_line(bare_command(action.command).replace("`", "'"), MAX_COMMAND_LENGTH)
+    return one_line(f"{action.tool} {action.argument}".replace("`", "'"), MAX_COMMAND_LENGTH)
 
 
 def _covers(success: str, failure: str) -> bool:
-    """Whether a success of one command shows that the failure of another is gone."""
+    """Whether the success of one command shows that the failure of another is resolved."""
     if success == failure:
         return True
     good, bad = success.split(), failure.split()
@@ -106,7 +107,7 @@ _RUNNERS = (
     ("make", "test"), ("tsc",), ("mypy",), ("ruff", "check"), ("golangci-lint", "run"), ("mvn", "test"),
     ("gradle", "test"), ("./gradlew", "test"), ("dotnet", "test"), ("rspec",), ("phpunit",),
 )  # fmt: skip
-"""Programs that test or build what their arguments name, and everything if these name nothing."""
+"""Programs that test or build what their arguments name, or everything if there are none."""
 
 
 def _runner(words: Sequence[str]) -> tuple[str, ...]:

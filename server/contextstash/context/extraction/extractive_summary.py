@@ -1,8 +1,7 @@
-"""The extractive summary: what an agent needs to go on, taken word for word from its session, without a
-model.
+"""The extractive summary: what an agent needs to continue, taken verbatim from its session without a model.
 
-Deterministic, linear in the session's length, and updatable: an earlier summary of the same form is merged
-in, section by section, newest state first.
+Deterministic, linear in the length of the session, and incremental: an earlier summary of the same form is merged
+section by section, newest state first.
 """
 
 from __future__ import annotations
@@ -14,28 +13,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
-from contextstash.context.extraction.errors import troubles
+from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
 from contextstash.context.extraction.findings import findings
 from contextstash.context.extraction.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import Section, merged, read_summary
-from contextstash.context.extraction.todos import said_to_be_open, todo_lines
+from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import Request, answers_to_tools, laid_down, reply_lines, requests_of
+from contextstash.context.extraction.user_requests import (
+    Request,
+    dialog_decisions,
+    reply_lines,
+    requests_of,
+    user_rules,
+)
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
 
 Count = Callable[[str], int]
 
-LAST_ACTIONS = 6
-TASK_SHARE = 0.22
-"""How much of a summary the task may take at first, so that constraints it shows whole are not repeated."""
+MAX_LAST_ACTIONS = 6
+"""Newest tool calls in the section on the last state. A guess."""
 
-ALIKE_OUTPUTS = 2
-INDEXED_OUTPUTS = 12
-INDEXED_OUTPUT = 400
-"""Smaller outputs, in characters, are not listed by handle."""
+TASK_SHARE = 0.22
+"""The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
+little above the share of its section in `section_budget.SHARES`; a guess."""
+
+MAX_SIMILAR_OUTPUTS = 2
+"""Outputs of similar calls that are listed by handle, so that one kind does not fill the list. A guess."""
+
+MAX_INDEXED_OUTPUTS = 12
+"""Outputs that are listed by handle. A guess: about a line each."""
+
+MIN_INDEXED_LENGTH = 400
+"""Outputs with fewer characters are not listed by handle: their digest already says most of it. A guess."""
 
 
 def extract_summary(
@@ -46,8 +58,8 @@ def extract_summary(
     max_tokens: int,
     count: Count,
 ) -> str:
-    """A summary of the turns and of `previous`, at most `max_tokens` by `count`; empty if not even
-    one line fits. What has words of `instructions` in it is kept before other findings and rules."""
+    """A summary of the turns and of `previous` with at most `max_tokens` tokens, counted with `count`; empty if not
+    even one line fits. Findings and rules that contain words of `instructions` are preferred to others."""
     material = _read(turns, previous, instructions)
     task = _task(material, int(max_tokens * TASK_SHARE), count)
     shown = "\n".join(item.text for item in task)
@@ -69,7 +81,7 @@ def extract_summary(
 
 
 def _below_base(items: list[Item], files: list[Item]) -> list[Item]:
-    """The items with paths as the section on files gives them."""
+    """The items with paths relative to the base folder, as in the section on files."""
     base = base_of(files[0].text) if files else ""
     return [replace(item, text=item.text.replace(f"{base}/", "")) for item in items] if base else items
 
@@ -83,11 +95,12 @@ class _Material:
     before: Mapping[Section, Sequence[str]]
     last_said: str
     last_said_seq: int
-    wishes: frozenset[str]
+    instruction_words: frozenset[str]
 
-    def wished(self, text: str) -> float:
-        """Weight for what the instructions name."""
-        return 3.0 if self.wishes and self.wishes & _long_words(text) else 0.0
+    def instruction_weight(self, text: str) -> float:
+        """The additional weight of a text with words of the instructions. A guess: more than a finding has
+        otherwise."""
+        return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
 
     def old(self, section: Section) -> Sequence[str]:
         return self.before.get(section, ())
@@ -105,12 +118,12 @@ def _read(turns: Sequence[Turn], previous: str | None, instructions: str | None)
             if turn.role == "assistant" and block.type == "text" and text.strip():
                 said, said_seq = text, turn.seq
     before = read_summary(previous) if previous else {}
-    wishes = _long_words(instructions or "")
-    return _Material(turns, actions_of(turns), requests, carried, before, said, said_seq, wishes)
+    instruction_words = _long_words(instructions or "")
+    return _Material(turns, actions_of(turns), requests, carried, before, said, said_seq, instruction_words)
 
 
 def _task(material: _Material, room: int, count: Count) -> list[Item]:
-    """The first request as it was put, then what the user asked for later."""
+    """The first request verbatim, then the later requests, shortened."""
     wanted = [request for request in material.requests if not request.is_reply]
     texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
@@ -120,6 +133,7 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
         if first and count(text) > room * 2 // 3:
             text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
         elif not first:
+            # Guesses, in characters: 1,200 are about 300 tokens; of a longer text the end often has the actual request.
             text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
         items.append(Item(text, weight=1e6 if first else float(place), cut=True))
     return items
@@ -136,13 +150,16 @@ def _decisions(material: _Material, shown: str) -> list[Item]:
         if request.is_reply:
             new += [(request.seq, line, 1.0) for line in reply_lines(request)]
         else:
-            rules = laid_down(request)
+            rules = user_rules(request)
             new += [(request.seq, defused(rule), 2.0 * strong) for rule, strong in rules if defused(rule) not in shown]
-    new += [(seq, line, 2.0) for seq, line in answers_to_tools(material.actions)]
+    new += [(seq, line, 2.0) for seq, line in dialog_decisions(material.actions)]
     new.sort(key=lambda entry: entry[0])
     weights = {line: weight + place / (len(new) + 1) for place, (_, line, weight) in enumerate(new)}
     lines = merged(material.old(Section.DECISIONS), [line for _, line, _ in new])
-    return [Item(line, weight=weights.get(line, 1.0) + material.wished(line), cut=len(line) > 400) for line in lines]
+    return [
+        Item(line, weight=weights.get(line, 1.0) + material.instruction_weight(line), cut=len(line) > 400)
+        for line in lines
+    ]
 
 
 def _files(material: _Material) -> list[Item]:
@@ -151,19 +168,19 @@ def _files(material: _Material) -> list[Item]:
 
 def _errors(material: _Material) -> list[Item]:
     changed = changes_by_message(material.actions)
-    found = troubles(material.actions, changed, material.old(Section.ERRORS))
+    found = failures(material.actions, changed, material.old(Section.ERRORS))
     return [
-        Item(trouble.line(), weight=1e6 * (not trouble.resolved) + trouble.seq)
-        for trouble in found
-        if not (trouble.resolved and trouble.is_slip)
+        Item(failure.line(), weight=1e6 * (not failure.resolved) + failure.seq)
+        for failure in found
+        if not (failure.resolved and failure.is_slip)
     ]
 
 
 def _findings(material: _Material) -> list[Item]:
     found = findings(material.turns, skip=material.last_said_seq)
-    weights = {finding.text: finding.worth for finding in found}
+    weights = {finding.text: finding.value for finding in found}
     lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
-    return [Item(line, weight=weights.get(line, 1.5) + material.wished(line)) for line in lines]
+    return [Item(line, weight=weights.get(line, 1.5) + material.instruction_weight(line)) for line in lines]
 
 
 def _open_items(material: _Material) -> list[Item]:
@@ -171,7 +188,7 @@ def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
     if todos is None:
         todos = [line for line in old if line.startswith("[")]
-    said = said_to_be_open(material.last_said)
+    said = stated_open_items(material.last_said)
     if not material.last_said:
         said = [line for line in old if not line.startswith("[")]
     working = _under_way(material)
@@ -180,11 +197,11 @@ def _open_items(material: _Material) -> list[Item]:
 
 
 def _under_way(material: _Material) -> str:
-    """The newest request, if the turns end in the middle of work on it."""
+    """The newest request, if the turns end before the work on it does."""
     if not material.turns or material.turns[-1].seq == material.last_said_seq:
         return ""
     wanted = [request for request in material.requests if not request.is_reply]
-    return f"Under way: {one_line(wanted[-1].text, 160)}" if wanted else ""
+    return f"In progress: {one_line(wanted[-1].text, 160)}" if wanted else ""
 
 
 def _state(material: _Material) -> list[Item]:
@@ -193,9 +210,9 @@ def _state(material: _Material) -> list[Item]:
     items = []
     if material.last_said:
         said = defused(material.last_said.strip())
-        items.append(Item(f"The assistant's last words: {said}", weight=3.0, cut=True))
-    for place, action in enumerate(material.actions[-LAST_ACTIONS:]):
-        items.append(Item(_action_line(action), weight=1.0 + place / LAST_ACTIONS))
+        items.append(Item(f"The assistant's last message: {said}", weight=3.0, cut=True))
+    for place, action in enumerate(material.actions[-MAX_LAST_ACTIONS:]):
+        items.append(Item(_action_line(action), weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
 
 
@@ -215,31 +232,32 @@ def _call(action: Action) -> str:
 
 
 def _archived(material: _Material) -> list[Item]:
-    """The outputs most likely to be wanted again: large, recent, failing; of repeated calls the newest."""
+    """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
+    calls."""
     changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
     newest = {
         (action.tool, action.argument): (place, action)
         for place, action in enumerate(material.actions)
-        if action.handle and action.output and len(action.output.text) >= INDEXED_OUTPUT
+        if action.handle and action.output and len(action.output.text) >= MIN_INDEXED_LENGTH
     }
     lines: dict[str, float] = {}
-    alike: Counter[str] = Counter()
+    similar: Counter[str] = Counter()
     for place, action in sorted(newest.values(), key=lambda entry: -entry[0]):
         kind = " ".join(_call(action).split()[:4])
-        alike[kind] += 1
-        if alike[kind] > ALIKE_OUTPUTS:
+        similar[kind] += 1
+        if similar[kind] > MAX_SIMILAR_OUTPUTS:
             continue
         size = len(action.output.text) if action.output else 0
-        worth = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
-        worth += action.failed + (action.argument in changed)
+        value = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
+        value += action.failed + (action.argument in changed)
         printed = action.output.text if action.output else ""
         digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
-        lines[f"{action.handle}: {_call(action)}: {digest}"] = worth
+        lines[f"{action.handle}: {_call(action)}: {digest}"] = value
     shown = merged(material.old(Section.ARCHIVED), sorted(lines, key=lambda line: lines[line]))
-    return [Item(line, weight=lines.get(line, 2.0)) for line in shown[-INDEXED_OUTPUTS:]]
+    return [Item(line, weight=lines.get(line, 2.0)) for line in shown[-MAX_INDEXED_OUTPUTS:]]
 
 
 def _pointers(material: _Material) -> list[Item]:
-    """Those of an earlier summary, without open items once the session went on."""
+    """The pointers of an earlier summary; without its open items if there are new messages."""
     lines = [line for line in material.old(Section.POINTERS) if not (material.turns and line.startswith("open item"))]
     return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

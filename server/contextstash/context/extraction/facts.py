@@ -1,5 +1,5 @@
-"""Facts in a text: paths, identifiers, quoted strings, error lines, ids and measured numbers. Linear in its
-length."""
+"""Finds facts in a text: paths, identifiers, quoted strings, error lines, ids and measured numbers. Linear in the
+length of the text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.run_outcomes import error_lines
 
-SCANNED = 600_000
-"""Characters that are looked at; of a longer text both ends."""
+MAX_SCANNED = 600_000
+"""How many characters are searched; of a longer text, both ends. A guess: about 150,000 tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Each kind in order of first occurrence, each fact once."""
+    """The facts of each kind, each once, in order of first occurrence."""
 
     paths: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ _NUMBER = re.compile(
 
 def find_facts(text: str, most: int = 1_000) -> Facts:
     """The facts of a text, at most `most` of each kind."""
-    if len(text) > SCANNED:
-        text = f"{text[: SCANNED // 2]}\n{text[-SCANNED // 2 :]}"
+    if len(text) > MAX_SCANNED:
+        text = f"{text[: MAX_SCANNED // 2]}\n{text[-MAX_SCANNED // 2 :]}"
     urls = [match.group().rstrip(".,;:") for match in _URL.finditer(text)]
     paths = [*urls, *_found(_PATH, _URL.sub(" ", text) if urls else text)]
     identifiers = (name for name in _found(_IDENTIFIER, text) if _SHAPED.search(name))

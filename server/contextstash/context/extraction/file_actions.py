@@ -1,4 +1,4 @@
-"""Which files an action touched, and how: read, edited, created, deleted, renamed, run."""
+"""Which files an action used, and how: read, edited, created, deleted, renamed, run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
 Verb = Literal["read", "run", "edited", "created", "renamed", "deleted"]
 
-COMMAND_ROOM = 20_000
-"""Characters of a command that are looked at."""
+MAX_SCANNED = 20_000
+"""How many characters of a command or text are searched. A guess that limits the work on a huge here-document."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """One touch of one file. `names` are the definitions and identifiers that a change was about."""
+    """One use of one file. `names` are the definitions and identifiers that a change affects."""
 
     path: str
     verb: Verb
@@ -29,7 +29,7 @@ class FileUse:
 
 
 def file_uses(action: Action) -> list[FileUse]:
-    """The files that a call touched; nothing for a call that failed or was refused."""
+    """The files that a call used; empty for a call that failed or was refused."""
     if action.refused or (action.is_error and action.failed):
         return []
     patch = _patch_of(action)
@@ -97,20 +97,20 @@ def _texts(action: Action) -> tuple[str, str]:
 
 
 def _definitions(text: str, most: int = 4) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(DEFINITION.findall(text[:COMMAND_ROOM])))[:most]
+    return tuple(dict.fromkeys(DEFINITION.findall(text[:MAX_SCANNED])))[:most]
 
 
 def _changed_names(old: str, new: str, most: int = 4) -> tuple[str, ...]:
-    """What a change is about: definitions in the new text first, then identifiers it adds, then those it
-    takes."""
-    new, old = new[:COMMAND_ROOM], old[:COMMAND_ROOM]
+    """The names that a change affects: definitions in the new text first, then identifiers that it adds, then those
+    that it removes."""
+    new, old = new[:MAX_SCANNED], old[:MAX_SCANNED]
     defined = _definitions(new, most)
     if len(defined) == most:
         return defined
     before, after = find_facts(old, 60).identifiers, find_facts(new, 60).identifiers
     added = [name for name in after if name not in before]
-    taken = [name for name in before if name not in after]
-    return tuple(dict.fromkeys([*defined, *added[:most], *taken[:1]]))[:most]
+    removed = [name for name in before if name not in after]
+    return tuple(dict.fromkeys([*defined, *added[:most], *removed[:1]]))[:most]
 
 
 def _patch_of(action: Action) -> str | None:
@@ -153,7 +153,7 @@ _FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
 
 
 def _from_command(command: str) -> Iterator[FileUse]:
-    shell, bodies = without_heredocs(command[:COMMAND_ROOM])
+    shell, bodies = without_heredocs(command[:MAX_SCANNED])
     for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell)):
         if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit():
             names = _definitions("\n".join(bodies))
@@ -192,7 +192,7 @@ def _from_words(words: Sequence[str]) -> Iterator[FileUse]:
 
 
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
-    """Uses by programs whose arguments are files only if they look like ones."""
+    """Uses by programs whose arguments are files only if they look like paths."""
     if program == "sed":
         verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
         yield from (FileUse(path, verb) for path in files[-1:])

@@ -1,4 +1,4 @@
-"""The files of a session: which, how they were touched, and what the changes were about."""
+"""The files of a session: how each was used, and which names the changes affect."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.file_actions import FileUse, Verb, file_uses
 
 VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "read")
-"""In the order in which they are told."""
+"""In the order in which they are written."""
 
 MAX_NAMES = 6
-READS_A_LINE = 6
+"""Names of a changed file, the newest ones. A guess: they fit into one line."""
+
+READS_PER_LINE = 6
+"""A guess: a line is the unit that is left out if the summary is too long."""
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
@@ -41,7 +44,7 @@ class _Record:
 
 
 def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
-    """The paths changed, by the message that answered."""
+    """The changed paths by the message with the call's result."""
     changed: dict[int, list[str]] = {}
     for action in actions:
         for use in file_uses(action):
@@ -51,9 +54,8 @@ def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
 
 
 def file_lines(actions: Sequence[Action], before: Iterable[str] = ()) -> list[tuple[float, str]]:
-    """Lines that tell the files, each with its weight: the base folder, then a line for each changed file,
-    newest change first, then lines of files that were only read. `before` are such lines of an earlier
-    summary."""
+    """Lines that list the files, each with its weight: the base folder, then a line for each changed file, newest
+    change first, then lines with files that were only read. `before` are such lines of an earlier summary."""
     uses = [*_uses_of_lines(before)]
     uses += [(action.seq, use) for action in actions for use in file_uses(action)]
     base = _base_folder([use.path for _, use in uses])
@@ -66,8 +68,8 @@ def file_lines(actions: Sequence[Action], before: Iterable[str] = ()) -> list[tu
     lines += [(1e6 - place, _changed_line(path, record)) for place, (path, record) in enumerate(newest_first)]
     reads = [(path, record) for path, record in records.items() if record.verbs == ["read"]]
     reads.sort(key=lambda entry: (-min(3, entry[1].count), -entry[1].last))
-    for place in range(0, len(reads), READS_A_LINE):
-        names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_A_LINE])
+    for place in range(0, len(reads), READS_PER_LINE):
+        names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_PER_LINE])
         lines.append((float(-place), f"Only read: {names}"))
     return lines
 
@@ -79,13 +81,13 @@ def _changed_line(path: str, record: _Record) -> str:
 
 
 def base_of(line: str) -> str:
-    """The base folder that a line of `file_lines` names, or nothing."""
+    """The base folder that a line of `file_lines` names, empty if it names none."""
     match = _BASE.match(line)
     return match.group(1) if match else ""
 
 
 def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
-    """File uses as an earlier summary tells them, newest last, all older than message 0."""
+    """The file uses in lines of an earlier summary, newest last, with negative ages because they precede message 0."""
     known = list(lines)
     base = next(filter(None, map(base_of, known)), "")
     uses: list[FileUse] = []
@@ -106,7 +108,8 @@ def _absolute(use: FileUse, base: str) -> FileUse:
 
 
 def _base_folder(paths: Iterable[str]) -> str:
-    """The deepest folder that holds most of the absolute paths, or nothing."""
+    """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
+    paths. Both limits are guesses."""
     absolute = {path for path in paths if path.startswith("/")}
     if len(absolute) < 3:
         return ""

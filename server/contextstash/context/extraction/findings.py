@@ -1,4 +1,4 @@
-"""What the assistant found out and did, in its own most telling sentences."""
+"""What the assistant found out and did, in its own most informative sentences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
 
 MAX_LENGTH = 420
-MIN_WORTH = 0.5
+"""Characters of a sentence; a longer one is a pasted text or a list. A guess."""
 
-_TELLING = re.compile(
+MIN_VALUE = 0.5
+"""A sentence of less value is left out: it must contain a name, contain a word such as "fixed", or end a turn.
+A guess."""
+
+_INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
     r"|confirmed|decided|instead of|fixed|added|removed|replaced|renamed|changed|updated|implemented|created"
     r"|moved|now (?:passes|works|uses|returns)|pass(?:es|ed)?|fail(?:s|ed)|does ?n['’]?t|never|already|only"
@@ -34,28 +38,28 @@ _NARRATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence with what it is worth; `place` orders sentences as they were said."""
+    """A sentence and its value; `place` is its position among all findings."""
 
     place: int
     text: str
-    worth: float
+    value: float
 
 
 def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
-    """The assistant's sentences that tell something, in order, without what it quotes. The last words before the user
-    speaks again weigh more than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
+    """The informative sentences of the assistant in order, without quotations. Its last text before the user's next
+    message has a higher value than remarks between tool calls. `skip` is a message whose text is shown elsewhere."""
     found: list[Finding] = []
     seen: set[str] = set()
     for turn, text, closing in _assistant_texts(turns):
         if turn.seq == skip:
             continue
         for number, sentence in enumerate(own_sentences(text)):
-            worth = _worth(sentence, closing)
+            value = _value(sentence, closing)
             shown = one_line(sentence, MAX_LENGTH)
-            if worth > 0 and shown.casefold() not in seen:
+            if value > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
-                found.append(Finding(len(found), shown, worth + 0.6 * (closing and number < 3)))
-    return [Finding(finding.place, finding.text, finding.worth + 1.5 * finding.place / len(found)) for finding in found]
+                found.append(Finding(len(found), shown, value + 0.6 * (closing and number < 3)))
+    return [Finding(finding.place, finding.text, finding.value + 1.5 * finding.place / len(found)) for finding in found]
 
 
 def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
@@ -70,9 +74,10 @@ def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
     return said
 
 
-def _worth(sentence: str, closing: bool) -> float:
+def _value(sentence: str, closing: bool) -> float:
+    """0 if the sentence is to be left out. The summands are guesses that only order the sentences."""
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
     names = len(find_facts(sentence, 8).names())
-    worth = 0.5 * min(4, names) + 1.0 * bool(_TELLING.search(sentence)) + 0.8 * closing
-    return worth if worth >= MIN_WORTH else 0.0
+    value = 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing
+    return value if value >= MIN_VALUE else 0.0

@@ -1,4 +1,4 @@
-"""Sharing a summary's room among its sections, so that nothing important is squeezed out by verbosity."""
+"""Divides a summary's token budget among its sections, so that no verbose section displaces an important one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from contextstash.context.text.sanitize import encodable
 Count = Callable[[str], int]
 
 MIN_CUT = 12
-"""An item is not cut to less than so many tokens; it is left out instead."""
+"""An item is not cut to fewer tokens than this, but left out. A guess: less than a short sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry that may go into a summary. Of a section's items those with most `weight` go in first; they
-    are shown in the given order. One that may be `cut` loses its middle if there is too little room."""
+    """An entry that may be part of a summary. The items of a section with the highest `weight` are added first; they
+    are shown in the given order. The middle of an item with `cut` may be removed so that it fits."""
 
     text: str
     weight: float = 0.0
@@ -36,7 +36,8 @@ SHARES: Mapping[Section, float] = {
     Section.ARCHIVED: 0.06,
     Section.POINTERS: 0.06,
 }
-"""What of the room each section gets at first; what one doesn't need goes to the others in this order."""
+"""The share of the budget that each section gets at first, relative to the sum of the sections that exist. Guesses: the
+task, the findings and an earlier summary have the most text. What a section does not use goes to others, see REFILL."""
 
 REFILL = (
     Section.TASK,
@@ -50,11 +51,11 @@ REFILL = (
     Section.ARCHIVED,
     Section.POINTERS,
 )
-"""Who gets first what the others left over."""
+"""The order in which the sections get unused budget: what cannot be found out again comes first."""
 
 
 def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Count) -> str:
-    """The summary's text with as many items as fit into `max_tokens`; never longer."""
+    """The text of the summary with as many items as fit into `max_tokens`; never longer."""
     present = {
         section: [replace(item, text=encodable(item.text)) for item in items]
         for section, items in sections.items()
@@ -62,18 +63,18 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
     }
     chosen = _Chosen(present, count)
     heads = sum(count(f"\n\n{heading(section)}\n") for section in present)
-    room = max(0, max_tokens - heads)
+    budget = max(0, max_tokens - heads)
     whole = sum(SHARES[section] for section in present)
     for section in present:
-        chosen.take(section, int(room * SHARES[section] / whole))
+        chosen.take(section, int(budget * SHARES[section] / whole))
     for section in REFILL:
         if section in present:
-            chosen.take(section, chosen.spent[section] + room - sum(chosen.spent.values()))
+            chosen.take(section, chosen.spent[section] + budget - sum(chosen.spent.values()))
     return chosen.text_within(max_tokens)
 
 
 class _Chosen:
-    """Which items are in, as they will be shown, and what each section has spent."""
+    """The items that are included, as they will be shown, and the tokens that each section has spent."""
 
     def __init__(self, sections: Mapping[Section, Sequence[Item]], count: Count) -> None:
         self._sections = sections
@@ -83,7 +84,7 @@ class _Chosen:
         self.spent: dict[Section, int] = dict.fromkeys(sections, 0)
 
     def take(self, section: Section, share: int) -> None:
-        """Put in the section's items, weightiest first, until `share` tokens are spent on it."""
+        """Add the section's items, highest weight first, until `share` tokens are spent on it."""
         items = self._sections[section]
         for index in sorted(range(len(items)), key=lambda index: -items[index].weight):
             place, item = (section, index), items[index]
@@ -109,8 +110,7 @@ class _Chosen:
         return self._count(write_item(text)) + 1
 
     def text_within(self, max_tokens: int) -> str:
-        """The text, less items from the end of the weights if counting the whole shows it to be too
-        long."""
+        """The text. If it is too long when counted as a whole, items with the lowest weights are removed."""
         order = sorted(self._texts, key=lambda place: (-_rank(place[0]), self._sections[place[0]][place[1]].weight))
         text = self._text()
         for place in order:
@@ -134,7 +134,7 @@ def _rank(section: Section) -> int:
 
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:
-    """The text's start and end with a mark between, at most `max_tokens` long; two thirds are its start."""
+    """The start and the end of the text with `[…]` between them, at most `max_tokens`; two thirds are the start."""
     if count(text) <= max_tokens:
         return text
     low, high = 0, min(len(text), 16 * max(0, max_tokens))

@@ -1,4 +1,4 @@
-"""The form of an extractive summary: its sections, how items are written, and how they are read back."""
+"""The format of an extractive summary: its sections, and how items are written and parsed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ class Section(StrEnum):
     OPEN = "Open items"
     STATE = "Last state"
     ARCHIVED = "Archived outputs"
-    POINTERS = "Not told above, kept in the archive"
+    POINTERS = "Missing above, kept in the archive"
 
 
 _BY_HEADING = {f"## {section.value}": section for section in Section}
+_BY_HEADING["## Not told above, kept in the archive"] = Section.POINTERS  # of stored summaries of earlier versions
 
 
 def heading(section: Section) -> str:
-    """The line above a section."""
+    """The heading line of a section."""
     return f"## {section.value}"
+
+
+def section_of(line: str) -> Section | None:
+    """The section that a heading line begins, None if it is not one of these headings."""
+    return _BY_HEADING.get(line.rstrip())
 
 
 def write_item(item: str) -> str:
@@ -46,15 +52,15 @@ def write_summary(sections: Mapping[Section, Sequence[str]]) -> str:
 
 
 def read_summary(text: str) -> dict[Section, list[str]]:
-    """The items of a summary by section. Text that stands in none of our sections, such as a summary that
-    a model wrote, becomes one item of `Section.EARLIER`."""
+    """The items of a summary by section. Text outside these sections, such as a summary that a model wrote, becomes one
+    item of `Section.EARLIER`."""
     found: dict[Section, list[str]] = {}
     loose: list[str] = []
     section: Section | None = None
     blank = 0
     for line in text.split("\n"):
-        if line.rstrip() in _BY_HEADING:
-            section, blank = _BY_HEADING[line.rstrip()], 0
+        if begun := section_of(line):
+            section, blank = begun, 0
             found.setdefault(section, [])
         elif line.startswith("#") or section is None:
             section = None
@@ -78,7 +84,7 @@ def _add(items: list[str], line: str, blank: int) -> None:
 
 
 def merged(older: Sequence[str], newer: Sequence[str]) -> list[str]:
-    """Both lists, each item once; if both have it, the newer place counts."""
+    """Both lists, each item once; an item in both has its place in the newer list."""
     kept = {_key(item): item for item in older}
     for item in newer:
         kept.pop(_key(item), None)

@@ -1,4 +1,4 @@
-"""What is still to do: the newest to-do list, unanswered questions, what the assistant said comes next."""
+"""What is left to do: the newest to-do list, unanswered questions, and next steps that the assistant named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 
 
 def todo_lines(actions: Sequence[Action]) -> list[str] | None:
-    """The newest to-do list as check-box lines, or None if none was kept. Finished ones share one line."""
+    """The newest to-do list as lines with check boxes, None if there is none. Finished entries share one line."""
     newest: dict[str, tuple[str, str]] | None = None
     for action in actions:
         tool = action.tool.lower().replace("_", "")
@@ -91,8 +91,8 @@ _AHEAD = re.compile(
 )
 
 
-def said_to_be_open(text: str, most: int = 4) -> list[str]:
-    """Sentences of the assistant's last words that ask something or name what is left."""
+def stated_open_items(text: str, most: int = 4) -> list[str]:
+    """The sentences of the assistant's last text that ask a question or name what is left to do."""
     found = [
         one_line(sentence, 260)
         for sentence in own_sentences(text)

@@ -1,4 +1,4 @@
-"""Turns: messages with their texts, as the digests and summaries read them."""
+"""Turns: messages with their texts, the input of digests and summaries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextstash_storage.records import Block, Kind, Role
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One message. `texts[i]` is the whole text of `blocks[i]`; `handles` names the archived output of a
-    block, by block index. `kind` says of a message in the user's role whether a person wrote it."""
+    """One message. `texts[i]` is the whole text of `blocks[i]`; `handles` maps the index of a block to the handle of
+    its archived output. For a message in the user's role, `kind` is whether a person wrote it."""
 
     seq: int
     role: Role

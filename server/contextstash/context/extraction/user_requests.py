@@ -1,4 +1,4 @@
-"""What the user asked for and laid down, in their own words."""
+"""The user's requests and rules, in their own words."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ _HOST_TEXT = re.compile(
     r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:|OBSERVATION:)",
     re.IGNORECASE,
 )
-"""How a message begins that a host wrote: notes of its own, skills, outputs that it gives back as the user's words."""
+"""How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
 
 _RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
-"""Cline and Roo Code give outputs back as the user's words; the user's answers too, as those of tools that ask."""
+"""Cline and Roo Code send outputs of tools in the user's role. They send the user's answers in the same form, as
+outputs of tools that ask; these are excluded here."""
 
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
-"""Gemini CLI puts the files that a prompt names behind it."""
+"""Gemini CLI appends to a prompt the files that it names."""
 
 _ADDED = re.compile(r"<EXTRA_INFO>.*</EXTRA_INFO>", re.DOTALL)
-"""What OpenHands adds to a prompt: skills and knowledge from files."""
+"""OpenHands adds to a prompt skills and knowledge from files."""
 
 _CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"
@@ -46,13 +47,13 @@ _CARRIED_OVER = re.compile(
 _COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
-REPLY_WORDS = 5
-"""A user message of at most so many words is read as a reply to what the assistant said before it."""
+MAX_REPLY_WORDS = 5
+"""A user message of at most this many words counts as a reply to the assistant's text before it. A guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user wrote; `asked` is what the assistant had said just before, empty for none."""
+    """A message of the user; `asked` is the assistant's text just before it, empty if there is none."""
 
     seq: int
     text: str
@@ -60,16 +61,16 @@ class Request:
 
     @property
     def is_reply(self) -> bool:
-        return bool(self.asked) and len(self.text) <= 60 and len(self.text.split()) <= REPLY_WORDS
+        return bool(self.asked) and len(self.text) <= 60 and len(self.text.split()) <= MAX_REPLY_WORDS
 
 
-def own_words(text: str) -> str:
-    """A user message's text without what the host put into it; empty if nothing else is in it."""
+def without_host_text(text: str) -> str:
+    """The text of a user message without what the host added; empty if there is nothing else."""
     text = without_reminders(text)
     text = _ADDED.sub("", _ATTACHED.split(text, maxsplit=1)[0])
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
     while noise := _NOISE.match(text):
-        # Up to the last end: an output in it may hold the tag that would end it.
+        # Up to the last end tag: an output inside may itself contain an end tag.
         end = text.rfind(f"</{noise.group(1)}>")
         if end < 0:
             text = ""
@@ -80,7 +81,7 @@ def own_words(text: str) -> str:
 
 
 def is_carried_over(text: str) -> bool:
-    """Whether a host put the summary of an earlier window here as if the user had written it."""
+    """Whether this is the summary of an earlier window, which a host sent in the user's role."""
     return bool(_CARRIED_OVER.match(text))
 
 
@@ -99,7 +100,7 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
         if turn.kind == "summary":
             carried += [text for text in texts if text.strip()]
             continue
-        for text in map(own_words, texts):
+        for text in map(without_host_text, texts):
             if is_carried_over(text):
                 carried.append(text)
             elif text:
@@ -109,11 +110,12 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
 
 
 def _is_result(text: str) -> bool:
-    """Whether a message gives back a tool's output as text, beside which nothing can be told to be the user's."""
+    """Whether a message contains the output of a tool as text, so that the user's own words cannot be identified in
+    it."""
     return bool(_RESULT.match(text))
 
 
-_LAID_DOWN = re.compile(
+_INSTRUCTION = re.compile(
     r"\b(?:must(?:n't)?|never|always|don['’]?t|do not|should(?:n['’]?t)?|shall|prefer(?:s|red|ably)?|only"
     r"|instead|avoid|make sure|ensure|without|required?|requirement|constraint|forbidden|not"
     r" allowed|no longer|keep|use"
@@ -134,18 +136,22 @@ _STRONG = re.compile(
     re.IGNORECASE,
 )
 MAX_RULE_LENGTH = 400
+"""Characters of a sentence; a longer one is not a rule but a description. A guess."""
 
-OWN_TEXT = 2_000
-"""A longer message holds pasted text, of which only what sounds like a rule counts."""
+MAX_TYPED_LENGTH = 2_000
+"""In characters. A longer message contains pasted text, of which only strong rules count. A guess: about 300 words."""
 
 
-def laid_down(request: Request) -> list[tuple[str, bool]]:
-    """The user's sentences that decide or constrain something, verbatim, and whether each does so
-    strongly."""
-    pasted = len(request.text) > OWN_TEXT
+def user_rules(request: Request) -> list[tuple[str, bool]]:
+    """The user's sentences that decide or constrain something, verbatim, each with whether it is a strong rule."""
+    pasted = len(request.text) > MAX_TYPED_LENGTH
     found = []
     for sentence in sentences(request.text):
-        if 8 <= len(sentence) <= MAX_RULE_LENGTH and not sentence.endswith(("?", ":")) and _LAID_DOWN.search(sentence):
+        if (
+            8 <= len(sentence) <= MAX_RULE_LENGTH
+            and not sentence.endswith(("?", ":"))
+            and _INSTRUCTION.search(sentence)
+        ):
             strong = bool(_STRONG.search(sentence))
             if strong or not pasted:
                 found.append((sentence, strong))
@@ -153,8 +159,8 @@ def laid_down(request: Request) -> list[tuple[str, bool]]:
 
 
 def reply_lines(request: Request) -> list[str]:
-    """A short reply, with the question of the assistant's own that it answers. What answers no question counts where it
-    is more than a word, and without what was said before: that is not the user's."""
+    """A short reply, with the assistant's question that it answers. A reply to no question is included if it has more
+    than one word, and without the assistant's text, which the user did not necessarily confirm."""
     reply = one_line(request.text, 80)
     asked = [sentence for sentence in own_sentences(request.asked) if sentence.endswith(("?", "？"))]
     if asked:
@@ -175,9 +181,8 @@ _SAID = re.compile(
 _PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode"})
 
 
-def answers_to_tools(actions: Sequence[Action]) -> list[tuple[int, str]]:
-    """Decisions that the user took in a tool's dialog, with their message: answers, refusals, approved
-    plans."""
+def dialog_decisions(actions: Sequence[Action]) -> list[tuple[int, str]]:
+    """The user's decisions in dialogs of tools, each with its message: answers, refusals, approved plans."""
     found = []
     for action in actions:
         if action.output is None:

@@ -1,7 +1,7 @@
-"""What each provider demands of a message list: where it may be cut, and what is wrong with one.
+"""The providers' rules for message lists: where a list may be cut, and which rules a list breaks.
 
-A cut `i` lies between messages `i - 1` and `i`. Each property below looks at one demand, in one file, and
-says which cuts it forbids; the safe cuts are those that none forbids.
+Cut `i` is between messages `i - 1` and `i`. Each property below checks one rule, in a file of its own, and returns the
+cuts that the rule forbids; a cut that no property forbids is safe.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PROPERTIES: tuple[Property, ...] = (
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:
-    """Where the list may be cut so that both parts are as valid as the whole, in order; 0 and len included
-    where they are. A part that begins with the assistant needs a user message (a summary) before it."""
+    """Where the list may be cut so that both parts are as valid as the whole, in ascending order; includes 0 and the
+    length if they are safe. A part that begins with the assistant needs a user message (a summary) before it."""
     forbidden: set[int] = set()
     for cuts_forbidden in PROPERTIES:
         forbidden |= cuts_forbidden(messages)

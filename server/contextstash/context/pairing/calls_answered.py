@@ -1,4 +1,4 @@
-"""A tool call and its result stay on one side of a cut, and parallel calls with all their results."""
+"""Forbids cuts between a tool call and its result, and between parallel calls and any of their results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from contextstash_storage.records import Message
 def cuts_inside_tool_calls(messages: Sequence[Message]) -> set[int]:
     """The cuts between a call and its result.
 
-    A result answers the nearest call of its id before it that is still open, so ids may be used again; if
-    there is none, one after it that nothing else answers. A call that is never answered counts as interrupted
-    from the next message on that neither answers a call nor continues the reply; until then, and so at the
-    end of the list, its result may still come.
+    A result answers the nearest open call with its id before it, so that an id may be used again; if there is none,
+    the next call after it that nothing else answers. A call without a result is interrupted by the next message that
+    neither answers a call nor continues the reply; until then, and so at the end of the list, its result may still
+    come.
     """
     covered = [0] * (len(messages) + 2)
     for first, last in _spans(messages):
@@ -33,8 +33,8 @@ def cuts_inside_tool_calls(messages: Sequence[Message]) -> set[int]:
 
 
 def _spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """(place of the call, place of its result) of each pair in different messages, or the reverse of a result
-    recorded early; an open call's span ends where it is interrupted, or past the end of the list."""
+    """For each pair in different messages (index of the call, index of its result), or the reverse if the result was
+    recorded first. The span of an open call ends where it is interrupted, or past the end of the list."""
     open_calls: dict[str, list[int]] = {}
     orphans: dict[str, list[int]] = {}
     for place, message in enumerate(messages):
@@ -54,8 +54,8 @@ def _spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
 def _early_results(
     messages: Sequence[Message], open_calls: dict[str, list[int]], orphans: dict[str, list[int]]
 ) -> Iterator[tuple[int, int]]:
-    """Spans of results that stand before their call in one turn of the user's (Claude Code writes a result as
-    soon as the tool ends, and the reply as it streams in). Their calls are taken out of `open_calls`."""
+    """Spans of results that come before their call in the same user turn: Claude Code writes a result as soon as the
+    tool ends, but the reply as it streams in. Removes their calls from `open_calls`."""
     if not orphans:
         return
     turns = list(accumulate(message.role == "user" and not answered_ids(message) for message in messages))
@@ -68,7 +68,7 @@ def _early_results(
 
 
 def _interrupted(messages: Sequence[Message], unanswered: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Spans of calls without a result: up to the last message before the one that interrupts them."""
+    """Spans of calls without a result, up to the last message before the one that interrupts them."""
     if not unanswered:
         return
     ends = _interruptions(messages)
@@ -78,7 +78,7 @@ def _interrupted(messages: Sequence[Message], unanswered: Sequence[int]) -> Iter
 
 
 def _interruptions(messages: Sequence[Message]) -> list[int]:
-    """For each message the next one after it that neither answers a call nor continues the same reply."""
+    """For each message, the index of the next one that neither answers a call nor continues the same reply."""
     numbers = reply_numbers(messages)
     ends = [len(messages)] * len(messages)
     for place in range(len(messages) - 2, -1, -1):

@@ -1,4 +1,4 @@
-"""A tool loop that is still open keeps the thinking that it began with."""
+"""Forbids cuts that take from an open tool loop the thinking that it began with."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from contextstash_storage.records import Message
 def cuts_inside_open_loops(messages: Sequence[Message]) -> set[int]:
     """The cuts in the tool loop at the end of the list before a round without thinking of its own.
 
-    With a thinking budget Anthropic demands that the reply which such a loop continues begins with thinking, before its
-    first tool call. Models that think adaptively demand nothing of the kind, and there a loop may outgrow the window.
-    So this holds only if the list looks like one with a budget: another loop of it began with thinking too, and none
-    without. Where results are messages of role `tool`, the provider is another.
+    If a request sets a thinking budget, Anthropic requires that the reply which such a loop continues begins with
+    thinking, before its first tool call (guide to extended thinking). Models with adaptive thinking have no such rule,
+    and their loops may outgrow the window and must stay cuttable. So cuts are forbidden only if the list looks like one
+    with a budget: at least two loops began with thinking, and none without. If results are messages of role `tool`, the
+    provider is not Anthropic.
     """
     if not messages or not _is_open(messages[-1]) or any(message.role == "tool" for message in messages):
         return set()
@@ -37,7 +38,8 @@ class _Round:
 
 
 def _loops(messages: Sequence[Message]) -> list[list[_Round]]:
-    """The rounds after each thing that a person says; what stands before the first of them began elsewhere."""
+    """The rounds after each message of a person. Messages before the first of these belong to a loop whose start is
+    unknown and are left out."""
     loops: list[list[_Round]] = []
     number = -1
     for place, (message, reply) in enumerate(zip(messages, reply_numbers(messages), strict=True)):
@@ -54,5 +56,5 @@ def _loops(messages: Sequence[Message]) -> list[list[_Round]]:
 
 
 def _is_open(last: Message) -> bool:
-    """Whether a list with that last message goes on with the model."""
+    """Whether the model has the next turn after this last message."""
     return answers_calls(last) or any(is_open_call(block) for block in last.blocks)

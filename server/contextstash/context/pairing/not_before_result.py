@@ -1,4 +1,4 @@
-"""A part never begins with a tool result."""
+"""Forbids cuts after which a part begins with a tool result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextstash_storage.records import Message
 
 
 def cuts_before_results(messages: Sequence[Message]) -> set[int]:
-    """The cuts directly before a message that answers a call of an earlier message, known or not."""
+    """The cuts directly before a message that answers a call of an earlier message, even if that is not in the list."""
     return {place for place, message in enumerate(messages) if _is_answer(message)}
 
 

@@ -1,4 +1,4 @@
-"""Thinking that is a message of its own stays with the message that it led to."""
+"""Forbids cuts between a message of thinking alone and the message that it led to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextstash_storage.records import Message
 
 
 def cuts_after_lone_thinking(messages: Sequence[Message]) -> set[int]:
-    """The cuts after a message of thinking alone that another of the assistant's follows, or nothing yet."""
+    """The cuts after a message of thinking alone, if the next message is the assistant's or does not exist yet."""
     return {
         place + 1
         for place, message in enumerate(messages)

@@ -1,4 +1,4 @@
-"""One reply of the model stays whole, also if it was recorded as several messages."""
+"""Forbids cuts inside one reply of the model, even if it was recorded as several messages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextstash_storage.records import Message
 
 
 def cuts_inside_replies(messages: Sequence[Message]) -> set[int]:
-    """The cuts before an assistant message that continues a reply. Parallel calls that were recorded one by
-    one are kept together by this."""
+    """The cuts before an assistant message that continues a reply. This also keeps together parallel calls that were
+    recorded one by one."""
     numbers = reply_numbers(messages)
     return {
         place
@@ -22,8 +22,8 @@ def cuts_inside_replies(messages: Sequence[Message]) -> set[int]:
 def reply_numbers(messages: Sequence[Message]) -> list[int]:
     """A number for each message, the same for all messages of one reply and for the answers to its calls.
 
-    An assistant message continues the reply directly before it unless the provider's ids of the two differ;
-    after answers to calls it does only if the ids are the same (hosts run calls while a reply still comes).
+    An assistant message continues the reply directly before it unless their reply ids differ. After answers to calls
+    it continues the reply only if the ids are equal: hosts run calls while a reply is still streaming.
     """
     numbers: list[int] = []
     number = 0

@@ -1,4 +1,4 @@
-"""The judge of message lists: every rule of a provider that can be seen from the list itself."""
+"""Validation of message lists: every rule of a provider that can be checked on the list itself."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RULES: dict[str, Callable[[Sequence[Native]], list[str]]] = {
 
 
 def violations(format_name: str, natives: Sequence[Native]) -> list[str]:
-    """What the provider would refuse about the list as a request, a sentence for each, naming the message.
+    """The reasons for which the provider would refuse the list, one sentence each that names the message.
 
-    An empty list breaks no rule: there is nothing to send. What depends on more than the list (signatures'
-    validity, preserved thinking, model limits) can't be seen here. Raises BadInputError on an unknown format.
+    An empty list breaks no rule: there is nothing to send. Rules that depend on more than the list (validity of
+    signatures, preserved thinking, limits of the model) are not checked. Raises BadInputError if the format is unknown.
     """
     if format_name not in RULES:
         raise BadInputError(f"There is no message format '{format_name}'. Known: {', '.join(RULES)}.")

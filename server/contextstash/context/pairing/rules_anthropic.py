@@ -13,24 +13,25 @@ from typing import Any
 from contextstash_storage.records import Native
 
 _ASSISTANT_ONLY = ("tool_use", "server_tool_use", "mcp_tool_use", "thinking", "redacted_thinking")
-_MAX_CACHE_MARKS = 4
+_MAX_BREAKPOINTS = 4
+"""Cache breakpoints in a request: https://docs.claude.com/en/docs/build-with-claude/prompt-caching"""
 
 
 def anthropic_violations(natives: Sequence[Native]) -> list[str]:
     """See `violations`."""
-    shapes = [problem for place, native in enumerate(natives) for problem in _shape(place, native)]
-    if shapes:
-        return shapes
+    malformed = [problem for place, native in enumerate(natives) for problem in _structure(place, native)]
+    if malformed:  # the rules below read fields that a malformed message lacks
+        return malformed
     return [
         *_alternation(natives),
         *(problem for place, native in enumerate(natives) for problem in _blocks(place, native)),
         *_tool_results(natives),
         *_server_results(natives),
-        *_cache_marks(natives),
+        *_breakpoints(natives),
     ]
 
 
-def _shape(place: int, native: Native) -> Iterator[str]:
+def _structure(place: int, native: Native) -> Iterator[str]:
     if native.get("role") not in ("user", "assistant"):
         yield f"Message {place} has the role {native.get('role')!r}; only user and assistant are allowed."
     unknown = [key for key in native if key not in ("role", "content")]
@@ -43,7 +44,7 @@ def _shape(place: int, native: Native) -> Iterator[str]:
     elif not isinstance(content, list) or not content:
         yield f"Message {place} has no content."
     elif not all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content):
-        yield f"Message {place} holds a block without a type."
+        yield f"Message {place} contains a block without a type."
     else:
         yield from _ids(place, content)
 
@@ -57,14 +58,14 @@ def _ids(place: int, content: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _alternation(natives: Sequence[Native]) -> Iterator[str]:
     if natives and natives[0]["role"] != "user" and not _is_compacted(natives[0]):
-        yield "Message 0 is the assistant's; the first message must be the user's."
+        yield "Message 0 has the role assistant; the first message must have the role user."
     for place in range(1, len(natives)):
         if natives[place]["role"] == natives[place - 1]["role"]:
-            yield f"Messages {place - 1} and {place} have the same role; neighbours must be one message."
+            yield f"Messages {place - 1} and {place} have the same role; merge them into one message."
 
 
 def _is_compacted(native: Native) -> bool:
-    """Whether the message begins with the provider's own summary of all before it (on-demand compaction)."""
+    """Whether the message begins with the provider's own summary of everything before it (server-side compaction)."""
     return any(block["type"] == "compaction" for block in _content(native)[:1])
 
 
@@ -80,9 +81,9 @@ def _blocks(place: int, native: Native) -> Iterator[str]:
         where = f"Message {place}, block {index}"
         kind = block["type"]
         if role == "user" and (kind in _ASSISTANT_ONLY or kind.endswith("_tool_result")):
-            yield f"{where}: '{kind}' cannot stand in a user message."
+            yield f"{where}: '{kind}' is not allowed in a user message."
         if role == "assistant" and kind == "tool_result":
-            yield f"{where}: 'tool_result' cannot stand in an assistant message."
+            yield f"{where}: 'tool_result' is not allowed in an assistant message."
         yield from _texts(where, block)
         yield from _thinking(where, block)
     if content and content[-1]["type"] in ("thinking", "redacted_thinking"):
@@ -95,7 +96,7 @@ def _texts(where: str, block: dict[str, Any]) -> Iterator[str]:
     if any(part.get("type") == "text" and not str(part.get("text", "")).strip() for part in parts):
         yield f"{where} is an empty text."
     if block["type"] == "compaction" and block.get("content") == "":
-        yield f"{where}: a compaction may be null but not empty."
+        yield f"{where}: the content of a compaction may be null but not empty."
 
 
 def _thinking(where: str, block: dict[str, Any]) -> Iterator[str]:
@@ -108,7 +109,7 @@ def _thinking(where: str, block: dict[str, Any]) -> Iterator[str]:
 
 
 def _tool_results(natives: Sequence[Native]) -> Iterator[str]:
-    """Each tool use has exactly one result at the head of the next user message, and the reverse."""
+    """Each tool use has exactly one result at the start of the next user message, and each result has a tool use."""
     for place, native in enumerate(natives):
         content = _content(native)
         if native["role"] == "assistant":
@@ -125,7 +126,7 @@ def _calls(place: int, content: Sequence[dict[str, Any]], results: Counter[Any])
     uses = Counter(block.get("id") for block in content if block["type"] == "tool_use")
     for call_id, times in uses.items():
         if times > 1:
-            yield f"Message {place} holds the tool use {call_id} twice."
+            yield f"Message {place} contains the tool use {call_id} twice."
         if results[call_id] != 1:
             count = results[call_id]
             yield f"Message {place}: the tool use {call_id} has {count} results in the next message, not one."
@@ -138,7 +139,7 @@ def _results(place: int, content: Sequence[dict[str, Any]], called: set[Any]) ->
             others += 1
             continue
         if others:
-            yield f"Message {place}, block {index}: tool results must come first in their message."
+            yield f"Message {place}, block {index}: tool results must be the first blocks of their message."
         if block.get("tool_use_id") not in called:
             yield (
                 f"Message {place}, block {index}: the result of {block.get('tool_use_id')} has no tool use"
@@ -147,8 +148,8 @@ def _results(place: int, content: Sequence[dict[str, Any]], called: set[Any]) ->
 
 
 def _server_results(natives: Sequence[Native]) -> Iterator[str]:
-    """A provider's own tool use has its result in the replies; it may be open in the last message, and
-    while a client's tool that it called is answered."""
+    """A use of a provider's own tool has its result in the same or a later reply. It may be open in the last message,
+    and while a client's tool that it called is being answered."""
     open_uses: dict[str, list[int]] = {}
     callers = set()
     for place, native in enumerate(natives):
@@ -170,13 +171,15 @@ def _server_results(natives: Sequence[Native]) -> Iterator[str]:
                 yield f"Message {place}: the provider's tool use {call_id} has no result."
 
 
-def _cache_marks(natives: Sequence[Native]) -> Iterator[str]:
-    marks = sum(_is_marked(part) for native in natives for block in _content(native) for part in _with_nested(block))
-    if marks > _MAX_CACHE_MARKS:
-        yield f"The list has {marks} cache breakpoints; at most {_MAX_CACHE_MARKS} are allowed."
+def _breakpoints(natives: Sequence[Native]) -> Iterator[str]:
+    found = sum(
+        _is_breakpoint(part) for native in natives for block in _content(native) for part in _with_nested(block)
+    )
+    if found > _MAX_BREAKPOINTS:
+        yield f"The list has {found} cache breakpoints; at most {_MAX_BREAKPOINTS} are allowed."
 
 
-def _is_marked(block: object) -> bool:
+def _is_breakpoint(block: object) -> bool:
     return isinstance(block, dict) and block.get("cache_control") is not None
 
 

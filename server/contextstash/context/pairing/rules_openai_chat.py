@@ -1,4 +1,4 @@
-"""The rules of OpenAI Chat Completions, from its API reference and its own error texts."""
+"""The rules of OpenAI Chat Completions, from its API reference and the API's error messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _REPLY_KEYS = ("usage", "finish_reason", "logprobs", "annotations", "model", "cr
 
 def openai_chat_violations(natives: Sequence[Native]) -> list[str]:
     """See `violations`."""
-    shapes = [problem for place, native in enumerate(natives) for problem in _shape(place, native)]
-    return shapes or list(_pairs(natives))
+    malformed = [problem for place, native in enumerate(natives) for problem in _structure(place, native)]
+    return malformed or list(_pairs(natives))
 
 
-def _shape(place: int, native: Native) -> Iterator[str]:
+def _structure(place: int, native: Native) -> Iterator[str]:
     role = native.get("role")
     if role not in _ROLES:
         yield f"Message {place} has the role {role!r}; expected one of {', '.join(_ROLES)}."
@@ -27,28 +27,28 @@ def _shape(place: int, native: Native) -> Iterator[str]:
     content = native.get("content")
     if content == [] or not isinstance(content, str | list | None):
         yield f"Message {place}: content must be a string or a list of at least one part."
-    if content is None and not (role == "assistant" and _says_something_else(native)):
+    if content is None and not (role == "assistant" and _has_other_content(native)):
         yield f"Message {place} has no content."
-    yield from _call_shapes(place, native)
+    yield from _call_structure(place, native)
     if role == "tool" and not isinstance(native.get("tool_call_id"), str):
-        yield f"Message {place} is a tool's and names no tool_call_id."
+        yield f"Message {place} has the role tool but no tool_call_id."
     if role == "function" and not isinstance(native.get("name"), str):
-        yield f"Message {place} is a function's and has no name."
+        yield f"Message {place} has the role function but no name."
 
 
-def _call_shapes(place: int, native: Native) -> Iterator[str]:
+def _call_structure(place: int, native: Native) -> Iterator[str]:
     calls, legacy = native.get("tool_calls", ...), native.get("function_call")
     if calls is not ... and (not isinstance(calls, list) or not calls):
-        yield f"Message {place}: tool_calls must be left out or hold a call."
+        yield f"Message {place}: tool_calls must be omitted or contain at least one call."
     elif calls is not ... and not all(isinstance(call, dict) and isinstance(call.get("id"), str) for call in calls):
-        yield f"Message {place} holds a tool call without an id."
+        yield f"Message {place} contains a tool call without an id."
     if legacy is not None and not (isinstance(legacy, dict) and isinstance(legacy.get("name"), str)):
         yield f"Message {place}: function_call must be an object with a name."
     if native.get("role") != "assistant" and ("tool_calls" in native or "function_call" in native):
         yield f"Message {place}: only the assistant can call tools."
 
 
-def _says_something_else(native: Native) -> bool:
+def _has_other_content(native: Native) -> bool:
     return any(native.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
 
 
@@ -60,7 +60,7 @@ def _call_keys(native: Native) -> list[tuple[str, Any]]:
 
 
 def _pairs(natives: Sequence[Native]) -> Iterator[str]:
-    """All calls of a message are answered, each once, by the messages directly after it."""
+    """All calls of a message are answered, each exactly once, by the messages directly after it."""
     caller = 0
     due: dict[tuple[str, Any], None] = {}
     for place, native in enumerate(natives):
@@ -75,7 +75,7 @@ def _pairs(natives: Sequence[Native]) -> Iterator[str]:
         keys = _call_keys(native)
         due, caller = dict.fromkeys(keys), place
         if len(due) < len(keys):
-            yield f"Message {place} holds two calls of one id."
+            yield f"Message {place} contains two calls with the same id."
     yield from _unanswered(caller, due)
 
 

@@ -1,4 +1,4 @@
-"""The rules of OpenAI Responses, from its API reference and its own error texts."""
+"""The rules of OpenAI Responses, from its API reference and the API's error messages."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _REPLY_KEYS = ("usage", "response_id")
 
 def openai_responses_violations(natives: Sequence[Native]) -> list[str]:
     """See `violations`."""
-    shapes = [problem for place, native in enumerate(natives) for problem in _shape(place, native)]
-    return shapes or [*_pairs(natives), *_reasoning(natives)]
+    malformed = [problem for place, native in enumerate(natives) for problem in _structure(place, native)]
+    return malformed or [*_pairs(natives), *_reasoning(natives)]
 
 
 def _type(item: Native) -> str:
     return str(item.get("type", "message" if "role" in item else ""))
 
 
-def _shape(place: int, item: Native) -> Iterator[str]:
+def _structure(place: int, item: Native) -> Iterator[str]:
     kind = _type(item)
     if not kind:
         yield f"Item {place} has neither type nor role."
@@ -32,7 +32,7 @@ def _shape(place: int, item: Native) -> Iterator[str]:
     if kind == "reasoning" and not isinstance(item.get("summary"), list):
         yield f"Item {place}: reasoning has no summary list (it may be empty, but not missing)."
     if "status" in item and item["status"] is None:
-        yield f"Item {place}: status may be left out but not null."
+        yield f"Item {place}: status may be omitted but not null."
     if kind.endswith("_call_output") and item.get("output") is None:
         yield f"Item {place} has no output."
     for key in _REPLY_KEYS:
@@ -41,7 +41,7 @@ def _shape(place: int, item: Native) -> Iterator[str]:
 
 
 def _pairs(items: Sequence[Native]) -> Iterator[str]:
-    """Each call that has an id is answered once, later, by the output of its type; no output stands alone."""
+    """Each call with an id is answered exactly once, later, by an output of its type; each output has a call."""
     due: dict[str, tuple[int, str]] = {}
     for place, item in enumerate(items):
         kind = _type(item)
@@ -49,7 +49,7 @@ def _pairs(items: Sequence[Native]) -> Iterator[str]:
         answered = _answered(item, kind)
         if (kind.endswith("_call") or kind in _PAIRS) and isinstance(called, str):
             if called in due:
-                yield f"Item {place}: the call {called} is made again while it is open."
+                yield f"Item {place}: the call {called} is repeated while it has no output."
             due[called] = (place, _PAIRS.get(kind, f"{kind}_output"))
         elif isinstance(answered, str):
             _, expected = due.pop(answered, (place, ""))

@@ -1,1 +1,1 @@
-"""Text: cut, sanitized, searched and paged, whatever it is about."""
+"""Operations on any text: truncate, sanitize, search and page it."""

@@ -1,8 +1,8 @@
-"""How a change of a number is written, the same everywhere."""
+"""The one notation for a number before and after a change."""
 
 from __future__ import annotations
 
 
 def before_and_after(before: int, after: int) -> str:
-    """`12,000 -> 8,000`."""
+    """For example `12,000 -> 8,000`."""
     return f"{before:,} -> {after:,}"

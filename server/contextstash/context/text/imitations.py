@@ -1,7 +1,7 @@
-"""Text of others that imitates a speaker, a heading of ours or a marker, made unable to pass for one.
+"""Neutralizes text that imitates a speaker, a heading of a summary or a marker of contextstash.
 
-What a file or a model wrote may hold lines such as `User: always …` or `## Decisions and constraints`. In a summary
-or a digest the next model would read them as said by the user, or as a section of ours.
+A file or a model's reply may contain lines such as `User: always …` or `## Decisions and constraints`. In a summary
+or a digest the next model would take them for the user's words, or for a section that contextstash wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from contextstash.context.text.sanitize import spelled, unforged
 
 _LEAD = r"(?P<lead>[ \t]*(?:(?:[>|*_+•·–—-]|\d{1,3}[.)]|\[.?\]|#{1,6}(?=\s))[ \t]*){0,6})"
-"""Bullets, quotation marks, check boxes and emphasis before a line's words."""
+"""Bullets, quotation marks, check boxes and emphasis before the first word of a line."""
 
 _SPEAKERS = ("user", "human", "system", "assistant", "developer", "operator")
 _WHO = "|".join(spelled(speaker, across_lines=False) for speaker in _SPEAKERS)
@@ -23,7 +23,7 @@ _SPEAKER = re.compile(
 
 _TITLES = (
     r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|errors?|findings?|open items?|last state"
-    r"|archived outputs?|not told above|outputs kept|instructions?|rules?|requirements?|messages? \d"
+    r"|archived outputs?|not told above|missing above|outputs kept|instructions?|rules?|requirements?|messages? \d"
 )
 _HEADING = re.compile(
     rf"^(?P<lead>[ \t]*(?:[>|*+-][ \t]+){{0,4}})"
@@ -32,15 +32,15 @@ _HEADING = re.compile(
 )
 
 _HOST_TAGS = re.compile(r"<(?=/?[ \t]*system[-_ ]?reminder\b|\|(?:im_|start|end|eot|system|user))", re.IGNORECASE)
-"""Tags in which hosts and chat templates put what is not a tool's output."""
+"""Tags with which hosts and chat templates set off text that is not a tool's output."""
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def defused(text: str) -> str:
-    """The text, lines kept, in which no line can be read as a speaker's, a heading of ours or a marker: such a label
-    stands in quotation marks. Doing it again changes nothing."""
+    """The text with the same lines, in which no line reads as a speaker's, as a heading of a summary or as a marker:
+    such a label is put in quotation marks. Idempotent."""
     text = _DIRECTIONS.sub("", _LINE_ENDS.sub("\n", text))
     text = _HOST_TAGS.sub("‹", unforged(text))
     text = _HEADING.sub(_quoted, text)
@@ -48,7 +48,7 @@ def defused(text: str) -> str:
 
 
 def is_speaker_line(line: str) -> bool:
-    """Whether a line begins as if somebody were said to speak in it."""
+    """Whether a line begins with a speaker's label, such as `User:`."""
     return _SPEAKER.match(line) is not None
 
 

@@ -1,10 +1,9 @@
-"""Pages of a text: bounded in tokens, and together every byte of it; or only the lines that match a pattern.
+"""Pages of a text: each has a limit in tokens, and all of them joined are the text; or only the lines that match.
 
-Addresses. `offset` counts lines from 1, or from the end if it is negative; a line ends with a line feed
-and nothing else. A line too long for one page is cut by characters and continued under a larger number, the
-*inner offset*: column * base + line, where base is the smallest power of ten above the number of lines, at
-least 1,000,000. The reader only has to hand `next_offset` back as `offset`; it holds whatever the other
-arguments are, because the text of a handle never changes.
+Offsets: `offset` counts lines from 1, or from the end if it is negative; only a line feed ends a line. A line too
+long for one page is split by characters, and its rest has a larger number, the *inner offset*: column * base + line.
+The base is the smallest power of ten above the number of lines, at least 1,000,000. A reader passes `next_offset` as
+the next `offset`. It stays valid whatever the other arguments are, because the text of a handle never changes.
 """
 
 from __future__ import annotations
@@ -21,17 +20,21 @@ Count = Callable[[str], int]
 """Tokens of a text."""
 
 CONTEXT_LINES = 2
-"""Lines shown before and after each that matches."""
+"""Lines shown before and after each matching line: a guess, enough to recognize a statement or a log entry."""
 
-SHOWN_LINE = 400
-"""Longest part of a line that is shown for a match, in characters."""
+MAX_LINE_SHOWN = 400
+"""Longest part of a line that is shown for a match, in characters: a guess, so that a minified file does not fill the
+page with one line."""
+
+
+CHARACTERS_PER_TOKEN = 4
+"""Where the search for what fits begins: about what English text has. Only its speed depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`text` is at most `max_tokens` long. `first_line` and `last_line` count from 1; both are 0 if
-    nothing is shown. `next_offset` is None at the end. `note` says what part this is, None if it is the
-    whole."""
+    """`text` has at most `max_tokens` tokens. `first_line` and `last_line` count from 1; both are 0 if nothing is
+    shown. `next_offset` is None at the end. `note` describes which part this is, None if it is the whole text."""
 
     text: str
     total_lines: int
@@ -54,10 +57,10 @@ def page(
 ) -> Page:
     """One page of `text` from `offset` on, of at most `limit` lines (with `pattern`: matching lines).
 
-    Without a pattern the pages, joined, are the text exactly. With one (a regular expression, tried on each
-    line) matching lines are shown with their numbers and two lines around. `total_tokens` saves counting
-    the text if it is known. Raises BadInputError on an offset past the end, a limit below 1, a pattern
-    that is invalid or takes too long, and a `max_tokens` too small for one character.
+    Without a pattern, all pages joined are exactly the text. With one (a regular expression, matched against each
+    line), the matching lines are shown with their numbers and two lines of context. Pass `total_tokens` if it is
+    known, so that the text is not counted again. Raises BadInputError if the offset is past the end, the limit is
+    below 1, the pattern is invalid or takes too long, or `max_tokens` is too small for one character.
     """
     if limit is not None and limit < 1:
         raise BadInputError("limit must be 1 or more.")
@@ -73,11 +76,12 @@ def page(
 
 
 def _base(lines: int) -> int:
+    # At least a million, so that an inner offset is never mistaken for a line number in a text of usual length.
     return int(10 ** max(6, len(str(lines))))
 
 
 def _address(offset: int | None, lines: Sequence[str]) -> tuple[int, int]:
-    """The line's index from 0 and the column in it."""
+    """The index of the line, from 0, and the column in it."""
     if offset is None or offset == 0:
         return 0, 0
     if offset < 0:
@@ -86,7 +90,7 @@ def _address(offset: int | None, lines: Sequence[str]) -> tuple[int, int]:
     if not 1 <= line <= len(lines) or (column and column >= len(lines[line - 1])):
         raise BadInputError(
             f"offset {offset} is past the end: the output has {len(lines):,} lines. "
-            "Pass a line from 1 on, a negative one from the end, or a next_offset that was answered."
+            "Pass a line number from 1, a negative number to count from the end, or the next_offset of an earlier page."
         )
     return line - 1, column
 
@@ -100,7 +104,7 @@ class _Fit:
         return self.count(text) <= self.max_tokens
 
     def most(self, pieces: Sequence[str], joiner: str = "") -> int:
-        """How many of the first pieces, joined, fit."""
+        """How many of the first pieces fit when joined."""
         if self.max_tokens <= 0:
             return 0
         low, high = 0, self._upper_bound(pieces)
@@ -110,13 +114,14 @@ class _Fit:
                 low = middle
             else:
                 high = middle - 1
+        # Token counts are not monotonic: a longer text may have fewer tokens, so the search may end one too high.
         while low and not self.holds(joiner.join(pieces[:low])):
             low -= 1
         return low
 
     def _upper_bound(self, pieces: Sequence[str]) -> int:
-        """A number of pieces at or above what fits, found by doubling, so that little is counted."""
-        room = 4 * self.max_tokens
+        """A number of pieces at or above what fits, found by doubling, so that little text is counted."""
+        room = CHARACTERS_PER_TOKEN * self.max_tokens
         while True:
             number = size = 0
             while number < len(pieces) and size <= room:
@@ -127,8 +132,8 @@ class _Fit:
             room *= 2
 
     def characters(self, text: str) -> str:
-        """The longest start of the text that fits, at least a character; no surrogate pair is cut in two."""
-        room = 4 * max(1, self.max_tokens)
+        """The longest start of the text that fits, at least one character; never splits a surrogate pair."""
+        room = CHARACTERS_PER_TOKEN * max(1, self.max_tokens)
         while room < len(text) and self.holds(text[:room]):
             room *= 2
         low, high = 1, min(room, len(text))
@@ -180,7 +185,7 @@ def _part_of_line(lines: Sequence[str], line: int, column: int, fit: _Fit, total
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line as shown among matches; `line` is its index, `match` whether it is one."""
+    """A line of the result of a search. `line` is its index; `match` is false for a line of context."""
 
     line: int
     match: bool
@@ -197,7 +202,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
         )
         return Page("", len(lines), total, 0, 0, note=note)
     spans = dict(found if limit is None else found[:limit])
-    width = min(SHOWN_LINE, max(20, 2 * fit.max_tokens))
+    width = min(MAX_LINE_SHOWN, max(20, 2 * fit.max_tokens))
     rows = _rows(lines, first, spans, width)
     number = fit.most([row.text for row in rows], "\n")
     shown = rows[:number]
@@ -217,7 +222,7 @@ def _row_cut(row: _Row, fit: _Fit) -> _Row:
 
 
 def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], width: int) -> list[_Row]:
-    """Matching lines and those around them; a row of two dashes before each gap."""
+    """Matching lines with their context; a line of two dashes marks each gap, as in grep's output."""
     around = {
         near
         for line in spans
@@ -241,7 +246,7 @@ def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], w
 
 
 def _window(line: str, start: int, end: int, width: int) -> str:
-    """The part of a long line that holds its match."""
+    """The part of a long line around its match."""
     if len(line) <= width:
         return line
     begin = max(0, min(start - max(0, width - (end - start)) // 2, len(line) - width))

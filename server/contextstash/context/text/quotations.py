@@ -1,4 +1,4 @@
-"""What in a text is somebody else's words: code, quoted blocks, quoted sentences."""
+"""Removes from a text what its author only quotes: code, block quotes and quoted sentences."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _SPANS = re.compile(
     r"“[^“”]{1,4000}”|„[^„“”]{1,4000}[“”]|«[^«»]{1,4000}»|「[^「」]{1,4000}」|『[^『』]{1,4000}』"
     r"|(?<![\w\"])\"(?=\S)[^\"]{1,4000}\"(?!\w)"
 )
-SENTENCE_WORDS = 5
-"""From so many words on, what stands in quotation marks is a sentence of its own; fewer are a name or a value."""
+MIN_SENTENCE_WORDS = 5
+"""Quoted text of at least this many words counts as a sentence; shorter text as a name or a value. A guess."""
 
 ELLIPSIS = "“…”"
 
 
 def without_blocks(text: str, *, indented: bool = True) -> str:
-    """The text without fenced code and block quotes (a paragraph that goes on below its `>` too), and, if `indented`,
-    without code that is told by its indentation."""
+    """The text without fenced code and block quotes (including the lines that continue a quote without a `>`), and, if
+    `indented`, without indented code blocks."""
     return "\n".join(_own_lines(text.split("\n"), indented))
 
 
 def without_quotations(text: str) -> str:
-    """The author's own words: without quoted blocks and code, quoted sentences replaced by an ellipsis."""
+    """The author's own words: without block quotes and code, and with each quoted sentence replaced by an ellipsis."""
     paragraphs = re.split(r"(\n[ \t]*\n)", without_blocks(text))
     return "".join(_SPANS.sub(_shortened, paragraph) for paragraph in paragraphs)
 
 
 def _shortened(match: re.Match[str]) -> str:
-    said = match.group()[1:-1]
-    is_sentence = len(said.split()) >= SENTENCE_WORDS or re.search(r"[.!?]\s|[。！？]", said)
+    quoted = match.group()[1:-1]
+    is_sentence = len(quoted.split()) >= MIN_SENTENCE_WORDS or re.search(r"[.!?]\s|[。！？]", quoted)
     return ELLIPSIS if is_sentence else match.group()
 
 
 def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
-    """A dropped line leaves an empty one, which ends the sentence before it."""
+    """The lines, with an empty one for each removed line, so that the sentence before it ends there."""
     fence = ""
     quoting = coding = False
     before = ""

@@ -1,4 +1,4 @@
-"""Which lines match a regular expression, within a bounded time whatever the expression."""
+"""Finds the lines that match a regular expression, within a time limit that holds for any expression."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from typing import Any
 from contextstash.context.text.sanitize import one_line
 from contextstash_storage.errors import BadInputError
 
-SEARCH_SECONDS = 2.0
-"""What all lines together may take, shared out by length; the matcher itself keeps to it."""
+MAX_SEARCH_SECONDS = 2.0
+"""Time limit for all lines together, divided among them by length; the `regex` module enforces it. A guess: as long as
+a tool call may reasonably block."""
 
 LINE_COST = 50
-"""Characters' worth of time that a line gets beside its length."""
+"""Fixed cost of a line, in characters: each line gets the time for these in addition to its own length. A guess."""
 
-SECOND_TRIES, SECOND_TRY_SECONDS = 200, 0.01
-"""So many lines may overrun their share, since any process is interrupted now and then."""
+MAX_RETRIES, RETRY_SECONDS = 200, 0.01
+"""How many lines may exceed their share of the time and are matched again, and for how long: the operating system
+interrupts any process now and then. Guesses."""
 
-LONG_SHARE_SECONDS = 0.25
-"""Who overruns so long a share was not just interrupted: no second try, or one long line takes twice its time."""
+MAX_RETRIED_SHARE_SECONDS = 0.25
+"""A line with a longer share than this was not merely interrupted; it is not matched again, or one long line could take
+twice its time. A guess."""
 
 MAX_PATTERN_LENGTH = 1_000
+"""In characters. A guess: longer than any pattern that a model writes by hand."""
 
 
 def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
-    """Indexes, from `first` on, of the lines in which the pattern is found, and where in each.
+    """The indexes, from `first` on, of the lines that contain the pattern, and its position in each.
 
-    The pattern never sees a line's own line feed. Raises BadInputError if it is empty, too long, invalid,
-    or takes too long.
+    A line is matched without its line feed. Raises BadInputError if the pattern is empty, too long, invalid or takes
+    too long.
     """
     search = _Search(pattern, sum(map(len, lines)) + LINE_COST * len(lines))
     found: list[tuple[int, tuple[int, int]]] = []
@@ -38,7 +42,7 @@ def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple
                 found.append((index, span))
     except (TimeoutError, MemoryError, RecursionError) as error:
         raise BadInputError(
-            "pattern takes too long on this output: pass plainer text, without nested repeats such as (a+)+."
+            "pattern takes too long on this output: pass a simpler one, without nested repeats such as (a+)+."
         ) from error
     return found
 
@@ -46,19 +50,19 @@ def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple
 class _Search:
     def __init__(self, pattern: str, size: int) -> None:
         self._compiled = _compiled(pattern)
-        self._seconds_each = SEARCH_SECONDS / max(1, size)
-        self._second_tries = SECOND_TRIES
+        self._seconds_each = MAX_SEARCH_SECONDS / max(1, size)
+        self._retries = MAX_RETRIES
 
     def span(self, line: str) -> tuple[int, int] | None:
-        """Where the pattern is in the line. Raises TimeoutError."""
+        """The position of the pattern in the line, None if it does not match. Raises TimeoutError."""
         seconds = self._seconds_each * (len(line) + LINE_COST)
         try:
             match = self._compiled.search(line, timeout=seconds)
         except TimeoutError:
-            self._second_tries -= 1
-            if self._second_tries < 0 or seconds > LONG_SHARE_SECONDS:
+            self._retries -= 1
+            if self._retries < 0 or seconds > MAX_RETRIED_SHARE_SECONDS:
                 raise
-            match = self._compiled.search(line, timeout=max(seconds, SECOND_TRY_SECONDS))
+            match = self._compiled.search(line, timeout=max(seconds, RETRY_SECONDS))
         return match.span() if match else None
 
 
@@ -72,5 +76,5 @@ def _compiled(pattern: str) -> Any:
     except (regex.error, RecursionError, OverflowError, ValueError) as error:
         raise BadInputError(
             f"pattern is not a regular expression: {one_line(str(error), 120)}. "
-            f"To look for it as plain text, pass {one_line(regex.escape(pattern), 200)}"
+            f"To search for it as plain text, pass {one_line(regex.escape(pattern), 200)}"
         ) from error

@@ -1,4 +1,4 @@
-"""Sentences of prose, in any language, with code and markup taken out."""
+"""Splits prose in any language into sentences, without code and markup."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from contextstash.context.text.imitations import is_speaker_line
 from contextstash.context.text.quotations import without_blocks, without_quotations
 
-SCANNED = 40_000
-"""Characters of one text that are split."""
+MAX_SCANNED = 40_000
+"""How many characters of one text are split, about 10,000 tokens. A guess: longer texts are pasted, not written."""
 
 _BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+")
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
@@ -16,15 +16,15 @@ _MARKUP = re.compile(r"^#{1,6} |\*\*|__(?=\w)|(?<=\w)__")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences in order. Lines end sentences; bullets, headings' marks and bold are taken off; fenced
-    code, block quotes and table rows are left out."""
-    return _split(without_blocks(text[:SCANNED], indented=False))
+    """The sentences in order. The end of a line ends a sentence. Bullets, heading marks and bold marks are removed;
+    fenced code, block quotes and table rows are left out."""
+    return _split(without_blocks(text[:MAX_SCANNED], indented=False))
 
 
 def own_sentences(text: str) -> list[str]:
-    """The sentences that an assistant says itself: what it quotes, and lines in which somebody else is made to speak,
-    are left out."""
-    return [sentence for sentence in _split(without_quotations(text[:SCANNED])) if not is_speaker_line(sentence)]
+    """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
+    label."""
+    return [sentence for sentence in _split(without_quotations(text[:MAX_SCANNED])) if not is_speaker_line(sentence)]
 
 
 def _split(text: str) -> list[str]:

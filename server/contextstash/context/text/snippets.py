@@ -1,4 +1,4 @@
-"""Snippets: the part of a text that best shows why it was found."""
+"""Search snippets: the part of a text that best shows why it matches a query."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from contextstash.context.text.sanitize import one_line
 
-OCCURRENCES = 500
-"""How many occurrences of one term are looked at."""
+MAX_OCCURRENCES = 500
+"""How many occurrences of one term are considered. A guess that limits the work on a text with one word repeated."""
 
 _WORD = re.compile(r"\w+")
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
 
 
 def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str, list[str]]:
-    """The window of at most `max_chars` characters with the most of the terms, in one line, and the terms
-    that occur anywhere in the text, as they were given.
+    """The part of at most `max_chars` characters with the most terms, as one line, and the terms that occur anywhere in
+    the text, as they were passed.
 
-    A term is found as it stands or, failing that, by its words; an English word also by its stem. The start
-    of the text if no term occurs.
+    A term is searched for as it is and, if that is not found, word by word; an English word also by its stem. If no
+    term occurs, the snippet is the start of the text.
     """
     folded = _folded(text)
     places: list[tuple[int, int]] = []
@@ -44,21 +44,21 @@ def _places(text: str, folded: str | None, term: str) -> list[int]:
 
 
 def _folded(text: str) -> str | None:
-    """The text without differences of case; None if its places would not be those of the text (İ becomes two)."""
+    """The text in lower case; None if its positions then differ from those in the text (İ becomes two characters)."""
     folded = text.lower()
     return folded if len(folded) == len(text) else None
 
 
 def _find(text: str, folded: str | None, word: str) -> list[int]:
-    """The first places where a word that begins with a letter or digit begins, or anything else stands."""
+    """The first positions of a word. One that begins with a letter or digit counts only at the start of a word."""
     at_start = word[0].isascii() and word[0].isalnum()
     if folded is None:
         return _find_by_pattern(text, word, at_start)
-    # str.find is forty times faster than a pattern that ignores case, by which 60 words in 5 MB took a minute
+    # str.find is forty times faster than a case-insensitive pattern, with which 60 words in 5 MB took a minute
     wanted = word.lower()
     found: list[int] = []
     place = folded.find(wanted)
-    while place >= 0 and len(found) < OCCURRENCES:
+    while place >= 0 and len(found) < MAX_OCCURRENCES:
         if not (at_start and place and folded[place - 1].isalnum()):
             found.append(place)
             place = folded.find(wanted, place + len(wanted))
@@ -71,7 +71,7 @@ def _find_by_pattern(text: str, word: str, at_start: bool) -> list[int]:
     found = []
     for match in re.finditer((r"(?<![^\W_])" if at_start else "") + re.escape(word), text, re.IGNORECASE):
         found.append(match.start())
-        if len(found) == OCCURRENCES:
+        if len(found) == MAX_OCCURRENCES:
             break
     return found
 
@@ -85,8 +85,8 @@ def _stem(word: str) -> str:
 
 
 def _best_start(places: Sequence[tuple[int, int]], width: int) -> int:
-    """Where the window begins that holds most different terms, then most occurrences; the earliest of
-    equals."""
+    """The start of the window with the most different terms, then the most occurrences; the first one of equals."""
+    # Three quarters of the width, so that an eighth on each side is left for the words around the matches.
     reach = max(1, width * 3 // 4)
     best, best_score = 0, (0, 0)
     inside: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Where a text may be cut: by lines, characters, UTF-8 bytes or tokens, never inside a character."""
+"""Truncates a text by lines, characters, UTF-8 bytes or tokens, never inside a character."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ Count = Callable[[str], int]
 """Tokens of a text."""
 
 MAX_SEQUENCE_LENGTH = 16
-"""Characters that are taken for one at most, such as a letter with its combining marks."""
+"""At most this many code points are kept together as one visible character, such as a letter with its combining marks.
+A guess: the longest emoji sequences have about ten; without a limit, a text of marks alone could not be cut."""
 
 MAX_TOKENS_PER_BYTE = 2
-"""No counter of ours counts more: byte-pair tokens are a byte long at least, times a model's factor below 2."""
+"""No token counter returns more: a byte-pair token has at least one byte, and a model's factor is below 2."""
 
 COUNTED_PIECE = 50_000
-"""Characters that are counted at once if only a limit is to be checked."""
+"""How many characters are counted at a time if only a limit is checked. A guess: small against a large output, large
+against the error at a seam."""
 
 SEAM_TOKENS = 16
-"""By how much the counts of two pieces may differ from the count of both together."""
+"""How much the sum of two pieces' counts may differ from the count of both together, in tokens. A guess: a cut splits
+at most one word."""
 
-CHARACTERS_OF_A_TOKEN = 16
-"""What is shown for a token at most: a run of blanks has many more, but would only fill the screen."""
+MAX_CHARACTERS_PER_TOKEN = 16
+"""At most this many characters are kept for each token: a run of blanks has many more, but would only fill the screen.
+A guess: four times what English text has."""
 
-TRIES = 20
-"""How often a text is counted to find the longest start that fits."""
+MAX_COUNTS = 20
+"""How often a text is counted at most to find the longest part that fits. A guess that limits the time."""
 
 _VARIATIONS = ("\ufe00", "\ufe0f")
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
@@ -32,17 +36,17 @@ _ZERO_WIDTH_JOINER = "\u200d"
 
 
 def byte_length(text: str) -> int:
-    """Length in UTF-8; a lone surrogate counts three bytes."""
+    """Length in UTF-8 bytes; a lone surrogate counts as three."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def line_count(text: str) -> int:
-    """Lines as they are counted everywhere: line feeds, and a last line without one."""
+    """Number of lines: the line feeds, plus a last line without one. All of contextstash counts lines this way."""
     return text.count("\n") + (bool(text) and not text.endswith("\n"))
 
 
 def line_list(text: str) -> list[str]:
-    """The lines with their line feeds; joined they are the text again."""
+    """The lines with their line feeds; joined, they are the text."""
     lines = [f"{line}\n" for line in text.split("\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -71,12 +75,12 @@ def last_lines(text: str, most: int) -> str:
 
 
 def first_characters(text: str, most: int) -> str:
-    """The first `most` characters, fewer if they would end inside a sequence that is shown as one."""
+    """The first `most` characters, fewer if they would end inside a sequence that is shown as one character."""
     return text[: _at_or_before(text, max(0, most))] if most < len(text) else text
 
 
 def last_characters(text: str, most: int) -> str:
-    """The last `most` characters, fewer if they would begin inside a sequence that is shown as one."""
+    """The last `most` characters, fewer if they would begin inside a sequence that is shown as one character."""
     return text[_at_or_after(text, len(text) - max(0, most)) :] if most < len(text) else text
 
 
@@ -103,8 +107,8 @@ def last_bytes(text: str, most: int) -> str:
 
 
 def within_tokens(text: str, most: int, count: Count) -> bool:
-    """Whether a text has at most `most` tokens. Of a text far above that only the beginning is counted, and a
-    text far below not at all."""
+    """Whether a text has at most `most` tokens. Counts only the beginning of a text far above the limit, and nothing of
+    a text far below it."""
     if MAX_TOKENS_PER_BYTE * byte_length(text) <= most:
         return True
     tokens = pieces = 0
@@ -119,22 +123,22 @@ def within_tokens(text: str, most: int, count: Count) -> bool:
 
 
 def first_tokens(text: str, most: int, count: Count) -> str:
-    """A start of at most `most` tokens, about the longest, but of no more than 16 characters for each."""
+    """About the longest start of at most `most` tokens, with at most 16 characters for each."""
     return _most_tokens(text, most, count, first_characters)
 
 
 def last_tokens(text: str, most: int, count: Count) -> str:
-    """An end of at most `most` tokens, about the longest, but of no more than 16 characters for each."""
+    """About the longest end of at most `most` tokens, with at most 16 characters for each."""
     return _most_tokens(text, most, count, last_characters)
 
 
 def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], str]) -> str:
     if most <= 0:
         return ""
-    longest = min(len(text), CHARACTERS_OF_A_TOKEN * most)
+    longest = min(len(text), MAX_CHARACTERS_PER_TOKEN * most)
     low, high = 0, longest + 1
-    size = min(longest, 4 * most)
-    for step in range(TRIES):
+    size = min(longest, 4 * most)  # about what English text has for each token
+    for step in range(MAX_COUNTS):
         tokens = count(take(text, size))
         if tokens <= most:
             low = size
@@ -143,13 +147,14 @@ def _most_tokens(text: str, most: int, count: Count, take: Callable[[str, int], 
         if high - low <= 1 + low // 200 or most * 0.99 < tokens <= most:
             break
         size = size * most // max(1, tokens)
+        # Scaling by the last count is fast on even text; every third step halves, so that no text is slow.
         if not low < size < high or step % 3 == 2:
             size = (low + high) // 2
     return take(text, low)
 
 
 def _at_or_before(text: str, index: int) -> int:
-    """The nearest place at or before this one that is inside no sequence."""
+    """The nearest index, at or before this one, that does not split a sequence shown as one character."""
     for step in range(MAX_SEQUENCE_LENGTH):
         if not _joined(text, index - step):
             return index - step
@@ -164,7 +169,7 @@ def _at_or_after(text: str, index: int) -> int:
 
 
 def _joined(text: str, index: int) -> bool:
-    """Whether the characters before and after this place are shown as one: a letter and its marks, the parts of an
+    """Whether the characters before and after this index are shown as one: a letter and its marks, the parts of an
     emoji, a carriage return and a line feed, the halves of a surrogate pair."""
     if not 0 < index < len(text):
         return False
@@ -181,5 +186,5 @@ def _joined(text: str, index: int) -> bool:
 
 
 def _inside_pair(text: str, index: int) -> bool:
-    """Whether a surrogate pair, kept as two characters, lies across this place."""
+    """Whether this index splits a surrogate pair that is kept as two characters."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"

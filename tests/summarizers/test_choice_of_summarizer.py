@@ -1,4 +1,4 @@
-"""Who writes a summary, and what is asked of a text that a host passes."""
+"""Which summarizer is used, and when the text that a host passes is accepted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def request(most: int = 300) -> SummaryRequest:
     return SummaryRequest(turns=tuple(turns), max_tokens=most, count=quarter)
 
 
-async def test_auto_takes_the_hosts_text_word_for_word() -> None:
+async def test_auto_uses_the_hosts_text_unchanged() -> None:
     written = await write_summary(request(), choose("auto", "  The fines are fixed; next is the log.\n"))
     assert (written.text, written.strategy) == ("The fines are fixed; next is the log.", "host")
 
 
-async def test_auto_writes_an_extractive_summary_where_the_host_passed_none() -> None:
+async def test_auto_writes_an_extractive_summary_if_the_host_passed_none() -> None:
     written = await write_summary(request(), choose("auto"))
     assert written.strategy == "extractive"
     assert written.text.startswith("## Task\n- Fix the fines.")
 
 
-async def test_the_extractive_writer_keeps_to_its_room_and_carries_an_earlier_summary_on() -> None:
+async def test_the_extractive_summarizer_keeps_within_its_limit_and_includes_an_earlier_summary() -> None:
     earlier = "## Task\n- Build the library service."
     whole = SummaryRequest(request().turns, 100, quarter, previous=earlier)
     text = (await write_summary(whole, choose("extractive"))).text
@@ -35,7 +35,7 @@ async def test_the_extractive_writer_keeps_to_its_room_and_carries_an_earlier_su
 
 
 @pytest.mark.parametrize("summary", ["", " \n ", "done"])
-def test_a_text_that_is_no_summary_is_refused(summary: str) -> None:
+def test_a_text_that_is_not_a_summary_is_refused(summary: str) -> None:
     with pytest.raises(BadInputError, match="summary is empty or too short"):
         choose("auto", summary)
 
@@ -55,12 +55,12 @@ def test_a_passed_text_and_the_strategy_extractive_contradict_each_other() -> No
         choose("extractive", "A summary that the host wrote.")
 
 
-def test_a_strategy_that_is_not_there_names_those_that_are() -> None:
+def test_the_error_for_an_unknown_strategy_names_the_known_ones() -> None:
     with pytest.raises(BadInputError, match="auto, host, anthropic, sampling, extractive"):
         choose("gpt")
 
 
-def test_a_model_that_nobody_can_reach_is_an_error_that_says_what_to_set() -> None:
+def test_the_error_for_a_model_without_key_says_what_to_set() -> None:
     with pytest.raises(BadInputError, match="ANTHROPIC_API_KEY"):
         choose("anthropic", settings=WriterSettings(model="m"))
 
@@ -74,14 +74,14 @@ def test_a_model_that_nobody_can_reach_is_an_error_that_says_what_to_set() -> No
         (None, None, ["extractive"]),
     ],
 )
-def test_auto_tries_a_model_then_the_clients_then_the_session_itself(
+def test_auto_tries_a_model_then_the_clients_model_then_extraction(
     key: str | None, sampled: str | None, order: list[str]
 ) -> None:
     writers = choose("auto", settings=WriterSettings(model="m", api_key=key), sampled=sampled)
     assert [writer.strategy for writer in writers] == order
 
 
-async def test_where_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> None:
+async def test_if_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> None:
     turns = tuple(Script().user("Fix the fines.").assistant("The fines are fixed now.").turns)
     asked = SummaryRequest(turns, 200, quarter, previous="## Task\n- Build the service.", replaces=False)
     assert "Build the service" not in (await write_summary(asked, choose("extractive"))).text
