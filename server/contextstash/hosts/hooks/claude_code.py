@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contextstash.hosts.hooks.host import HookHost
-from contextstash.hosts.hooks.responses import MCP_PREFIX, texts_of, with_texts
+from contextstash.hosts.hooks.claude_code_responses import MCP_PREFIX, texts_of, with_texts
 
 
 def replacement(tool: str, response: Any, texts: list[str]) -> dict[str, Any]:
