@@ -128,6 +128,14 @@ def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contex
     assert "secret" not in text
 
 
+def test_a_cleared_session_of_another_client_in_the_same_folder_is_not_handed_off(contextstash: CommandLine) -> None:
+    folder = contextstash.folder
+    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
+    fire(contextstash, "codex", "PreCompact", session_id="before", transcript_path=str(before), trigger="auto")
+    now = folder / ".claude" / "projects" / "-srv-app" / f"{SESSION}.jsonl"
+    assert fire(contextstash, "claude-code", "SessionStart", source="clear", transcript_path=str(now)) is None
+
+
 def test_gemini_is_told_of_a_session_that_its_user_compressed_with_the_next_prompt(contextstash: CommandLine) -> None:
     fields = {"transcript_path": str(recording(contextstash.folder, *TOLD))}
     for trigger in ("auto", "manual"):

@@ -1,8 +1,8 @@
-"""The texts inside a tool's response, in the shape that Claude Code gives it to its hooks, and put back in it.
+"""The texts in a tool's response as Claude Code passes it to its hooks: how to read them and how to replace them.
 
-A replacement must have the tool's own shape, or Claude Code keeps the original (seen in its versions 2.1.x): Bash an
-object with `stdout`, Read one with `file.content`, MCP tools a list of content blocks. Nothing heavy is imported here:
-the hook runs after every tool call.
+A replacement must have the tool's own shape, or Claude Code keeps the original (seen in its versions 2.1.x): an object
+with `stdout` for Bash, one with `file.content` for Read, a list of content blocks for MCP tools. Nothing heavy is
+imported here: the hook runs after every tool call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
+TEXT_PATHS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Bash": (("stdout",), ("stderr",)),
     "BashOutput": (("stdout",), ("stderr",)),
     "PowerShell": (("stdout",), ("stderr",)),
@@ -19,63 +19,73 @@ PLACES: dict[str, tuple[tuple[str, ...], ...]] = {
     "Grep": (("content",),),
     "WebFetch": (("result",),),
 }
-"""Where the text that the model sees stands in a built-in tool's response."""
+"""The paths of the texts that the model sees, in the responses of built-in tools."""
 
-PERSISTED = ("persistedOutputPath", "persistedOutputSize")
-"""Of a large output Claude Code keeps a copy in a file, and shows that instead of what a hook says."""
+PERSISTED_PATH = "persistedOutputPath"
+PERSISTED = (PERSISTED_PATH, "persistedOutputSize")
+"""Claude Code keeps a copy of a large output in a file. As long as these fields are there it shows that file instead of
+the hook's replacement."""
 
 MCP_PREFIX = "mcp__"
 
 
 def texts_of(tool: str, response: Any) -> list[str]:
-    """The texts that the model would see, in order; none of a tool whose response has a shape we don't know."""
+    """The texts that the model would see, in order; none if the response has an unknown shape."""
     found: list[str] = []
 
-    def note(text: str) -> str:
+    def collect(text: str) -> str:
         found.append(text)
         return text
 
-    _walk(tool, copy.copy(response), note)
+    _map_texts(tool, copy.copy(response), collect)
     return found
 
 
 def with_texts(tool: str, response: Any, texts: list[str]) -> Any:
-    """The response with these texts in the place of its own, all else as it was."""
+    """A copy of the response with its texts replaced by these, in order, and everything else unchanged."""
     changed = copy.deepcopy(response)
     remaining = iter(texts)
-    answer = _walk(tool, changed, lambda _: next(remaining))
-    if isinstance(answer, dict):
+    replaced = _map_texts(tool, changed, lambda _: next(remaining))
+    if isinstance(replaced, dict):
         for key in PERSISTED:
-            answer.pop(key, None)
-    return answer
+            replaced.pop(key, None)
+    return replaced
 
 
-def _walk(tool: str, response: Any, change: Callable[[str], str]) -> Any:
-    """The response with each text changed, in place if that can be."""
+def persisted_output(response: Any) -> str | None:
+    """The path of the file in which Claude Code keeps the whole of a large output; the response holds only its
+    beginning then. None if there is no such file."""
+    path = response.get(PERSISTED_PATH) if isinstance(response, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def _map_texts(tool: str, response: Any, change: Callable[[str], str]) -> Any:
+    """The response with each text changed, in place if possible."""
     if isinstance(response, str):
         return change(response)
     if isinstance(response, list):
-        _walk_blocks(response, change)
-    elif isinstance(response, dict) and tool in PLACES:
-        for path in PLACES[tool]:
-            _walk_path(response, path, change)
+        _map_blocks(response, change)
+    elif isinstance(response, dict) and tool in TEXT_PATHS:
+        for path in TEXT_PATHS[tool]:
+            _map_path(response, path, change)
     elif isinstance(response, dict) and isinstance(response.get("content"), list):
-        _walk_blocks(response["content"], change)
+        _map_blocks(response["content"], change)
     return response
 
 
-def _walk_blocks(blocks: list[Any], change: Callable[[str], str]) -> None:
-    for place, block in enumerate(blocks):
+def _map_blocks(blocks: list[Any], change: Callable[[str], str]) -> None:
+    for index, block in enumerate(blocks):
         if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
-            blocks[place] = {**block, "text": change(block["text"])}
+            blocks[index] = {**block, "text": change(block["text"])}
 
 
-def _walk_path(response: dict[str, Any], path: tuple[str, ...], change: Callable[[str], str]) -> None:
-    *folders, name = path
-    for folder in folders:
-        inner = response.get(folder)
+def _map_path(response: dict[str, Any], path: tuple[str, ...], change: Callable[[str], str]) -> None:
+    *parents, name = path
+    for parent in parents:
+        inner = response.get(parent)
         if not isinstance(inner, dict):
             return
-        response[folder] = response = dict(inner)
+        # A copy, because `texts_of` passes a shallow copy: what it shares with the caller must not change.
+        response[parent] = response = dict(inner)
     if isinstance(response.get(name), str) and response[name]:
         response[name] = change(response[name])
