@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from contextstash.hosts.hooks.clients import HOOKED, answer_hook
+from contextstash.hosts.hooks.clients import HOOKED, run_hook
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code. A hook runs after every tool call of a client: it is
     answered without the rest."""
     if len(sys.argv) == 3 and sys.argv[1] == "hook" and sys.argv[2] in HOOKED:
-        raise SystemExit(answer_hook(sys.argv[2]))
+        raise SystemExit(run_hook(sys.argv[2]))
     from contextstash.cli.app import run
 
     raise SystemExit(run())

@@ -28,14 +28,9 @@ def user_config_folder() -> Path:
     return user_config_path("contextstash", appauthor=False)
 
 
-def project_folder(environment: Mapping[str, str]) -> Path:
-    """The project being worked on: the one an MCP client names, else the current folder."""
-    return Path(environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
-
-
-def settings_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
+def settings_folders(project: Path) -> tuple[Path, ...]:
     """The folders whose files hold settings, weakest first: the user's, then the project's."""
-    return user_config_folder(), project_folder(environment)
+    return user_config_folder(), project
 
 
 def agent_files(folder: Path, agent: str) -> list[Path]:
@@ -45,9 +40,9 @@ def agent_files(folder: Path, agent: str) -> list[Path]:
     return [folder / AGENTS_FOLDER / f"{agent}{ending}" for ending in AGENT_ENDINGS]
 
 
-def has_settings(environment: Mapping[str, str], agent: str) -> bool:
+def has_settings(environment: Mapping[str, str], project: Path, agent: str) -> bool:
     """Whether anything may be set for an agent, by a variable or a file; no file is opened."""
     if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
         return True
-    folders = settings_folders(environment)
+    folders = settings_folders(project)
     return any(os.path.lexists(path) for at in folders for path in (at / SETTINGS_FILE, *agent_files(at, agent)))

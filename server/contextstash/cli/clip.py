@@ -136,6 +136,7 @@ def _limited(text: str, clipping: Clipping) -> LimitedOutput:
 
 
 async def _archived(text: str, clipping: Clipping, layer: dict[str, Any]) -> LimitedOutput:
+    from contextstash.hosts.windows import HOST_WINDOWS
     from contextstash.locations import default_database
     from contextstash.service.recording.output_limits import limit_text
     from contextstash.service.session_access import Access
@@ -144,7 +145,7 @@ async def _archived(text: str, clipping: Clipping, layer: dict[str, Any]) -> Lim
     store = await open_sqlite(clipping.database or default_database(), busy_seconds=BUSY_SECONDS)
     try:
         return await limit_text(
-            Access(store, settings=layer),
+            Access(store, settings=layer, host_windows=HOST_WINDOWS),
             text,
             tool=clipping.tool,
             argument=clipping.argument,

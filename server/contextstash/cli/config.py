@@ -21,6 +21,7 @@ from contextstash.cli.options import (
 )
 from contextstash.cli.output import print_table
 from contextstash.configuration import Configuration, Layer, Remark
+from contextstash.hosts.project_folder import project_folder
 from contextstash.locations import AGENTS_FOLDER, SETTINGS_FILE, settings_folders
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def path(preset: str | None, given: tuple[str, ...]) -> None:
     configuration: Configuration = settings_from(preset, given)
     said = {layer.name: len(layer.values) for layer in configuration.layers()}
     rows: list[tuple[object, ...]] = []
-    for folder in settings_folders(os.environ):
+    for folder in settings_folders(project_folder(os.environ)):
         name = str(folder / SETTINGS_FILE)
         rows.append((name, f"{said[name]} settings" if name in said else "not there, or empty"))
         agents = folder / AGENTS_FOLDER

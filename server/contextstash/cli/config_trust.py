@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from contextstash.configuration import parsed_agent, parsed_file
-from contextstash.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, project_folder, user_config_folder
+from contextstash.hosts.project_folder import project_folder
+from contextstash.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.project_files import ProjectFile, RefusedFileError, read_project_file
 from contextstash.trust import TrustedFiles
 from contextstash_storage.errors import BadInputError

@@ -114,12 +114,13 @@ def _vocabulary() -> Iterator[Finding]:
 def _settings() -> Iterator[Finding]:
     from contextstash.configuration import Remark
     from contextstash.context.window.settings import resolve_settings
+    from contextstash.hosts.project_folder import project_folder
     from contextstash.locations import AGENTS_FOLDER, settings_folders
 
     remarks: list[Remark] = []
     found = settings_from(None, (), remarks.append)
     resolve_settings(found.settings_layer())
-    folders = [folder / AGENTS_FOLDER for folder in settings_folders(os.environ)]
+    folders = [folder / AGENTS_FOLDER for folder in settings_folders(project_folder(os.environ))]
     files = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
     agents = sorted(files | {agent for folder in found.folders for agent in folder.tables})
     for agent in agents:

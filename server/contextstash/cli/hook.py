@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from contextstash.hosts.hooks.clients import HOOKED, answer_hook
+from contextstash.hosts.hooks.clients import HOOKED, run_hook
 
 
 @click.command()
@@ -14,4 +14,4 @@ def hook(client: str) -> int:
 
     Large tool outputs are archived and replaced, transcripts are read, a hand-off is given after a compaction.
     """
-    return answer_hook(client)
+    return run_hook(client)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from contextstash.configuration import Configuration, Remark, Tell, configuration
-from contextstash.locations import project_folder
+from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Opening:
     async def stash(self) -> AsyncIterator[Stash]:
         """The stash, closed at the end."""
         from contextstash.api_key import api_key_from
+        from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.sqlite import open_sqlite
@@ -56,6 +57,7 @@ class Opening:
             settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
             consent=self.settings.may_call_model,
+            host_windows=HOST_WINDOWS,
         )
         try:
             yield stash

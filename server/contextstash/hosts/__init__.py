@@ -1,1 +1,1 @@
-"""Hosts: the clients whose transcripts are read, one file each."""
+"""Hosts: everything that differs from client to client. No other package knows a host."""

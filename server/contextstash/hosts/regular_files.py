@@ -1,4 +1,4 @@
-"""Regular files, opened so that a FIFO or a device cannot hang the reader, and where a path leads."""
+"""Opens regular files only, so that a FIFO or a device cannot block the reader, and resolves paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO
 from contextstash_storage.errors import BadInputError
 
 MAX_WHOLE_BYTES = 256 * 1024 * 1024
-"""Largest file that is read whole, in bytes: some ten times the largest recording met so far."""
+"""Largest file that is read whole, in bytes: about ten times the largest recording seen so far."""
 
 
 def is_below(path: Path, folder: Path) -> bool:
@@ -20,7 +20,7 @@ def is_below(path: Path, folder: Path) -> bool:
 
 
 def resolved(path: Path) -> Path:
-    """Where a path leads. Raises BadInputError if it leads nowhere."""
+    """The path with links and `..` resolved. Raises BadInputError if it cannot be resolved."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
@@ -28,8 +28,8 @@ def resolved(path: Path) -> Path:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A regular file, to be read. Raises OSError if it is none: opening a FIFO would wait for a writer for ever, and
-    a device such as /dev/zero has no end."""
+    """A regular file, opened for reading. Raises OSError if it is not one: opening a FIFO would wait for a writer
+    forever, and a device such as /dev/zero has no end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -41,7 +41,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, max_bytes: int = MAX_WHOLE_BYTES) -> bytes:
-    """All of a regular file. Raises OSError if it is none, or larger than `max_bytes`."""
+    """The content of a regular file. Raises OSError if it is not one, or if it is larger than `max_bytes`."""
     with open_regular(path) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:

@@ -64,6 +64,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
+        from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.sqlite import open_sqlite
@@ -77,6 +78,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
                 api_key=options.api_key,
                 consent=options.consent,
                 current_session=following.current_session,
+                host_windows=HOST_WINDOWS,
             )
             following.record_into(stash)
         except BaseException:

@@ -30,9 +30,9 @@ from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
 
-CLAUDE_CODE = "claude-code"
-CLAUDE_CODE_WINDOW = 200_000
-"""Claude Code uses this much of a larger window, unless the model's name ends in [1m] or it reported more."""
+HostWindow = Callable[[str | None, int], int | None]
+"""Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
+for the whole window."""
 
 CurrentSession = Callable[[], Awaitable[str | None]]
 
@@ -60,15 +60,18 @@ class Access:
         api_key: str | None = None,
         consent: Consent | None = None,
         current_session: CurrentSession | None = None,
+        host_windows: Mapping[str, HostWindow] | None = None,
     ) -> None:
         """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's. Without
-        `consent`, a key that is passed is consent, and so is what `settings` says."""
+        `consent`, a key that is passed is consent, and so is what `settings` says. `host_windows` are those of hosts
+        that do not use their model's whole window, by the agent's name."""
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
+        self._host_windows = host_windows or {}
         self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(MAX_REMEMBERED_NAMES)
         self._counters: Recent[tuple[str, str | None], Counter] = Recent(MAX_REMEMBERED_NAMES)
         if not callable(settings):
@@ -126,9 +129,10 @@ class Access:
 
         facts = model_facts(model)
         window = facts.window
-        if session is not None and session.agent == CLAUDE_CODE and "[1m]" not in (model or ""):
-            seen = session.counters.reported or 0
-            window = min(window, CLAUDE_CODE_WINDOW) if seen <= CLAUDE_CODE_WINDOW else window
+        host_window = self._host_windows.get(session.agent or "") if session is not None else None
+        if session is not None and host_window is not None:
+            used = host_window(model, session.counters.reported or 0)
+            window = window if used is None else min(window, used)
         return budget_of(settings, window, known=facts.known)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:

@@ -48,7 +48,7 @@ from contextstash.service.results import (
     SummaryResult,
     Timeline,
 )
-from contextstash.service.session_access import Access, Consent, CurrentSession, SettingsFor
+from contextstash.service.session_access import Access, Consent, CurrentSession, HostWindow, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native, Session
@@ -66,12 +66,19 @@ class Stash:
         api_key: str | None = None,
         consent: Consent | None = None,
         current_session: CurrentSession | None = None,
+        host_windows: Mapping[str, HostWindow] | None = None,
     ) -> None:
         """`settings` is the server's layer, or what answers it for an agent's name; `api_key` is that of the model
         that writes summaries; `consent` says for an agent's name whether the user lets a model be called (without it, a
-        key that is passed says so, or `settings`); `current_session` is asked where a call names no session."""
+        key that is passed says so, or `settings`); `current_session` is asked where a call names no session;
+        `host_windows` are those of hosts that do not use their model's whole window, by the agent's name."""
         self._access = Access(
-            store, settings=settings, api_key=api_key, consent=consent, current_session=current_session
+            store,
+            settings=settings,
+            api_key=api_key,
+            consent=consent,
+            current_session=current_session,
+            host_windows=host_windows,
         )
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)

@@ -118,13 +118,13 @@ async def test_a_longer_copy_of_a_message_list_adds_the_rest_alone(stash: Stash,
     assert first.session_id == second.session_id
 
 
-async def test_a_file_that_is_no_transcript_is_refused(stash: Stash, tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_transcript_is_refused(stash: Stash, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"name": "not messages"}')
     with pytest.raises(BadInputError):
         await ingest(stash, tmp_path / "other.json")
 
 
-async def test_the_follower_records_what_is_new_each_time_it_is_asked(stash: Stash, tmp_path: Path) -> None:
+async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, tmp_path: Path) -> None:
     folder = tmp_path / "transcripts"
     folder.mkdir()
     follower = Follower(stash, find_transcripts("claude-code", folder))

@@ -1,4 +1,4 @@
-"""Which host started a server is told by the programs above it, then by its environment."""
+"""The host that started a server is known from its parent processes, else from its environment."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_the_nearest_host_counts_though_another_left_its_variables() -> None:
 @pytest.mark.parametrize(
     ("name", "host"), [("CLAUDE_PROJECT_DIR", "claude-code"), ("OPENCODE", "opencode"), ("GEMINI_CLI", "gemini")]
 )
-def test_where_no_program_tells_the_environment_does(name: str, host: str) -> None:
+def test_if_no_process_shows_the_host_the_environment_does(name: str, host: str) -> None:
     assert starting_host({name: "1"}, [["launchd"]]) == host
 
 
-def test_the_programs_above_this_one_are_found() -> None:
+def test_the_parent_processes_are_found() -> None:
     commands = commands_above()
     assert commands
     assert all(isinstance(word, str) for command in commands for word in command)

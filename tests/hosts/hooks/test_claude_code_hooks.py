@@ -28,14 +28,14 @@ class Hooked:
         self._number = 0
 
     def fire(self, event: str, **fields: Any) -> Any:
-        """What the hook answers to an event, None where it says nothing."""
+        """The hook's response to an event, None if it has none."""
         named = {"session_id": SESSION, "transcript_path": str(self.transcript), "hook_event_name": event, **fields}
         done = self.command_line.run("hook", "claude-code", typed=json.dumps(named))
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if done.stdout else None
 
     def after(self, tool: str, response: Any, **tool_input: Any) -> Any:
-        """The replaced response, None where it stays."""
+        """The replaced response, None if it is unchanged."""
         answer = self.fire("PostToolUse", tool_name=tool, tool_input=tool_input, tool_response=response)
         if answer is None:
             return None
@@ -88,7 +88,7 @@ def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked:
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
 
 
-def test_of_an_output_that_claude_code_has_put_into_a_file_the_whole_is_archived(hooked: Hooked) -> None:
+def test_the_whole_of_an_output_that_claude_code_keeps_in_a_file_is_archived(hooked: Hooked) -> None:
     file = hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt"
     file.parent.mkdir(parents=True)
     file.write_text(LARGE)
@@ -99,7 +99,7 @@ def test_of_an_output_that_claude_code_has_put_into_a_file_the_whole_is_archived
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
 
 
-def test_what_was_read_of_a_file_is_cut_only_where_it_is_very_long(hooked: Hooked) -> None:
+def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> None:
     def read(characters: int) -> Any:
         return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
 
@@ -190,7 +190,7 @@ def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, typ
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_where_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
+def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
     hooked.command_line.database.write_bytes(b"this is no database" * 100)
     assert hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make") is None
     log = (hooked.command_line.database.parent / "hooks.log").read_text()

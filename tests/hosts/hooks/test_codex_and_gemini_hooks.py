@@ -16,7 +16,7 @@ SESSION = "01a1fc8f-def1-7cd2-aff0-79da6819288b"
 
 
 def fire(contextstash: CommandLine, client: str, event: str, **fields: Any) -> Any:
-    """What the hook answers to an event, None where it says nothing."""
+    """The hook's response to an event, None if it has none."""
     named = {"session_id": SESSION, "hook_event_name": event, "cwd": str(contextstash.folder), **fields}
     done = contextstash.run("hook", client, typed=json.dumps(named))
     assert (done.returncode, done.stderr) == (0, "")
@@ -128,7 +128,15 @@ def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contex
     assert "secret" not in text
 
 
-def test_gemini_is_told_of_a_session_that_its_user_compressed_with_the_next_prompt(contextstash: CommandLine) -> None:
+def test_a_cleared_session_of_another_client_in_the_same_folder_is_not_handed_off(contextstash: CommandLine) -> None:
+    folder = contextstash.folder
+    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
+    fire(contextstash, "codex", "PreCompact", session_id="before", transcript_path=str(before), trigger="auto")
+    now = folder / ".claude" / "projects" / "-srv-app" / f"{SESSION}.jsonl"
+    assert fire(contextstash, "claude-code", "SessionStart", source="clear", transcript_path=str(now)) is None
+
+
+def test_gemini_gets_the_hand_off_of_a_compressed_session_with_the_next_prompt(contextstash: CommandLine) -> None:
     fields = {"transcript_path": str(recording(contextstash.folder, *TOLD))}
     for trigger in ("auto", "manual"):
         assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None

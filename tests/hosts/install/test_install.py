@@ -91,7 +91,7 @@ def test_what_was_there_before_is_there_again_to_the_byte(contextstash: CommandL
 
 
 @pytest.mark.parametrize("client", NAMES)
-def test_where_nothing_was_nothing_is_left(contextstash: CommandLine, client: str) -> None:
+def test_if_there_was_no_file_none_is_left(contextstash: CommandLine, client: str) -> None:
     path = place(contextstash, client)
     run(contextstash, "install", client, "--yes")
     assert entry(client, path.read_text())
@@ -149,7 +149,7 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
 
 
-def test_the_projects_own_file_is_written_where_that_is_asked_for(contextstash: CommandLine) -> None:
+def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: CommandLine) -> None:
     run(contextstash, "install", "vscode", "--scope", "project", "--yes")
     assert entry("vscode", (contextstash.folder / ".vscode" / "mcp.json").read_text())["type"] == "stdio"
     run(contextstash, "uninstall", "vscode", "--scope", "project", "--yes")
@@ -173,7 +173,7 @@ def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash:
         ("opencode", '{"mcp": 3}'),
     ],
 )
-def test_a_file_that_cannot_be_read_is_not_touched(contextstash: CommandLine, client: str, text: str) -> None:
+def test_a_file_that_cannot_be_parsed_is_not_changed(contextstash: CommandLine, client: str, text: str) -> None:
     path = place(contextstash, client)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""The readers on the real transcripts that lie beside the repository, where they do."""
+"""The readers on the real transcripts beside the repository, if there are any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding transcripts: what a file or folder that was named holds of them."""
+"""Finds the transcripts in a file or folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def transcripts_in(path: Path) -> Iterator[Path]:
     """The transcripts in a folder, each once; those in a database; else the file itself, whatever it is.
 
     A folder that is one transcript is found as such, one of a task or of a storage without the files that only
-    belong to it. Files of a transcript's suffix that no rule knows are found too: their content tells what they are.
+    belong to it. Other files with a transcript's suffix are found too: their content shows what they are.
     Raises OSError if a named file is a database that cannot be read.
     """
     if path.is_dir():
@@ -49,7 +49,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 
 def _whole(folder: Path) -> list[Path] | None:
-    """What a folder holds that is known as a whole; None if it is an ordinary one."""
+    """The transcripts of a folder that belong together; None if it is an ordinary folder."""
     if any(reader.claims(folder, None) for reader in (OpenHandsSdkReader(), OpenHandsReader())):
         return [folder]
     history = [folder / name for name in HISTORY if (folder / name).is_file()]

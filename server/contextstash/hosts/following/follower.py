@@ -1,4 +1,4 @@
-"""Following: a client's current transcript is kept recorded, so that its model need not tell what happened."""
+"""Keeps a client's current transcript recorded, so that its model need not pass its history to tools."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.following.starter import commands_above, starting_host
+from contextstash.hosts.project_folder import project_folder_of
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode_storage, pi
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import DocumentReader
@@ -53,7 +54,7 @@ HOSTS = tuple(FILES)
 
 def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
     """A function that finds the current session's transcripts of a host, or of the one that started this process
-    (`auto`): none if it isn't known.
+    (`auto`): none if the host is unknown.
 
     `follow_path` is the transcript itself or the folder it is in; without it, the host's own folder is searched
     for the latest session in `project` (by default the one that the host started this process for).
@@ -66,26 +67,28 @@ def find_transcripts(follow: str, follow_path: Path | None = None, project: Path
         _log.warning("No host that can be followed started this server; name it with --follow.")
         return list
     files = FILES[host]
-    told: set[Path] = set()
+    reported: set[Path] = set()
 
     def find() -> list[Path]:
         if follow_path is not None and follow_path.is_dir():
-            return _own(files.current(follow_path, None), follow_path, told)
+            return _within(files.current(follow_path, None), follow_path, reported)
         if follow_path is not None:
             return _beside(host, follow_path)
         folder = files.folder(Path.home())
-        return _own(files.current(folder, project or _own_project(host)), folder, told) if folder is not None else []
+        if folder is None:
+            return []
+        return _within(files.current(folder, project or project_folder_of(host, os.environ)), folder, reported)
 
     return find
 
 
-def _own(found: list[Path], folder: Path, told: set[Path]) -> list[Path]:
-    """Those that lie below the host's folder once links are resolved; the log names each other one once."""
+def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
+    """Those that lie below the host's folder once links are resolved; each of the others is logged once."""
     for path in found:
-        if not is_below(path, folder) and path not in told:
-            told.add(path)
+        if not is_below(path, folder) and path not in reported:
+            reported.add(path)
             _log.warning("A transcript is not followed: %s leads out of %s.", path.name, folder)
-    return [path for path in found if path not in told]
+    return [path for path in found if path not in reported]
 
 
 def _beside(host: str, transcript: Path) -> list[Path]:
@@ -95,18 +98,11 @@ def _beside(host: str, transcript: Path) -> list[Path]:
     return [transcript] if transcript.exists() or transcript.parent.is_file() else []
 
 
-def _own_project(host: str) -> Path:
-    """The folder that the client started this server for. Claude Code names it; another client may have been started
-    in Claude Code's shell, and has the name of its project then."""
-    named = os.environ.get("CLAUDE_PROJECT_DIR") if host == "claude-code" else None
-    return Path(named) if named else Path.cwd()
-
-
 class Follower:
-    """Keeps one client's transcripts recorded, each time it is asked."""
+    """Records what is new in one client's transcripts, each time `catch_up` is called."""
 
     def __init__(self, stash: Stash, find: Find, reader: Reader | None = None) -> None:
-        """`find` is asked each time; `reader` reads what it found, the one that knows it if none is given."""
+        """`find` is called each time. `reader` reads the files that it found; by default each file's own reader."""
         self._stash = stash
         self._find = find
         self._reader = reader
@@ -117,7 +113,7 @@ class Follower:
 
     async def catch_up(self) -> str | None:
         """Record what is new in the current transcript and its sub-agents' files; the id of its session,
-        None if there is no transcript, or nothing has been said in it. A file that did not change costs one stat."""
+        None if there is no transcript, or no message in it. A file that did not change costs one stat."""
         async with self._lock:
             try:
                 paths = await asyncio.to_thread(self._find)

@@ -1,4 +1,4 @@
-"""Ingesting: what is new in a transcript file goes into the stash."""
+"""Records what is new in a transcript file into the stash."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 MAX_MESSAGES = 500
 MAX_BYTES = 4 * 1024 * 1024
+"""The most that is recorded in one transaction, so that other processes can write in between. Files are read in pieces
+of the same size. Guesses."""
+
 _HEAD = 1024
+"""Bytes at the start of a file by which it is recognized as the one that was read before. A guess."""
 
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestReport:
-    """What came of one file. `session_id` is the session it holds, None if it holds no message yet."""
+    """The result for one file. `session_id` is the session in it, None if it holds no message yet."""
 
     session_id: str | None
     recorded: int = 0
@@ -38,7 +42,7 @@ class IngestReport:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What one read of the file gave; `cursor` is how far it is read after it, `end` whether that is all."""
+    """The result of one read of a file. `cursor` is the position after it, `end` is true if that is all."""
 
     parts: tuple[Part, ...]
     before: Cursor
@@ -58,10 +62,10 @@ async def ingest(
     reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> IngestReport:
-    """Record what is new in this transcript since it was read last. Safe to repeat, and to be cut off at any place.
+    """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
-    `on_progress` is told the bytes read; nothing of one that is read whole. Raises BadInputError if no reader
-    knows the transcript, OSError if it cannot be read, and what the stash raises.
+    `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Raises BadInputError if
+    no reader recognizes the transcript, OSError if it cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -79,7 +83,7 @@ async def ingest(
 
 
 async def _record(stash: Stash, chunk: _Chunk, report: IngestReport) -> IngestReport:
-    """The cursor moves with the last part alone: should it not come to that, all are read again."""
+    """The cursor moves only with the last part: if the process ends before that, all parts are read again."""
     for place, (session, messages) in enumerate(chunk.parts):
         last = place == len(chunk.parts) - 1
         result = await stash.record_transcript(session, messages, chunk.cursor if last else chunk.before)
@@ -115,7 +119,7 @@ def _read_chunk(path: Path, reader: TranscriptReader, cursor: Cursor) -> _Chunk:
 
 
 def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
-    """All of a transcript that is no file of lines; nothing if it did not change since."""
+    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading."""
     stamp = reader.stamp(path)
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     lines = reader.load(path) if cursor.state.get("stamp") != stamp else []
@@ -126,21 +130,21 @@ def _read_whole(path: Path, reader: DocumentReader, cursor: Cursor) -> _Chunk:
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
-    """What stands after the cursor, at most a few megabytes of it if its lines are no longer than that;
-    the bytes it takes, and whether it is all."""
-    room = MAX_BYTES
+    """The records after the cursor, their length in bytes, and whether they are all. At most `MAX_BYTES` are read,
+    more only if a single line is longer."""
+    length_read = MAX_BYTES
     while True:
         file.seek(cursor.offset)
-        data = file.read(room)
-        end = len(data) < room or cursor.offset + len(data) >= size
+        data = file.read(length_read)
+        end = len(data) < length_read or cursor.offset + len(data) >= size
         lines, length = split_lines(data, at_end=end)
         if length or end:
             return lines, length, end
-        room *= 2
+        length_read *= 2
 
 
 def _continues(head: bytes, size: int, cursor: Cursor) -> bool:
-    """Whether the file is still the one that the cursor was made for, and no shorter."""
+    """Whether the file is still the one that the cursor belongs to, and has not become shorter."""
     length, digest = cursor.state.get("head", (0, _digest(b"")))
     return size >= cursor.offset and _digest(head[:length]) == digest
 
@@ -150,7 +154,7 @@ def _digest(data: bytes) -> str:
 
 
 def _parts(batches: Sequence[Batch]) -> Iterator[Part]:
-    """The batches, none of the parts too large; one without a message has no more to tell than its session."""
+    """The batches in parts of limited size. A batch without messages is one part: its session may be new or changed."""
     for batch in batches:
         for run in list(_runs(batch.messages)) or [[]]:
             yield batch.session, run

@@ -1,9 +1,9 @@
-"""Which host started this process: told by the programs above it, else by what the host put into its environment.
+"""Which host started this process: known from its parent processes, else from the host's environment variables.
 
-Claude Code sets CLAUDE_PROJECT_DIR for its MCP servers; OpenCode sets OPENCODE for itself and hands its whole
-environment on (packages/opencode/src/index.ts, src/mcp/index.ts); Gemini CLI sets GEMINI_CLI for what it runs. Codex
-hands on no more than PATH, HOME and the like (codex-rs/rmcp-client/src/utils.rs), so only its name above tells of it.
-A host started in another one's shell has the other's variables too: the nearest program decides.
+Claude Code sets CLAUDE_PROJECT_DIR for its MCP servers; OpenCode sets OPENCODE for itself and passes its
+whole environment on (packages/opencode/src/index.ts, src/mcp/index.ts); Gemini CLI sets GEMINI_CLI for what it runs.
+Codex passes on little more than PATH and HOME (codex-rs/rmcp-client/src/utils.rs), so only its process shows it. A host
+that was started in another one's shell has the other's variables too: the nearest process decides.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ VARIABLES = (
     ("PI_CODING_AGENT", "pi"),
 )
 
-ANCESTORS = 12
-"""How many programs above this one are looked at."""
+MAX_ANCESTORS = 12
+"""How many parent processes are examined: a guess, enough for launchers (uv, npx, sh) and a terminal between."""
 
 _DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
-"""Where Claude Desktop is: its program's name is Claude Code's."""
+"""The paths of Claude Desktop, whose program has the same name as Claude Code's."""
 
 _RUNTIMES = re.compile(r"(?:node|nodejs|bun|deno|python[\d.]*)")
 _SUFFIX = re.compile(r"(?:\.(?:exe|js|mjs|cjs|cmd))+$")
 
 
 def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[str]]) -> str | None:
-    """The host's name, None if nothing tells it. `commands` are those of the programs above, the nearest first."""
+    """The host's name, None if it is unknown. `commands` are those of the parent processes, the nearest first."""
     for command in commands:
         if (host := _host_of(command)) is not None:
             return host
@@ -53,7 +53,7 @@ def starting_host(environment: Mapping[str, str], commands: Iterable[Sequence[st
 
 
 def _host_of(command: Sequence[str]) -> str | None:
-    """The program itself, or the script that a runtime runs, by its name or its package's."""
+    """The host of a command: by the name of the program, or of the script that a runtime runs, or of its package."""
     if not command or _DESKTOP.search(command[0]):
         return None
     own = _name(command[0])
@@ -71,22 +71,22 @@ def _name(path: str) -> str:
 
 
 def commands_above() -> list[list[str]]:
-    """The commands of the programs above this one, the nearest first; none if the system doesn't tell."""
+    """The commands of the parent processes, the nearest first; none if the system does not show them."""
     found = []
     process = os.getppid()
-    for _ in range(ANCESTORS):
-        told = _told_by_proc(process) if Path("/proc/self/stat").exists() else _told_by_ps(process)
-        if told is None:
+    for _ in range(MAX_ANCESTORS):
+        parent = _from_proc(process) if Path("/proc/self/stat").exists() else _from_ps(process)
+        if parent is None:
             break
-        process, command = told
+        process, command = parent
         found.append(command)
         if process <= 1:
             break
     return found
 
 
-def _told_by_proc(process: int) -> tuple[int, list[str]] | None:
-    """The parent and the command of a process, as Linux has them."""
+def _from_proc(process: int) -> tuple[int, list[str]] | None:
+    """The parent and the command of a process, from /proc."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes().decode("utf-8", "replace")
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -96,7 +96,7 @@ def _told_by_proc(process: int) -> tuple[int, list[str]] | None:
     return int(parent[0]) if parent else 0, [word for word in command.split("\0") if word]
 
 
-def _told_by_ps(process: int) -> tuple[int, list[str]] | None:
+def _from_ps(process: int) -> tuple[int, list[str]] | None:
     try:
         done = subprocess.run(
             ["ps", "-o", "ppid=,command=", "-p", str(process)],

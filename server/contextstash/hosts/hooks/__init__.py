@@ -1,1 +1,1 @@
-"""Lifecycle hooks: what a client calls at certain moments, one file a host. They never stand in the user's way."""
+"""Lifecycle hooks: what a client runs at certain events, one file for each host. No failure stops the client."""

@@ -1,17 +1,37 @@
-"""Claude Code's hooks. Source: its documentation of hooks, and its versions 2.1.x as they ran."""
+"""Claude Code's hooks. Source: its documentation of hooks (code.claude.com/docs/en/hooks), and its versions 2.1.x as
+they ran."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from contextstash.hosts.hooks.claude_code_responses import (
+    MCP_PREFIX,
+    persisted_output,
+    texts_of,
+    with_texts,
+)
 from contextstash.hosts.hooks.host import HookHost
-from contextstash.hosts.hooks.responses import MCP_PREFIX, texts_of, with_texts
 
 
 def replacement(tool: str, response: Any, texts: list[str]) -> dict[str, Any]:
-    """The response in its own shape with other texts."""
+    """The hook's response that replaces the texts of a tool's response and keeps its shape."""
     output = {"hookEventName": "PostToolUse", "updatedToolOutput": with_texts(tool, response, texts)}
     return {"hookSpecificOutput": output}
+
+
+def _own_folders(home: Path) -> Sequence[Path]:
+    from contextstash.hosts.readers.claude_code import projects_folder
+
+    return [projects_folder(home)]
+
+
+def _sub_agents(transcript: Path) -> Sequence[Path]:
+    from contextstash.hosts.readers.claude_code import agent_transcripts
+
+    return agent_transcripts(transcript)
 
 
 HOST = HookHost(
@@ -22,6 +42,10 @@ HOST = HookHost(
     mcp_prefix=MCP_PREFIX,
     texts_of=texts_of,
     replacement=replacement,
-    # It cuts most outputs at 30,000 by itself. What was read of a file is to be worked with: cut only if very long.
+    # Claude Code itself cuts most outputs at 30,000 characters. A file is read to be worked with, so it is cut only if
+    # it is very long: 40,000 is a guess, about 1,000 lines.
     limits={"Read": 40_000},
+    own_folders=_own_folders,
+    persisted_output=persisted_output,
+    sub_agents=_sub_agents,
 )

@@ -1,15 +1,15 @@
-"""The clients whose lifecycle hooks are answered, by the names that the command line knows them by."""
+"""The clients whose lifecycle hooks are handled, by the names that the command line uses."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 HOOKED = {"claude-code": "claude_code", "codex": "codex", "gemini": "gemini"}
-"""The modules that know a client's hooks."""
+"""The module of each client's hooks, imported only once that client calls: a hook must start fast."""
 
 
-def answer_hook(client: str) -> int:
-    """Answer a hook of a client; returns the exit code."""
+def run_hook(client: str) -> int:
+    """Handle one event of a client's hook; returns the exit code."""
     from contextstash.hosts.hooks.dispatch import run
 
     return run(import_module(f"contextstash.hosts.hooks.{HOOKED[client]}").HOST)

@@ -1,8 +1,9 @@
-"""A client's hooks answered: large outputs are replaced once they are archived, transcripts read, hand-offs given.
+"""Handles a client's hook events: replaces large outputs after archiving them, reads transcripts, gives hand-offs.
 
-Called with the event as JSON on standard input. Whatever goes wrong, the exit code is 0 and standard output empty, so
-that the client goes on as if there were no hook; a line in the log says what it was. Usually there is nothing to do,
-and nothing heavy is imported for that.
+The event comes as JSON on standard input. Whatever goes wrong, the exit code is 0 and standard output is empty, so that
+the client continues as if there were no hook; a line in the log says what failed. Most events need nothing done, and
+nothing heavy is imported for those. What differs between clients is in `HookHost`; the event's other fields and the
+response with `additionalContext` are the same for all of them.
 """
 
 from __future__ import annotations
@@ -17,39 +18,41 @@ from contextstash.hosts.hooks.host import HookHost
 from contextstash.json_text import kept_value
 
 MIN_LIMIT = 4_000
-"""Characters up to which no preset limits an output."""
+"""Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
+4,000 bytes of `byte-budget`."""
 
 OWN_SERVER = "contextstash"
 
 HANDED_OFF = ("compact", "clear", "resume")
+"""The sources of a session's start whose new window has lost, or never had, what the session is about."""
 
 
 def run(host: HookHost, read: Any = None) -> int:
-    """Answer one event; the exit code is always 0."""
+    """Handle one event; the exit code is always 0."""
     try:
         event = kept_value((read or sys.stdin.buffer.read)())
-        answer = answer_to(host, event, os.environ) if isinstance(event, dict) else None
-        if answer is not None:
-            sys.stdout.write(json.dumps(answer))
+        response = response_to(host, event, os.environ) if isinstance(event, dict) else None
+        if response is not None:
+            sys.stdout.write(json.dumps(response))
             sys.stdout.flush()
-    except BaseException as error:  # whatever it is, the user's work goes on
+    except BaseException as error:  # no error of ours may stop the client
         from contextstash.hosts.hooks.log import note
 
         note(host.name, f"{type(error).__name__}: {error}")
     return 0
 
 
-def answer_to(host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """What to tell the client about an event; None for nothing. Raises whatever goes wrong."""
+def response_to(host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """The hook's response to an event; None if there is nothing to say. Does not catch any error."""
     name = event.get("hook_event_name")
     if name == host.after_tool:
         return _after_tool(host, event, environment)
     if name == "SessionStart" and event.get("source") in HANDED_OFF:
         return _run(_hand_off(host, event))
-    if name == host.after_compaction and _left_for(event):
+    if name == host.after_compaction and _awaits_hand_off(event):
         return _run(_hand_off(host, event))
     if name in host.read_to_its_end or _compacts(host, event):
-        return _run(_read_on(host, event))
+        return _run(_read_transcripts(host, event))
     return None
 
 
@@ -61,44 +64,46 @@ def _compacts(host: HookHost, event: Mapping[str, Any]) -> bool:
 
 def _after_tool(host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
     tool, response = event.get("tool_name"), event.get("tool_response")
-    if not isinstance(tool, str) or _is_ours(host, tool):
+    if not isinstance(tool, str) or _is_own_tool(host, tool):
         return None
     texts = host.texts_of(tool, response)
     longest = max(map(len, texts), default=0)
-    if longest <= MIN_LIMIT or (longest <= host.limit(tool) and not _configured(host, environment)):
+    if longest <= MIN_LIMIT or (longest <= host.limit(tool) and not _is_configured(host, environment)):
         return None
     return _run(_limited(host, event, tool, response, texts))
 
 
-def _is_ours(host: HookHost, tool: str) -> bool:
-    """A page that we read back from the archive is not archived again."""
+def _is_own_tool(host: HookHost, tool: str) -> bool:
+    """Whether this is one of our tools: a page read from the archive is not archived again."""
     return tool.startswith(host.mcp_prefix) and OWN_SERVER in tool
 
 
-def _configured(host: HookHost, environment: Mapping[str, str]) -> bool:
-    """Whether there are settings of any kind, which may limit outputs more than the default does."""
+def _is_configured(host: HookHost, environment: Mapping[str, str]) -> bool:
+    """Whether there are any settings, which may limit outputs more than the default does."""
+    from contextstash.hosts.project_folder import project_folder
     from contextstash.locations import has_settings
 
-    return has_settings(environment, host.name)
+    return has_settings(environment, project_folder(environment), host.name)
 
 
 def _run(work: Any) -> dict[str, Any] | None:
     import asyncio
 
-    answer: dict[str, Any] | None = asyncio.run(work)
-    return answer
+    response: dict[str, Any] | None = asyncio.run(work)
+    return response
 
 
 async def _limited(
     host: HookHost, event: Mapping[str, Any], tool: str, response: Any, texts: list[str]
 ) -> dict[str, Any] | None:
+    """Archive the texts that are over their limit; the response that shows the shortened ones, None if none is."""
     from contextstash.formats.arguments import main_argument
     from contextstash.hosts.hooks.stash import hook_stash, whole_texts
 
     shown = []
     cut = False
-    async with hook_stash(host.name, _teller(host)) as (stash, limits):
-        for text in await whole_texts(host.name, response, texts):
+    async with hook_stash(host.name, _log_remarks(host)) as (stash, limits):
+        for text in await whole_texts(host, response, texts):
             limited = await stash.limit_output(
                 text,
                 tool=tool,
@@ -111,37 +116,38 @@ async def _limited(
     return host.replacement(tool, response, shown) if cut else None
 
 
-async def _read_on(host: HookHost, event: Mapping[str, Any]) -> None:
-    """Read the transcript to its end; before a compaction, make a summary of our own."""
+async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
+    """Read the transcript to its end; before a compaction, also write a summary of our own."""
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
-    async with hook_stash(host.name, _teller(host)) as (stash, _):
-        session_id = await read_transcripts(host.name, stash, event)
+    async with hook_stash(host.name, _log_remarks(host)) as (stash, _):
+        session_id = await read_transcripts(host, stash, event)
         if event.get("hook_event_name") == host.before_compaction and session_id is not None:
+            # No model is called: the client waits for the hook, with a timeout of its own.
             await stash.compact_session(session_id, strategy="extractive")
             if host.after_compaction is not None:
-                _mark(event).touch(mode=0o600)
+                _compaction_marker(event).touch(mode=0o600)
 
 
 async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:
     from contextstash.hosts.hooks.stash import hand_off, hook_stash
 
-    async with hook_stash(host.name, _teller(host)) as (stash, _):
-        text = await hand_off(host.name, stash, event)
+    async with hook_stash(host.name, _log_remarks(host)) as (stash, _):
+        text = await hand_off(host, stash, event)
     if event.get("hook_event_name") == host.after_compaction:
-        _mark(event).unlink(missing_ok=True)
+        _compaction_marker(event).unlink(missing_ok=True)
     if text is None:
         return None
     return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
 
 
-def _left_for(event: Mapping[str, Any]) -> bool:
-    """Whether a session was compacted since it was last told something."""
-    return bool(_text(event.get("session_id"))) and _mark(event).exists()
+def _awaits_hand_off(event: Mapping[str, Any]) -> bool:
+    """Whether the session was compacted and has not had its hand-off yet."""
+    return bool(_text(event.get("session_id"))) and _compaction_marker(event).exists()
 
 
-def _mark(event: Mapping[str, Any]) -> Any:
-    """The empty file that says that a session is to be told of its compaction."""
+def _compaction_marker(event: Mapping[str, Any]) -> Any:
+    """The empty file that exists as long as a compacted session awaits its hand-off."""
     import hashlib
 
     from contextstash.locations import default_database
@@ -154,8 +160,8 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _teller(host: HookHost) -> Any:
-    """What writes the remarks on a project's files into the log."""
+def _log_remarks(host: HookHost) -> Any:
+    """A function that writes a remark on a project's files into the log."""
     from contextstash.hosts.hooks.log import note
 
     return lambda remark: note(host.name, remark.text)

@@ -1,22 +1,36 @@
-"""What a client's hooks are like: its events, the shape of its tools' outputs, and how one is replaced."""
+"""What a client's hooks are like: its events, the shapes of its tools' outputs, and how an output is replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+
+def _is_in_same_folder(transcript: Path, current: Path, folder: str | None) -> bool:
+    return transcript.parent == current.parent
 
 
 @dataclass(frozen=True)
 class HookHost:
-    """A client with hooks.
+    """A client with hooks. Its module must import nothing heavy: it is loaded after every tool call of the client.
 
-    `after_tool` and `before_compaction` name its events for that, `read_to_its_end` those at which its transcript is
-    read; `after_compaction` is the event at which a compacted session can be told something, if that is not its
-    start; `only_manual_is_sure` if it fires `before_compaction` by itself though it may not compact. `texts_of` are
-    the texts of a tool's response that the model would see, in order, none of one whose shape we don't know;
-    `replacement` is the answer that shows it others. `limits` are characters by tool, `default_limit` those of any
-    other, if the user's settings say nothing.
+    Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
+    at which its transcript is read. `after_compaction` is the event at which a compacted session can be given context,
+    if that is not the start of a session. `only_manual_is_sure` is true if the client also fires `before_compaction`
+    when it then compacts nothing, except if the user asked for it.
+
+    Outputs: `texts_of` returns the texts of a tool's response that the model would see, in order, or none if the
+    response has an unknown shape; `replacement` returns the hook's response that shows other texts instead.
+    `persisted_output` returns the path of the file in which the client keeps the whole of a response's first text.
+    `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's settings
+    limit no outputs.
+
+    Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
+    outputs: a hook reads no file outside of them. `sub_agents` returns the transcripts of a session's sub-agents.
+    `is_of_same_project` returns whether a transcript is of the same project as the current one, given the project's
+    folder.
     """
 
     name: str
@@ -26,11 +40,16 @@ class HookHost:
     mcp_prefix: str
     texts_of: Callable[[str, Any], list[str]]
     replacement: Callable[[str, Any, list[str]], dict[str, Any]]
+    own_folders: Callable[[Path], Sequence[Path]]
     after_compaction: str | None = None
     only_manual_is_sure: bool = False
+    # A guess: about 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)
+    persisted_output: Callable[[Any], str | None] = lambda _: None
+    sub_agents: Callable[[Path], Sequence[Path]] = lambda _: ()
+    is_of_same_project: Callable[[Path, Path, str | None], bool] = _is_in_same_folder
 
     def limit(self, tool: str) -> int:
-        """Characters of an output of this tool that the model sees whole."""
+        """Characters of an output of this tool up to which the model sees the whole output."""
         return self.limits.get(tool, self.default_limit)

@@ -1,4 +1,4 @@
-"""The log of the hooks, beside the database: for its owner's eyes alone, since it names files and errors."""
+"""The log of the hooks, beside the database. Only its owner can read it, since it names files and errors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 LOG_NAME = "hooks.log"
 
 MAX_LOG_BYTES = 1_000_000
-"""A larger log is put aside as `hooks.log.1`."""
+"""A larger log is renamed to `hooks.log.1`, which replaces the previous one. A guess."""
 
 MAX_LOG_LINE = 1_000
-"""Characters: a remark on a project's files names what was ignored and the command that accepts it."""
+"""Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
+that accepts it."""
 
 OWNER_ONLY = 0o600
 
 
 def note(host: str, line: str) -> None:
-    """Write a line into the log; do without if that is not possible."""
+    """Write a line into the log. A failure is ignored: there is no other place to report it."""
     with suppress(Exception):
         from datetime import UTC, datetime
 
@@ -38,8 +39,8 @@ def note(host: str, line: str) -> None:
 
 
 def _opened(path: Any) -> int:
-    """The log, to be appended to, readable by its owner alone from its first byte on. Not through a link, which another
-    user may have put into a shared folder; a FIFO is not waited for."""
+    """The log, opened for appending and readable only by its owner from its first byte on. Raises OSError if it is a
+    link, which another user may have put into a shared folder, or a FIFO, which would block."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags, OWNER_ONLY)
     try:

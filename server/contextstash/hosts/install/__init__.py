@@ -1,1 +1,1 @@
-"""Installing: contextstash in the clients' own configuration files, and out of them again."""
+"""Installation: adds contextstash to the clients' own configuration files, and removes it."""

@@ -1,4 +1,4 @@
-"""What an installation changes: planned first, written whole with a backup, and taken back to the byte."""
+"""The changes of an installation: planned first, written atomically with a backup, and undone to the byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BACKUP = ".before-contextstash"
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it is not there."""
+    """A file before and after; None if it does not exist."""
 
     path: Path
     before: bytes | None
@@ -38,8 +38,8 @@ class Change:
 def plan_install(
     client: Client, scope: Scope, machine: Machine, command: Sequence[str], *, hooks: bool
 ) -> list[Change]:
-    """What an installation would change. Raises BadInputError if the client has no such scope or no hooks, and if
-    one of its files cannot be read."""
+    """The changes that an installation would make. Raises BadInputError if the client has no such scope or no hooks, or
+    if one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
@@ -48,7 +48,7 @@ def plan_install(
     def add(data: MutableMapping[str, Any]) -> None:
         servers = data.setdefault(client.key, {})
         if not isinstance(servers, MutableMapping):
-            raise BadInputError(f"'{client.key}' is no mapping there. Nothing was written.")
+            raise BadInputError(f"'{client.key}' in that file is not a mapping. Nothing was written.")
         if servers.get(SERVER) != entry:
             servers[SERVER] = entry
 
@@ -60,7 +60,7 @@ def plan_install(
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
-    """What takes an installation back: to the byte if nobody has changed the file since, else our part alone."""
+    """The changes that undo an installation: to the byte if nobody has changed the file since, else only our part."""
 
     def remove(data: MutableMapping[str, Any]) -> None:
         servers = data.get(client.key)
@@ -76,7 +76,7 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
 
 
 def _together(edits: Sequence[tuple[Path, Kind, Edit]]) -> list[tuple[Path, Kind, Edit]]:
-    """One edit a file: Gemini CLI keeps servers and hooks in the same one."""
+    """The edits of the same file as one: Gemini CLI keeps servers and hooks in one file."""
     first, *others = edits
     if not others or others[0][0] != first[0]:
         return list(edits)
@@ -144,7 +144,7 @@ def _record_file() -> Path:
 
 
 def _records() -> dict[str, Any]:
-    """By file, what we wrote last (`after`, its SHA-256), and whether the file was there before us."""
+    """By file, the SHA-256 of what we wrote last (`after`), and whether the file existed before (`existed`)."""
     try:
         found = json.loads(_record_file().read_bytes())
     except (OSError, ValueError):
@@ -164,8 +164,8 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
 
 
 def apply_install(change: Change) -> None:
-    """Write a file, with what it was before kept beside it. A later installation keeps the first backup as long as
-    nobody else has changed the file."""
+    """Write a file and keep a backup beside it. A later installation keeps the first backup as long as nobody else has
+    changed the file."""
     if not change.needed or change.after is None:
         return
     known = _records().get(str(change.path))
@@ -179,7 +179,7 @@ def apply_install(change: Change) -> None:
 
 
 def apply_uninstall(change: Change) -> None:
-    """Write a file back, or delete it if there was none before, with an empty folder that held nothing else."""
+    """Write a file back, or delete it if there was none before, and its folder if that is empty then."""
     if change.needed and change.after is not None:
         _write(change.path, change.after)
     elif change.needed:
@@ -192,7 +192,7 @@ def apply_uninstall(change: Change) -> None:
 
 
 def _write(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Whole or not at all; through a link to what it points at, its permissions kept, unless `mode` gives others."""
+    """Write a file atomically. A link is followed; permissions are kept unless `mode` is given."""
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     if mode is None:

@@ -1,4 +1,4 @@
-"""Clients' hooks in their configuration: which events call us, put in and taken out. All three have one shape.
+"""Clients' hooks in their configuration: which events call us, how they are added and removed. All have one shape.
 
 Sources: the clients' own documentation of hooks (Claude Code and Gemini CLI: in the settings file; Codex CLI: in
 `hooks.json` beside its configuration), read in November 2026.
@@ -17,7 +17,8 @@ from contextstash.hosts.install.clients import Machine, Scope, codex_home
 
 @dataclass(frozen=True)
 class ClientHooks:
-    """The hooks of one client. `timeout` is in the client's own unit; `remark` is what its user has to know."""
+    """The hooks of one client. `timeout` is in the client's own unit: seconds, for Gemini CLI milliseconds, 30 seconds
+    for each, a guess. `remark` is what its user has to know."""
 
     client: str
     events: tuple[str, ...]
@@ -27,11 +28,11 @@ class ClientHooks:
 
     @property
     def called(self) -> str:
-        """What follows our command in each hook."""
+        """The arguments after our command in each hook."""
         return f"hook {self.client}"
 
     def add(self, settings: MutableMapping[str, Any], command: Sequence[str]) -> None:
-        """Have each event call us, once; other hooks stay."""
+        """Add our hook to each event, once; other hooks stay."""
         line = shlex.join([*command, *self.called.split()])
         hooks = settings.setdefault("hooks", {})
         for event in self.events:
@@ -40,7 +41,7 @@ class ClientHooks:
                 groups.append({"hooks": [{"type": "command", "command": line, "timeout": self.timeout}]})
 
     def remove(self, settings: MutableMapping[str, Any]) -> None:
-        """Take us out of every event; what is empty then goes too."""
+        """Remove our hook from every event, and what is empty after that."""
         hooks = settings.get("hooks")
         if not isinstance(hooks, dict):
             return

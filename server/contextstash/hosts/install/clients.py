@@ -1,4 +1,4 @@
-"""The clients: where each keeps its configuration, and what an MCP server looks like in it.
+"""The clients: where each keeps its configuration, and the form of an MCP server's entry in it.
 
 Sources: the clients' own documentation of their configuration files (Claude Code and Desktop, Codex, Cursor, VS Code,
 Gemini CLI, Goose, OpenCode), read in November 2026.
@@ -25,7 +25,7 @@ def _following(client: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where things are on this machine: the user's home, the project, the platform, and the environment."""
+    """The machine: the user's home, the project, the platform, and the environment."""
 
     home: Path
     project: Path
@@ -34,7 +34,7 @@ class Machine:
 
     @classmethod
     def this(cls) -> Machine:
-        """The machine that this runs on."""
+        """The machine that this process runs on."""
         return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
 
     @property
@@ -53,8 +53,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Client:
-    """A client. `files` are its configuration files by scope, `key` is where servers stand in it, `entry` what one
-    looks like, given its command; `serve` are further arguments of `contextstash serve` there."""
+    """A client. `files` are its configuration files by scope, `key` is the key of the servers in them, `entry` makes a
+    server's entry from its command; `serve` are further arguments of `contextstash serve` there."""
 
     name: str
     kind: Kind
@@ -95,7 +95,7 @@ def _goose_file(machine: Machine) -> Path:
 
 
 def codex_home(machine: Machine) -> Path:
-    """Where Codex keeps what is the user's."""
+    """The folder in which Codex keeps the user's files."""
     return Path(machine.environment.get("CODEX_HOME") or machine.home / ".codex")
 
 
@@ -176,9 +176,9 @@ CLIENTS: dict[str, Client] = {
 
 
 def own_command(executable: str = sys.executable) -> list[str]:
-    """How this very contextstash is started: by `uvx` if uv keeps it in its cache, which may be emptied; by the
-    script beside its interpreter, by absolute path, since clients start with another PATH; else as a module. Never by
-    its name on the package index as long as that is not ours."""
+    """The command that starts this installation of contextstash: `uvx` if it lies in uv's cache, which may be emptied;
+    else the script beside its interpreter, by absolute path, because clients have another PATH; else the module.
+    Never the name on the package index as long as that name is not ours."""
     parts = Path(executable).parts
     in_the_cache = "uv" in parts and any(part.startswith("archive-v") for part in parts)
     if in_the_cache and (command := uv_command()) is not None:

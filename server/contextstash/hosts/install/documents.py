@@ -1,4 +1,4 @@
-"""Configuration files as documents: an entry put in or taken out, all else left as it is as far as the library can."""
+"""Configuration files as documents: adds or removes an entry and keeps the rest as far as the library can."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
 
 
 def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
-    """What a document says."""
+    """The content of a document."""
     found: dict[str, Any] = {}
 
     def take(data: MutableMapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
 
 def _mapping(data: Any, place: str) -> MutableMapping[str, Any]:
     if not isinstance(data, MutableMapping):
-        raise BadInputError(f"{place} holds no settings at its top. Nothing was written.")
+        raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
     return data
 
 

@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 PUBLISHED = False
-"""As long as it is not, whoever registers the name first decides what `uvx` and the name alone would run."""
+"""As long as this is false, whoever registers the name first decides what `uvx contextstash` runs."""
 
 
 def uv_command() -> list[str] | None:
-    """How uv starts this package: by its name once that is ours, before that by where it was installed from. None if
-    the installation does not say where that was."""
+    """The command by which uv starts this package: by its name once that is ours, before that by the source that it was
+    installed from. None if the installation does not record that source."""
     if PUBLISHED:
         return ["uvx", "contextstash"]
     source = _source()
@@ -27,15 +27,15 @@ def uv_command() -> list[str] | None:
 def _source() -> str | None:
     """The folder or repository that this package was installed from (PEP 610); None if it came from an index."""
     try:
-        told = json.loads(distribution("contextstash").read_text("direct_url.json") or "{}")
+        recorded = json.loads(distribution("contextstash").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         return None
-    url = told.get("url") if isinstance(told, dict) else None
+    url = recorded.get("url") if isinstance(recorded, dict) else None
     if not isinstance(url, str):
         return None
     if url.startswith("file:"):
         return url2pathname(unquote(urlsplit(url).path))
-    version = told.get("vcs_info")
+    version = recorded.get("vcs_info")
     if not isinstance(version, dict):
         return url
     commit = version.get("commit_id")

@@ -26,14 +26,14 @@ MAX_NAME_LENGTH = 200
 """Of a project's folder; a longer name is cut there."""
 
 HEAD = 200_000
-"""Bytes of a transcript in which its project is told."""
+"""Bytes at the start of a transcript in which its project is looked for. A guess."""
 
 
 class ClaudeCodeReader:
     """Reads `user` and `assistant` records; sub-agents become child sessions.
 
     Replies of the model `<synthetic>` are Claude Code's own words, such as an error of the connection: its model
-    did not write them, so they are passed over.
+    did not write them, so they are skipped.
     """
 
     name = "claude-code"
@@ -121,7 +121,7 @@ class _Reading:
         return True
 
     def _kept(self, record: dict[str, Any]) -> dict[str, str]:
-        """The messages that a compaction kept beside its summary: mostly those after what it summarized, and where
+        """The messages that a compaction kept beside its summary: mostly those after what it summarized; if
         the user had the later part summarized, those before it. Newer versions list them, older ones name the first
         and the last; they stay where they are in the file."""
         segment = part(record, "compactMetadata", "preservedSegment")
@@ -136,7 +136,7 @@ class _Reading:
 
     def _take_attachment(self, record: dict[str, Any]) -> bool:
         """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
-        Other attachments are made into words that are not in the transcript, so they are passed over."""
+        The model is shown other attachments in words that are not in the transcript, so they are skipped."""
         blocks = _attached(record.get("attachment"))
         if blocks:
             body = {"role": "user", "content": blocks}
@@ -168,7 +168,7 @@ class _Reading:
         return root
 
     def _place(self, message: TranscriptMessage, record: dict[str, Any]) -> None:
-        """Put a message in its place: a result that was written before its call comes after it."""
+        """Add a message in order: a result that was written before its call is moved after the call."""
         placed = (self._session_id(record), message)
         answered = _ids(message.body, "tool_result", "tool_use_id")
         awaited = next((call for call in answered if call in self._awaited), None)
@@ -234,7 +234,7 @@ def _cleared_ids(record: dict[str, Any]) -> list[str]:
 
 
 def _attached(attachment: object) -> list[dict[str, Any]]:
-    """What the model was shown of an attachment, as far as it is there."""
+    """What the model was shown of an attachment, as far as the transcript holds it."""
     if not isinstance(attachment, dict):
         return []
     if attachment.get("type") == "queued_command":

@@ -28,21 +28,21 @@ CONTEXT = (
     "# agents.md instructions", "<environment_context>", "<user_instructions>", "<skill>", "<user_shell_command>",
     "<turn_aborted>", "<subagent_notification>", "<hook_prompt",
 )  # fmt: skip
-"""How a message of the user's begins that Codex put there itself: no turn begins with it."""
+"""How messages begin that Codex adds in the user's role: they begin no turn."""
 
-TURNS = 200
-"""How many turns back a rollback is followed."""
+MAX_TURNS = 200
+"""How many turns back a rollback is followed: a guess, which bounds the reader's state."""
 
 MAX_HEAD_BYTES = 4_000_000
-"""Of a rollout's first line, which holds the instructions that the session began with."""
+"""Bytes of a rollout's first line, which holds the instructions that the session began with. A guess."""
 
-LOOKED_AT = 300
-"""How many of the latest rollouts are looked at for one of a project."""
+MAX_ROLLOUTS_SEARCHED = 300
+"""How many of the latest rollouts are searched for one of a project. A guess."""
 
 
 class CodexReader:
-    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback takes
-    back the turns it names, a compaction covers all before it by its summary."""
+    """Reads `response_item` records; `token_count` events report the usage of the reply before them. A rollback
+    rewinds the turns it names; the summary of a compaction covers all messages before it."""
 
     name = "codex"
 
@@ -105,7 +105,7 @@ class _Reading:
         if _begins_turn(item):
             turns: list[str] = self._state.setdefault("turns", [])
             turns.append(self._state.get("spoken" if turns else "last", ""))
-            del turns[:-TURNS]
+            del turns[:-MAX_TURNS]
         self._append(TranscriptMessage(body=item, key=line.mark, model=self._state.get("model")), line)
         if not _is_context(item):
             self._state["spoken"] = line.mark
@@ -128,7 +128,7 @@ class _Reading:
 
     def _report(self, given: Json) -> None:
         """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
-        again if only its rate limits changed. Where the reply was read earlier, the batch tells of it."""
+        again if only its rate limits changed. If the reply was read earlier, the batch carries it as `late_usage`."""
         reply = self._state.pop("reply", None)
         if reply is None:
             return
@@ -168,7 +168,7 @@ def _begins_turn(item: Json) -> bool:
 
 
 def _is_context(item: Json) -> bool:
-    """Whether Codex put this message there itself, before a turn of the user's."""
+    """Whether Codex added this message itself, before a turn of the user."""
     if item.get("role") == "developer":
         return True
     texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
@@ -194,9 +194,9 @@ def sessions_folder(home: Path) -> Path:
 def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
     """The rollout of this project (of any if none is named) that was written last, then those of its sub-agents.
 
-    A rollout's first line tells its folder, and whose sub-agent it is.
+    A rollout's first line names its folder, and for a sub-agent its parent.
     """
-    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:LOOKED_AT]
+    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]
     agents: list[tuple[Path, Json]] = []
     for file in files:
         head = _head(file)

@@ -19,7 +19,7 @@ from contextstash_storage.errors import BadInputError
 SUFFIX = ".jsonl.zst"
 
 ZSTANDARD = ("compression.zstd", "backports.zstd")
-"""Who can decompress: Python from 3.14 on, else a package of the same interface, if it is installed."""
+"""The modules that can decompress: Python's own from 3.14 on, else a package with the same interface."""
 
 
 class CompressedCodexReader:
@@ -48,7 +48,7 @@ class CompressedCodexReader:
 
 
 def is_superseded(path: Path) -> bool:
-    """Whether the plain rollout is there beside this compressed one."""
+    """Whether the uncompressed rollout exists beside this compressed one."""
     return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()
 
 

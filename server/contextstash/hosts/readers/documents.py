@@ -1,4 +1,4 @@
-"""Documents: transcripts that are read whole, and what is new in them since the last time."""
+"""Transcripts that are read whole, and what is new in them since the last reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from contextstash.json_text import kept_value
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
 TAIL = 400
-"""How many of the last messages are known one by one, so that it is seen where they were taken back."""
+"""How many of the last messages are remembered one by one, to find where the conversation was rewound. A guess, which
+bounds the reader's state."""
 
 Json = dict[str, Any]
 
@@ -24,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def parse_document(data: bytes) -> object:
-    """The JSON value of these bytes; None if they are none."""
+    """The JSON value of these bytes; None if they are not JSON."""
     try:
         return kept_value(data)
     except (ValueError, RecursionError):
@@ -35,7 +36,7 @@ def load_document(path: Path) -> object:
     """The JSON value in this file; None if it holds none, as a file being written may. Raises OSError."""
     document = parse_document(read_regular(path))
     if document is None:
-        _log.warning("A file of a transcript holds no JSON just now and is passed over: %s", path.name)
+        _log.warning("Skipped a file of a transcript that is not valid JSON at present: %s", path.name)
     return document
 
 
@@ -45,12 +46,12 @@ def load_lines(path: Path) -> list[Line]:
 
 
 def line_of(record: Json) -> Line:
-    """A record that stood in a document."""
+    """A record of a document as a line."""
     return Line(record, mark_of(json.dumps(record).encode()))
 
 
 def objects(value: object) -> list[Json]:
-    """The objects in a list; none if it is no list."""
+    """The objects in a list; none if the value is not a list."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -71,7 +72,7 @@ def count_of(record: Json, *names: str) -> int:
 
 
 def stamp_of(paths: Iterable[Path]) -> Stamp:
-    """When these files and folders changed last, and how large they are. Raises OSError if one isn't there."""
+    """When these files and folders changed last, and how large they are. Raises OSError if one is missing."""
     stamp: Stamp = []
     for path in paths:
         found = path.stat()
@@ -82,8 +83,8 @@ def stamp_of(paths: Iterable[Path]) -> Stamp:
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:
     """The messages that `state` does not know yet, and `state` with all of them.
 
-    Where messages were replaced by others since, the first new one says what was abandoned. Where some of them are
-    still there, only moved, nothing was.
+    If messages were replaced by others since, the first new one names the message that the conversation was rewound
+    to. If some of them are still there and only moved, there was no rewind.
     """
     marks = [_short(message.key or "") for message in messages]
     known = _known(marks, state)
@@ -99,7 +100,7 @@ def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[Transcri
 
 
 def _known(marks: Sequence[str], state: State) -> int:
-    """How many of these messages are the ones that were there at the last reading."""
+    """How many of these messages, from the first on, are the same as at the last reading."""
     base = _base(state)
     if len(marks) < base or _digest(marks[:base]) != state.get("head", _digest([])):
         return 0

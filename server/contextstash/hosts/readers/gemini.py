@@ -37,7 +37,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 from contextstash_storage.records import Usage
 
 IN_HAND = ("validating", "scheduled", "awaiting_approval", "executing")
-"""How calls stand that have no result yet."""
+"""The states of calls that have no result yet."""
 
 
 class GeminiReader:
@@ -108,14 +108,14 @@ class _Recording:
             self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
 
     def _rewind(self, to: str) -> None:
-        """Back to before this message; to the beginning if it is not there."""
+        """Rewind to before this message; to the beginning if it does not exist."""
         ids = list(self._records)
         for gone in ids[ids.index(to) if to in ids else 0 :]:
             del self._records[gone]
 
     def _replace(self, records: list[Json]) -> None:
-        """The history as Gemini CLI made it anew. What was there already stays as it was first written: it may have
-        been masked since. Where a beginning is gone, what leads the rest holds the summary of it."""
+        """The history as Gemini CLI rebuilt it. What was there already stays as it was first written: it may have
+        been masked since. If its beginning is gone, the first messages of the rest hold the summary of it."""
         ids = [record["id"] for record in records]
         known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
         before = list(self._records)
@@ -236,7 +236,7 @@ def current_recordings(folder: Path, project: Path | None) -> list[Path]:
 
 
 def _session_in(file: Path) -> str | None:
-    """The id of the session in a recording: it stands at its head."""
+    """The id of the session in a recording, from its first 4,096 bytes: it is in the head. The length is a guess."""
     with open_regular(file) as recording:
         told = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
     return told[1].decode() if told else None

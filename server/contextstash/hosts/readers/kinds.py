@@ -1,4 +1,4 @@
-"""Which kind of transcript a file or folder is: told by its content, not by its name alone."""
+"""Recognizes the kind of a transcript by its content, not only by its name."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
 )
 
 HEAD = 1_000_000
-"""Bytes of a file's head by which its kind is told."""
+"""Bytes at the start of a file by which its kind is recognized. A guess: some first records hold long prompts."""
 
 RECORDS = 60
-"""So many records at its head tell what a file of lines is."""
+"""Records at the start of a file of lines by which its kind is recognized. A guess."""
 
 KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
@@ -52,10 +52,10 @@ KNOWN = (
 
 
 def recognize(path: Path) -> Reader:
-    """The reader for a transcript. Raises BadInputError if none knows it, OSError if it can't be read."""
+    """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
     reader = _reader_of(path)
     if reader is None:
-        raise BadInputError(f"This is no transcript that is known here: {KNOWN} can be read.")
+        raise BadInputError(f"Unrecognized transcript format. Supported: {KNOWN}.")
     return reader
 
 
@@ -89,7 +89,7 @@ def _knowing(lines: list[Line]) -> TranscriptReader | None:
 
 
 def _first_lines(head: bytes) -> list[Line]:
-    """The records at the head; lines that begin none are not looked at."""
+    """The records at the start; lines that do not begin with a record are skipped."""
     cut = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
     records = b"\n".join(line for line in cut.split(b"\n") if b"{" in line[:8])
     return split_lines(records, at_end=True)[0][:RECORDS]

@@ -1,31 +1,32 @@
-"""Which message each record of a transcript descends from, and so where the conversation was taken back."""
+"""Which message each record of a transcript descends from, and so where the conversation was rewound."""
 
 from __future__ import annotations
 
 from typing import Any
 
 MESSAGES = 200
-"""How many messages back a prompt's parent is known, whatever it is."""
+"""How many of the last messages are remembered with their parents. This limit and the next two bound the reader's
+state, which is stored with each reading: guesses."""
 
 PASSED = 100
-"""How many records that are no messages are remembered."""
+"""How many of the last records that are not messages are remembered."""
 
 TURNS = 400
-"""How many prompts back a prompt that takes an earlier one's place is known as such."""
+"""How many of the last prompts are remembered: a later prompt with the same parent replaces one of them."""
 
 BEGINNING = ""
-"""Where a conversation was taken back to that begins anew."""
+"""The target of a rewind to before the first message."""
 
 
 class Lineage:
-    """Parents of records, as far as they may still be asked for. Lives in a reader's state, so it is small.
+    """Parents of records, as far as they may still be needed. It is part of a reader's state, so it is small.
 
     `parents` leads from each late message to [the message before it, whether it is words rather than a tool's
     answer]; `passed` from a record that is no message to the message it descends from; `turns` from the parents
     of the prompts so far to their messages.
 
     A prompt is a rewind if it has the parent of an earlier prompt, or if words stand on the way from the last
-    message up to its parent. Other forks are none: the results of parallel calls hang on different parents.
+    message up to its parent. Other forks are not rewinds: the results of parallel calls have different parents.
     """
 
     def __init__(self, state: dict[str, Any]) -> None:
@@ -35,23 +36,23 @@ class Lineage:
         self._turns: dict[str, str] = state.setdefault("turns", {})
 
     def has_passed(self, uuid: str) -> bool:
-        """Whether this is one of the late records that are no messages."""
+        """Whether this is one of the last records that are not messages."""
         return uuid in self._passed
 
     def passed(self, uuid: str, parent: str | None) -> None:
-        """A record that is no message: those below it descend from what it descends from."""
+        """Note a record that is not a message: its children descend from what it descends from."""
         if (message := self._message(parent)) is not None:
             _put(self._passed, uuid, message, PASSED)
 
     def recorded(self, uuid: str, parent: str | None, *, words: bool) -> None:
-        """A message: a prompt, a reply, or, without `words`, the answer of a tool."""
+        """Note a message: a prompt, a reply, or, without `words`, the result of a tool."""
         if uuid not in self._parents:
             _put(self._parents, uuid, [self._message(parent), words], MESSAGES)
             self._state["last"] = uuid
 
     def prompted(self, parent: str | None) -> str | None:
-        """A prompt is about to be recorded: the message that the conversation was taken back to (empty: to before
-        the first prompt), else None."""
+        """A prompt is about to be recorded: the message that the conversation was rewound to (empty: to before the
+        first prompt), else None."""
         last = self._state.get("last")
         before = self._turns.get(parent or "")
         target = before if before is not None else self._message(parent)
@@ -66,7 +67,7 @@ class Lineage:
         return target if taken_back else None
 
     def compacted(self) -> None:
-        """A summary is about to be recorded: nothing before it can be gone back to."""
+        """A summary is about to be recorded: nothing before it can be rewound to."""
         self._parents.clear()
         self._passed.clear()
         self._turns.clear()

@@ -1,4 +1,4 @@
-"""Which of a host's files was written last."""
+"""Sorts a host's files by when they were written."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
-    """The files that lie in this folder, the one written last first; not what is linked there from elsewhere, nor
-    what has gone meanwhile."""
+    """The files that lie in this folder, the one written last first; without those that are links to other places, or
+    that were deleted meanwhile."""
     known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
     return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
 

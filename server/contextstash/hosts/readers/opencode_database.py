@@ -31,7 +31,7 @@ def _open(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
             yield database
     except sqlite3.Error as error:
-        raise OSError(f"{file.name} is no database of OpenCode's that can be read ({error})") from error
+        raise OSError(f"{file.name} cannot be read as a database of OpenCode ({error})") from error
 
 
 def stamp_in_database(path: Path) -> Stamp:

@@ -22,7 +22,8 @@ from contextstash.hosts.readers.opencode_database import (
 from contextstash.hosts.readers.transcript import Line, Stamp, text_of
 
 STILL_CHANGING = 3
-"""How many of the last messages are looked at file by file; of the others a new file is seen by its folder."""
+"""How many of the last messages are checked file by file; in the others a new file is noticed by its folder's time. A
+guess."""
 
 
 def claims(path: Path, document: object) -> bool:
@@ -92,7 +93,7 @@ def _parts_folder(message: Path) -> Path | None:
 
 
 def sessions_in_files(storage: Path) -> list[Path]:
-    """Every session in this storage folder; none if it is none."""
+    """Every session in this storage folder; none if it is not one."""
     files = sorted((storage / "session").glob("*/*.json"))
     return [file for file in files if is_within(file, storage) and _messages_folder(file) is not None]
 
@@ -128,7 +129,7 @@ def _current_in_files(storage: Path, project: Path | None) -> list[Path]:
 
 
 def _touched(file: Path, head: Json) -> float:
-    """When something was last said in a session."""
+    """When a session was last changed, in milliseconds since 1970."""
     folder = _messages_folder(file)
     updated = part(head, "time").get("updated")
     told = float(updated) if isinstance(updated, int | float) else 0.0

@@ -17,8 +17,9 @@ from contextstash.hosts.readers.transcript import Batch, Line, State, moment, te
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native, Usage
 
-ENTRIES = 300
-"""How many entries that are no messages are remembered, so that it is known which messages stand around them."""
+MAX_ENTRIES = 300
+"""How many entries that are not messages are remembered, to find the messages around them: a guess, which bounds the
+reader's state."""
 
 COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
 LEFT = "Another branch of this conversation was left. Its summary:\n\n"
@@ -85,12 +86,12 @@ def _follow(entry: Json, said: bool, state: State) -> str | None:
     before[own] = above
     waiting.append(own)
     _keep_late(before)
-    del waiting[:-ENTRIES]
+    del waiting[:-MAX_ENTRIES]
     return None
 
 
 def _keep_late(entries: dict[str, str]) -> None:
-    while len(entries) > ENTRIES:
+    while len(entries) > MAX_ENTRIES:
         del entries[next(iter(entries))]
 
 
@@ -145,7 +146,7 @@ def _said(message: Json) -> Native | None:
 
 
 def _command(message: Json) -> Native:
-    """A command that the user ran himself."""
+    """A command that the user ran."""
     text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
     if message.get("exitCode"):
         text += f"\nIt exited with code {message['exitCode']}."

@@ -86,7 +86,7 @@ def _session(source: str, state: State) -> TranscriptSession:
 
 
 def _lines_of(document: object) -> list[Line]:
-    """The messages of a document; none if it is not a list of them."""
+    """The messages of a document; none if it does not hold a list of messages."""
     if isinstance(document, dict):
         document = _messages_in(document)
     found = objects(document)

@@ -1,4 +1,4 @@
-"""What a host put into a user's message by itself, marked so that it is not taken for the user's words."""
+"""Marks text that a host added to a user's message, so that it is not taken for the user's words."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
 
 
 def reminder(text: str) -> str:
-    """The text between the tags of a reminder, which nothing in it can end."""
+    """The text between the tags of a reminder, which no tag in the text can end."""
     return f"{REMINDER_START}\n{_TAG.sub('‹', text)}\n{REMINDER_END}"

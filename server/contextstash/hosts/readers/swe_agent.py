@@ -64,12 +64,12 @@ def _history_of(steps: list[Json]) -> Iterator[Line]:
 
 
 def _is_observation(record: Json) -> bool:
-    """Whether this is an output that stands in the user's role."""
+    """Whether this is a tool's output in a message of the user's role."""
     return record.get("role") == "user" and record.get("message_type") == "observation"
 
 
 def _body(record: Json) -> Native | None:
-    """The message as it stands; SWE-agent names the calls that a result answers in a list, of which there is one."""
+    """The message unchanged, or as a result if it names a call. SWE-agent names it in a list, which has one item."""
     if not record.get("content") and not record.get("tool_calls"):
         return None
     ids = record.get("tool_call_ids")

@@ -1,4 +1,4 @@
-"""Transcripts: what readers of them share. Files of lines are read from where the last reading stopped; a transcript
+"""What the readers of transcripts share. Files of lines are read from where the last reading stopped; a transcript
 that its host rewrites, or spreads over files, is read whole each time it changed."""
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 logger = logging.getLogger(__name__)
 
 State = dict[str, Any]
-"""What a reader must remember between two readings: JSON values only."""
+"""What a reader must remember between two readings: only JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record of a transcript. `mark` is a short name of the line's bytes, the same at every reading."""
+    """One record of a transcript. `mark` is a short digest of the line's bytes, the same at every reading."""
 
     record: dict[str, Any]
     mark: str
@@ -38,7 +38,7 @@ class Batch:
 
 
 class TranscriptReader(Protocol):
-    """Knows one kind of transcript."""
+    """Reads one kind of transcript, a file of lines."""
 
     name: str
 
@@ -47,7 +47,7 @@ class TranscriptReader(Protocol):
         ...
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages in these lines, and `state` brought up to date. Unknown records are passed over."""
+        """The messages in these lines; updates `state`. Unknown records are skipped."""
         ...
 
 
@@ -57,17 +57,17 @@ Stamp = list[int]
 
 @runtime_checkable
 class DocumentReader(Protocol):
-    """Knows one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
+    """Reads one kind of transcript that is read whole: a JSON document, a folder, or a part of a database."""
 
     name: str
 
     def claims(self, path: Path, document: object) -> bool:
         """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
-        None if it is no file or neither of them. Raises OSError if it cannot be read."""
+        None if it is not a file or neither of them. Raises OSError if it cannot be read."""
         ...
 
     def stamp(self, path: Path) -> Stamp:
-        """Raises OSError if the transcript isn't there."""
+        """Raises OSError if the transcript does not exist."""
         ...
 
     def load(self, path: Path) -> list[Line]:
@@ -75,8 +75,8 @@ class DocumentReader(Protocol):
         ...
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages that were not there at the last reading, and `state` brought up to date. `lines` are all of
-        the transcript's."""
+        """The messages that were not there at the last reading; updates `state`. `lines` are all lines of the
+        transcript."""
         ...
 
 
@@ -84,7 +84,7 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
     """Whole records in `data`, and how many bytes they took.
 
     A last line without its end is left for the next reading, unless it is the end of the file and complete.
-    A damaged line is passed over with a warning; records that run together on a line are taken apart.
+    A damaged line is skipped with a warning; several records on one line are split.
     """
     end = data.rfind(b"\n") + 1
     lines = [line for raw in data[:end].split(b"\n") for line in _records(raw)]
@@ -111,7 +111,7 @@ def _records(raw: bytes) -> Iterator[Line]:
             record, end = KEEPING.raw_decode(text, place)
         except (ValueError, RecursionError):
             again = _resume(text, place)
-            logger.warning("a damaged record of %d characters is passed over", len(text) - place)
+            logger.warning("skipped a damaged record of %d characters", len(text) - place)
             if again is None:
                 return
             place = again
@@ -124,22 +124,22 @@ def _records(raw: bytes) -> Iterator[Line]:
 
 
 _BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
-"""How the records of the hosts begin."""
+"""How the records of all hosts that write JSON lines begin: where the next record is found after a damaged one."""
 
 
 def _resume(text: str, place: int) -> int | None:
-    """Where, after a record that broke off, the next one on the same line begins."""
+    """The start of the next record on the same line, after one that was cut off; None if there is none."""
     found = _BEGINNING.search(text, place + 1)
     return found.start() if found else None
 
 
 def mark_of(raw: bytes) -> str:
-    """A short name of these bytes."""
+    """A short digest of these bytes."""
     return hashlib.sha256(raw.strip()).hexdigest()[:20]
 
 
 def moment(value: object) -> datetime | None:
-    """An ISO 8601 time with zone, None if it is none."""
+    """The time of an ISO 8601 string with a zone; None if the value is not one."""
     if not isinstance(value, str):
         return None
     try:
@@ -150,7 +150,7 @@ def moment(value: object) -> datetime | None:
 
 
 def moment_of_ms(value: object) -> datetime | None:
-    """A time told in milliseconds since 1970, None if it is none."""
+    """The time of a number of milliseconds since 1970; None if the value is not one."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e14:
         return None
     return datetime.fromtimestamp(value / 1000, UTC)

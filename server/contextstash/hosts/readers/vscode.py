@@ -75,7 +75,7 @@ class VSCodeReader:
 
 
 def session_of(lines: Iterable[Line]) -> Json:
-    """The session once all changes are made; a change of something that is not there is passed over."""
+    """The session once all changes are made; a change of something that does not exist is skipped."""
     session: Json = {}
     for line in lines:
         kind, path, value = line.record.get("kind"), line.record.get("k"), line.record.get("v")

@@ -1,0 +1,57 @@
+"""The window of a session is the one that its host uses, which may be smaller than its model's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.hosts.windows import claude_code_window
+from tests.support.command_line import CommandLine
+
+SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
+LARGE_MODEL = "claude-opus-4-6"
+"""A model with a window of 1,000,000 tokens."""
+
+
+@pytest.fixture
+def contextstash(tmp_path: Path) -> CommandLine:
+    """`contextstash` in an empty folder."""
+    return CommandLine(tmp_path)
+
+
+def window_after(contextstash: CommandLine, model: str, prompt_tokens: int) -> int:
+    """The window of an imported Claude Code session whose last reply reported this usage."""
+    usage = {"input_tokens": prompt_tokens, "output_tokens": 5}
+    reply = {"role": "assistant", "id": "r", "model": model, "usage": usage, "content": [{"type": "text", "text": "A"}]}
+    records: list[dict[str, Any]] = [
+        {"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": "Count the trees."}},
+        {"type": "assistant", "uuid": "b", "parentUuid": "a", "message": reply},
+    ]
+    path = contextstash.folder / f"{SESSION}.jsonl"
+    path.write_text("".join(json.dumps({**record, "sessionId": SESSION}) + "\n" for record in records))
+    assert contextstash.run("import", path).returncode == 0
+    return int(contextstash.json("status", SESSION)["estimate"]["window"])
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt_tokens", "window"),
+    [
+        (LARGE_MODEL, 5_000, 200_000),
+        (f"{LARGE_MODEL}[1m]", 5_000, 1_000_000),
+        (LARGE_MODEL, 250_000, 1_000_000),
+    ],
+    ids=["default", "large one selected", "more reported than the default holds"],
+)
+def test_claude_code_uses_200000_tokens_unless_it_shows_that_it_uses_more(
+    contextstash: CommandLine, model: str, prompt_tokens: int, window: int
+) -> None:
+    assert window_after(contextstash, model, prompt_tokens) == window
+
+
+def test_as_many_tokens_as_the_default_window_holds_do_not_show_a_larger_one() -> None:
+    assert claude_code_window(LARGE_MODEL, 200_000) == 200_000
+    assert claude_code_window(LARGE_MODEL, 200_001) is None
+    assert claude_code_window(None, 0) == 200_000
