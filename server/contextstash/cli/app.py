@@ -9,22 +9,29 @@ from collections.abc import Sequence
 import click
 
 from contextstash import __version__
-from contextstash.cli.changing import compact, delete, prune, restore
+from contextstash.cli.calls import calls
 from contextstash.cli.clip import clip
+from contextstash.cli.compact import compact
 from contextstash.cli.completion import completion
 from contextstash.cli.config import config
+from contextstash.cli.delete import delete
 from contextstash.cli.demo import demo
 from contextstash.cli.doctor import doctor
+from contextstash.cli.events import events
 from contextstash.cli.export import export
 from contextstash.cli.gateway import gateway
 from contextstash.cli.hook import hook
 from contextstash.cli.import_ import import_files
-from contextstash.cli.install import install, uninstall
-from contextstash.cli.logs import calls, events
-from contextstash.cli.reading import search, sessions, show
+from contextstash.cli.install import install
+from contextstash.cli.prune import prune
+from contextstash.cli.restore import restore
+from contextstash.cli.search import search
 from contextstash.cli.serve import serve
+from contextstash.cli.sessions import sessions
+from contextstash.cli.show import show
 from contextstash.cli.status import status
 from contextstash.cli.ui import ui
+from contextstash.cli.uninstall import uninstall
 from contextstash.cli.validate import validate
 from contextstash_storage.errors import ContextstashError
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.changing import change_line
-from contextstash.cli.output import console, shortened
+from contextstash.cli.output import change_line, console, shortened
 from contextstash.cli.status import print_estimate
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ PRESET = click.option("--preset", metavar="NAME", help="The named set of setting
 SET = click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
 )
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 
 
 @dataclass(frozen=True)

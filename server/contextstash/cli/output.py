@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.context.text.before_and_after import before_and_after
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -117,3 +119,23 @@ def _cell(value: object) -> str:
 def level_style(level: str) -> str:
     """The colour of a level."""
     return LEVEL_STYLES.get(level, "")
+
+
+def change_line(before: int, after: int) -> str:
+    """Tokens before and after, and the difference."""
+    if before == after:
+        return f"{before:,} tokens, unchanged."
+    share = f", {100 * (after - before) / before:+.0f} %" if before else ""
+    return f"{before_and_after(before, after)} tokens{share}."
+
+
+def seconds(milliseconds: float | None) -> str:
+    """A duration; nothing if it is unknown."""
+    if not milliseconds:
+        return ""
+    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 100 else f"{milliseconds:.0f} ms"
+
+
+def dollars(cost: float | None) -> str:
+    """A cost in US dollars; nothing if it is unknown."""
+    return "" if cost is None else f"{cost:.4f}"

@@ -1,4 +1,4 @@
-"""Commands that only look: `sessions`, `show`, `search`."""
+"""`contextstash show`: an archived output, a summary, or the messages of a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.completion import handles_and_sessions, session_ids
+from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.options import Opening, database_options, find_session
 from contextstash.cli.output import print_json, print_table
 from contextstash_storage.errors import NotFoundError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         MessageLine,
         MessagePage,
         OutputPage,
-        SearchResult,
         SummaryResult,
     )
     from contextstash.service.stash import Stash
@@ -27,34 +26,6 @@ PREVIEW_CHARACTERS = 160
 
 TELLING = ("text", "thinking", "name", "input", "content", "output", "arguments", "command", "tool_calls", "function")
 """The fields of a provider's JSON that say something to a reader."""
-
-
-@click.command()
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@database_options
-def sessions(opening: Opening, as_json: bool, limit: int) -> None:
-    """The sessions, the one changed last first."""
-    answer = opening.run(lambda stash: stash.list_sessions(limit=limit))
-    if as_json:
-        print_json(answer)
-    elif not answer.sessions:
-        click.echo("No sessions yet. Record one: contextstash import FILE")
-    else:
-        rows = [
-            (
-                line.session_id,
-                line.messages,
-                line.tokens,
-                f"{line.percent:.0f} %",
-                line.level,
-                line.updated_at[:16].replace("T", " "),
-                line.title or line.agent,
-            )
-            for line in answer.sessions
-        ]
-        print_table(["session", "messages", "tokens", "full", "level", "changed", "title"], rows)
-        if answer.next_cursor:
-            click.echo(f"More: contextstash sessions --limit {limit * 2}")
 
 
 @click.command()
@@ -154,30 +125,3 @@ def _collect_texts(value: object, texts: list[str]) -> None:
     elif isinstance(value, dict):
         for name in TELLING:
             _collect_texts(value.get(name), texts)
-
-
-@click.command()
-@click.argument("words", nargs=-1, required=True)
-@click.option("--session", shell_complete=session_ids, help="Only in this session. [default: in all]")
-@click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
-@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True)
-@database_options
-def search(
-    opening: Opening, as_json: bool, words: tuple[str, ...], session: str | None, scope: str | None, limit: int
-) -> None:
-    """Find words in everything that was ever recorded."""
-
-    async def find(stash: Stash) -> SearchResult:
-        session_id = await find_session(stash, session) if session else None
-        return await stash.search_history(" ".join(words), session_id=session_id, limit=limit, scope=scope)
-
-    answer = opening.run(find)
-    if as_json:
-        print_json(answer)
-        return
-    for hit in answer.hits:
-        where = hit.handle or f"message {hit.seq}"
-        click.secho(f"{where}  {hit.session_id}  {hit.role}", bold=True)
-        click.echo(f"  {' '.join(hit.snippet.split())}")
-    if answer.note:
-        click.echo(answer.note)

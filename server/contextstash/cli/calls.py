@@ -1,4 +1,4 @@
-"""Commands that read a session's log: `events` and `calls`."""
+"""`contextstash calls`: the model calls of a session."""
 
 from __future__ import annotations
 
@@ -9,55 +9,12 @@ import click
 
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import Opening, database_options, find_session
-from contextstash.cli.output import print_json, print_table
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.cli.output import dollars, print_json, print_table, seconds
 
 if TYPE_CHECKING:
     from contextstash.service.results import CallLine, CallList
     from contextstash.service.stash import Stash
-    from contextstash_storage.records import Event, Native
-
-PAGE = 500
-
-
-@click.command()
-@click.argument("session", required=False, shell_complete=session_ids)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
-@database_options
-def events(opening: Opening, as_json: bool, session: str | None, limit: int) -> None:
-    """What happened to a session's context: levels crossed, prunes, compactions, recoveries."""
-
-    async def read(stash: Stash) -> list[Event]:
-        session_id = await find_session(stash, session)
-        found = await stash.read_events(session_id, limit=PAGE)
-        while found and (more := await stash.read_events(session_id, after=found[-1].event_id, limit=PAGE)):
-            found += more
-        return found[-limit:]
-
-    found = opening.run(read)
-    if as_json:
-        click.echo(json.dumps([event.model_dump(mode="json", exclude_none=True) for event in found], indent=2))
-    elif not found:
-        click.echo("Nothing has happened to this session's context yet.")
-    else:
-        rows = [_event_row(event) for event in found]
-        print_table(["when", "event", "tokens", "messages", "took", "cost", "what"], rows)
-
-
-def _event_row(event: Event) -> tuple[object, ...]:
-    return (
-        event.created_at.strftime("%m-%d %H:%M:%S") if event.created_at else "",
-        event.kind,
-        _change(event.tokens_before, event.tokens_after),
-        _change(event.messages_before, event.messages_after),
-        _seconds(event.duration_ms),
-        _dollars(event.cost),
-        event.reason,
-    )
-
-
-def _change(before: int, after: int) -> str:
-    return f"{before:,}" if before == after else before_and_after(before, after)
+    from contextstash_storage.records import Native
 
 
 @click.command()
@@ -106,8 +63,8 @@ def _call_row(line: CallLine) -> tuple[object, ...]:
         line.cached_tokens,
         line.completion_tokens,
         line.request_bytes,
-        _seconds(line.duration_ms),
-        _dollars(line.cost),
+        seconds(line.duration_ms),
+        dollars(line.cost),
         line.error or "",
     )
 
@@ -115,16 +72,6 @@ def _call_row(line: CallLine) -> tuple[object, ...]:
 def _total(lines: list[CallLine]) -> str:
     prompt = sum(line.prompt_tokens for line in lines)
     known = [line.cost for line in lines if line.cost is not None]
-    cost = f", {_dollars(sum(known))} US dollars" if known else ""
+    cost = f", {dollars(sum(known))} US dollars" if known else ""
     unknown = f" ({len(lines) - len(known)} of unknown price)" if known and len(known) < len(lines) else ""
     return f"{len(lines)} calls, {prompt:,} prompt tokens{cost}{unknown}."
-
-
-def _seconds(milliseconds: float | None) -> str:
-    if not milliseconds:
-        return ""
-    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 100 else f"{milliseconds:.0f} ms"
-
-
-def _dollars(cost: float | None) -> str:
-    return "" if cost is None else f"{cost:.4f}"
