@@ -1,4 +1,4 @@
-"""A command line of its own for each test, and sessions recorded with it."""
+"""A separate command line for each test, and sessions recorded with it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.support.command_line import CommandLine, failure_of
 
 
 @pytest.mark.usefixtures("session")
-def test_calls_tell_tokens_bytes_and_growth(contextstash: CommandLine) -> None:
+def test_calls_have_tokens_bytes_and_growth(contextstash: CommandLine) -> None:
     calls = contextstash.json("calls")["calls"]
     assert [call["prompt_tokens"] for call in calls] == [1_000 + 900 * number for number in range(6)]
     assert [call.get("growth_tokens") for call in calls] == [None, 900, 900, 900, 900, 900]
@@ -22,7 +22,7 @@ def test_calls_tell_tokens_bytes_and_growth(contextstash: CommandLine) -> None:
     assert "6 calls, 19,500 prompt tokens" in contextstash.run("calls").stdout
 
 
-def test_the_request_of_a_call_is_put_together_again(contextstash: CommandLine, session: Path) -> None:
+def test_the_request_of_a_call_is_rebuilt(contextstash: CommandLine, session: Path) -> None:
     third = contextstash.json("calls")["calls"][2]["call_id"]
     sent = json.loads(contextstash.run("calls", "--request", str(third)).stdout)
     recorded = json.loads(session.read_text())[:5]
@@ -31,7 +31,7 @@ def test_the_request_of_a_call_is_put_together_again(contextstash: CommandLine, 
 
 
 @pytest.mark.usefixtures("session")
-def test_a_call_that_is_not_there_is_an_error_in_one_line(contextstash: CommandLine) -> None:
+def test_an_unknown_call_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     assert "no call 99" in failure_of(contextstash.run("calls", "--request", "99"))
 
 
@@ -39,4 +39,4 @@ def test_a_session_without_calls_says_so(contextstash: CommandLine) -> None:
     path = contextstash.folder / "short.json"
     path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     contextstash.run("import", path)
-    assert "No model calls are known" in contextstash.run("calls").stdout
+    assert "No model calls yet" in contextstash.run("calls").stdout

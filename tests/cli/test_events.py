@@ -10,7 +10,7 @@ from tests.support.command_line import CommandLine
 
 
 @pytest.mark.usefixtures("session")
-def test_events_tell_what_was_done_before_and_after(contextstash: CommandLine) -> None:
+def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
     events = contextstash.json("events")
     assert [event["kind"] for event in events if event["kind"] != "level"] == ["prune", "compaction"]
     prune = next(event for event in events if event["kind"] == "prune")
@@ -24,4 +24,4 @@ def test_a_session_without_events_says_so(contextstash: CommandLine) -> None:
     path = contextstash.folder / "short.json"
     path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     contextstash.run("import", path)
-    assert "Nothing has happened" in contextstash.run("events").stdout
+    assert "No events in this session yet" in contextstash.run("events").stdout

@@ -11,5 +11,5 @@ def test_search_finds_an_output_by_a_line_in_it(orchard: Orchard) -> None:
     assert "tree 733:" in shown
 
 
-def test_several_words_are_searched_as_they_are_typed(orchard: Orchard) -> None:
+def test_several_words_need_no_quotes(orchard: Orchard) -> None:
     assert orchard.run("search", "tree", "733").stdout == orchard.run("search", "tree 733").stdout != ""

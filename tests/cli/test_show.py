@@ -11,7 +11,7 @@ from tests.support.command_line import CommandLine, failure_of
 from tests.support.orchard import WINDOW, Orchard
 
 
-def test_the_messages_of_a_session_are_counted_above_them(orchard: Orchard) -> None:
+def test_a_headline_counts_the_messages_of_a_session(orchard: Orchard) -> None:
     compacted = orchard.json("compact", orchard.session, *WINDOW)
     total = orchard.json("status")["messages"]
     first = orchard.run("show", orchard.session).stdout.splitlines()[0]
@@ -27,7 +27,7 @@ def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
     assert shown in orchard.texts
 
 
-def test_a_session_s_messages_are_shown_in_order(orchard: Orchard) -> None:
+def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
     page = orchard.json("show", orchard.session, "--limit", "3")
     assert [line["role"] for line in page["messages"]] == ["user", "assistant", "user"]
     assert page["next_seq"] == 3
@@ -39,12 +39,12 @@ def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchar
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
 
 
-def test_a_summary_of_another_session_is_asked_for_by_that_session(orchard: Orchard) -> None:
+def test_a_summary_of_another_session_needs_the_session_option(orchard: Orchard) -> None:
     assert "--session ID" in failure_of(orchard.run("show", "sum_unknown"))
 
 
 @pytest.mark.usefixtures("session")
-def test_a_summary_is_opened_down_to_its_messages(contextstash: CommandLine) -> None:
+def test_a_summary_names_the_command_that_shows_its_messages(contextstash: CommandLine) -> None:
     compacted = next(event for event in contextstash.json("events") if event["kind"] == "compaction")
     database = contextstash.json("sessions")["sessions"][0]["session_id"]
     summary_id = contextstash.json("show", _summary_of(contextstash))["summary_id"]

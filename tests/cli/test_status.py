@@ -20,23 +20,21 @@ def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:
     assert all(line == line.rstrip() for line in shown.splitlines())
 
 
-def test_status_tells_of_the_last_summary(orchard: Orchard) -> None:
+def test_status_names_the_last_summary(orchard: Orchard) -> None:
     compacted = orchard.json("compact", orchard.session, *WINDOW)
     shown = orchard.run("status", orchard.session, *WINDOW).stdout
     assert f"({compacted['messages_summarized']} summarized)" in shown
     assert f"Last summary: {compacted['messages_summarized']} messages -> " in shown
     assert compacted["summary_id"] in shown
-    assert "Saved" not in shown  # the client sends its own history
+    assert "Saved" not in shown  # unknown: the client sends its own history
 
 
-def test_status_says_what_the_next_message_triggers(orchard: Orchard) -> None:
+def test_status_says_that_a_compaction_is_due(orchard: Orchard) -> None:
     messages = orchard.json("status")["messages"]
     near = ("--set", f"messages_at={messages + 1}")
-    assert f"Will trigger on the next message: messages {messages + 1} / {messages + 1}" in (
-        orchard.run("status", *near).stdout
-    )
-    assert "Will trigger" not in orchard.run("status", "--set", f"messages_at={messages + 9}").stdout
+    assert f"Auto-compaction is due: messages {messages + 1} / {messages + 1}" in (orchard.run("status", *near).stdout)
+    assert "Auto-compaction" not in orchard.run("status", "--set", f"messages_at={messages + 9}").stdout
 
 
-def test_watching_in_a_pipe_looks_once(orchard: Orchard) -> None:
+def test_watch_in_a_pipe_prints_once(orchard: Orchard) -> None:
     assert "usable tokens" in orchard.run("status", "--watch").stdout

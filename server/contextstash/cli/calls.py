@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import Opening, database_options, find_session
+from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, print_json, print_table, seconds
 
 if TYPE_CHECKING:
@@ -16,40 +16,43 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash_storage.records import Native
 
+MAX_CALLS = 100_000
+"""Calls of a session that are summed up: more than any session is expected to have (a guess)."""
+
 
 @click.command()
 @click.argument("session", required=False, shell_complete=session_ids)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
 @click.option(
     "--request", "call_id", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON."
 )
 @database_options
-def calls(opening: Opening, as_json: bool, session: str | None, limit: int, call_id: int | None) -> None:
-    """The model calls of a session: tokens and bytes of each, and how the context grew."""
+def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, call_id: int | None) -> None:
+    """List the model calls of a session: tokens and bytes of each, and how the context grew."""
     if call_id is not None:
         wanted = call_id
 
         async def request(stash: Stash) -> list[Native]:
             return await stash.read_request(await find_session(stash, session), wanted)
 
-        click.echo(json.dumps(opening.run(request), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
         return
 
     async def read(stash: Stash) -> CallList:
         session_id = await find_session(stash, session)
-        return await stash.list_calls(session_id, limit=100_000)
+        return await stash.list_calls(session_id, limit=MAX_CALLS)
 
-    every = opening.run(read)
-    answer = every.model_copy(update={"calls": every.calls[-limit:]})
+    every = opener.run(read)
+    result = every.model_copy(update={"calls": every.calls[-limit:]})
     if as_json:
-        print_json(answer)
-    elif not answer.calls:
-        click.echo("No model calls are known: record replies with the usage that the provider reported.")
+        print_json(result)
+    elif not result.calls:
+        click.echo("No model calls yet: record replies with the usage that the provider reported.")
     else:
         heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "bytes", "took", "cost", "error"]
-        print_table(heads, [_call_row(line) for line in answer.calls])
-        if len(answer.calls) < len(every.calls):
-            click.echo(f"The newest {len(answer.calls)}; --limit shows more. In all:")
+        print_table(heads, [_call_row(line) for line in result.calls])
+        if len(result.calls) < len(every.calls):
+            click.echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
         click.echo(_total(every.calls))
 
 

@@ -14,24 +14,24 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash.hosts.install.changes import Change
 
-NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
+CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
 
-CLIENT = click.argument("client", type=click.Choice(NAMES))
+CLIENT = click.argument("client", type=click.Choice(CLIENT_NAMES))
 SCOPE = click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
-YES = click.option("--yes", is_flag=True, help="Do not ask.")
+YES = click.option("--yes", is_flag=True, help="Write without asking.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 
 
-def agreed(changes: list[Change], yes: bool, dry_run: bool) -> bool:
-    """Show the differences, and ask if that is wanted."""
+def confirm_changes(changes: list[Change], yes: bool, dry_run: bool) -> bool:
+    """Whether to write the changes, which are shown: --yes says so, or the user is asked."""
     for change in changes:
         if change.needed:
             _show(change)
     if dry_run:
         return False
     if not yes and not sys.stdin.isatty():
-        raise BadInputError("Nobody can be asked here. Look at the difference above and repeat with --yes.")
-    return yes or click.confirm("Write this?", err=True)
+        raise BadInputError("Not a terminal: check the difference above and pass --yes to write it.")
+    return yes or click.confirm("Write these changes?", err=True)
 
 
 def _show(change: Change) -> None:

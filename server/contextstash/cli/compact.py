@@ -6,8 +6,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import DRY_RUN, Opening, database_options, find_session
+from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import change_line, print_json, working
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("session", shell_complete=session_ids)
 @click.option("--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin).")
-@click.option("--instructions", help="What the summary should dwell on.")
+@click.option("--instructions", help="What the summary should focus on.")
 @click.option("--strategy", type=click.Choice(["auto", "anthropic", "extractive"]), default="auto", show_default=True)
 @DRY_RUN
 @database_options
 def compact(
-    opening: Opening,
+    opener: StashOpener,
     as_json: bool,
     session: str,
     summary_file: IO[str] | None,
@@ -31,7 +32,7 @@ def compact(
     strategy: str,
     dry_run: bool,
 ) -> None:
-    """Show a session's older messages as a summary; they stay recorded."""
+    """Show a session's older messages as a summary. The messages stay in the database."""
     summary = summary_file.read() if summary_file else None
 
     async def work(stash: Stash) -> CompactResult:
@@ -44,12 +45,12 @@ def compact(
         )
 
     with working("Compacting"):
-        answer = opening.run(work)
+        result = opener.run(work)
     if as_json:
-        print_json(answer)
+        print_json(result)
         return
-    if answer.summary:
-        click.echo(f"{answer.summary}\n")
-    click.echo(f"{answer.reason} {change_line(answer.tokens_before, answer.tokens_after)}")
-    if answer.summary_id:
-        click.echo(f"To undo: contextstash restore {answer.summary_id} --session {answer.session_id}")
+    if result.summary:
+        click.echo(f"{result.summary}\n")
+    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}")
+    if result.summary_id:
+        click.echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import Opening, database_options, find_session
+from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json
 from contextstash_storage.errors import BadInputError
 
@@ -19,27 +20,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session", shell_complete=session_ids)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 @database_options
-def delete(opening: Opening, as_json: bool, session: str, yes: bool) -> None:
-    """Delete a session with all that belongs to it. This cannot be undone."""
+def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
+    """Delete a session, its outputs and its summaries. This cannot be undone."""
 
     async def find(stash: Stash) -> str:
         return await find_session(stash, session)
 
-    session_id = opening.run(find)
+    session_id = opener.run(find)
     if not yes and not sys.stdin.isatty():
-        raise BadInputError("Nobody can be asked here. Repeat with --yes to delete it.")
+        raise BadInputError("Not a terminal: pass --yes to delete the session without being asked.")
     if not yes:
-        click.confirm(f"Delete session {session_id} and all its outputs for good?", abort=True, err=True)
+        click.confirm(f"Delete session {session_id} and all its outputs permanently?", abort=True, err=True)
 
     async def work(stash: Stash) -> DeleteResult:
         return await stash.delete_session(session_id)
 
-    answer = opening.run(work)
+    result = opener.run(work)
     if as_json:
-        print_json(answer)
+        print_json(result)
     else:
-        click.echo(f"Deleted {answer.session_id}: {answer.messages:,} messages.")
-        if answer.note:
-            click.echo(answer.note, err=True)
+        click.echo(f"Deleted {result.session_id}: {result.messages:,} messages.")
+        if result.note:
+            click.echo(in_commands(result.note), err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import Opening, database_options, find_session
+from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, print_table, seconds
 from contextstash.context.text.before_and_after import before_and_after
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Event
 
 PAGE = 500
+"""Events that are read in one call: a guess. The result is the same with any value."""
 
 
 @click.command()
 @click.argument("session", required=False, shell_complete=session_ids)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
 @database_options
-def events(opening: Opening, as_json: bool, session: str | None, limit: int) -> None:
-    """What happened to a session's context: levels crossed, prunes, compactions, recoveries."""
+def events(opener: StashOpener, as_json: bool, session: str | None, limit: int) -> None:
+    """List the events of a session's context: levels crossed, prunes, compactions, recoveries."""
 
     async def read(stash: Stash) -> list[Event]:
         session_id = await find_session(stash, session)
@@ -33,11 +34,11 @@ def events(opening: Opening, as_json: bool, session: str | None, limit: int) -> 
             found += more
         return found[-limit:]
 
-    found = opening.run(read)
+    found = opener.run(read)
     if as_json:
         click.echo(json.dumps([event.model_dump(mode="json", exclude_none=True) for event in found], indent=2))
     elif not found:
-        click.echo("Nothing has happened to this session's context yet.")
+        click.echo("No events in this session yet.")
     else:
         rows = [_event_row(event) for event in found]
         print_table(["when", "event", "tokens", "messages", "took", "cost", "what"], rows)

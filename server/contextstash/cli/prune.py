@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import DRY_RUN, Opening, database_options, find_session
+from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import change_line, print_json, print_table, working
 
 if TYPE_CHECKING:
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session", shell_complete=session_ids)
-@click.option("--keep-last", type=click.IntRange(0), metavar="N", help="Outputs never touched, newest first.")
-@click.option("--protect-tokens", type=click.IntRange(0), metavar="N", help="Output tokens never touched.")
-@click.option("--minimum-tokens", type=click.IntRange(0), metavar="N", help="Least saving worth it.")
+@click.option("--keep-last", type=click.IntRange(0), metavar="N", help="Do not prune the N newest outputs.")
+@click.option(
+    "--protect-tokens", type=click.IntRange(0), metavar="N", help="Do not prune the newest N tokens of outputs."
+)
+@click.option("--minimum-tokens", type=click.IntRange(0), metavar="N", help="Prune only if it saves at least N tokens.")
 @DRY_RUN
 @database_options
 def prune(
-    opening: Opening,
+    opener: StashOpener,
     as_json: bool,
     session: str,
     keep_last: int | None,
@@ -31,7 +34,7 @@ def prune(
     minimum_tokens: int | None,
     dry_run: bool,
 ) -> None:
-    """Archive a session's old tool outputs; each stays retrievable by its handle."""
+    """Archive a session's old tool outputs; each can be retrieved by its handle."""
 
     async def work(stash: Stash) -> PruneResult:
         return await stash.prune_tool_outputs(
@@ -43,11 +46,11 @@ def prune(
         )
 
     with working("Pruning"):
-        answer = opening.run(work)
+        result = opener.run(work)
     if as_json:
-        print_json(answer)
+        print_json(result)
         return
-    if answer.archived:
-        rows = [(output.handle, output.tool, output.tokens, output.digest) for output in answer.archived]
+    if result.archived:
+        rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
         print_table(["handle", "tool", "tokens", "digest"], rows)
-    click.echo(f"{answer.reason} {change_line(answer.tokens_before, answer.tokens_after)}")
+    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}")

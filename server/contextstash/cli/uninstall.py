@@ -1,4 +1,4 @@
-"""`contextstash uninstall`: take contextstash out of a client's configuration."""
+"""`contextstash uninstall`: remove contextstash from a client's configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.client_changes import CLIENT, DRY_RUN, SCOPE, YES, agreed, apply_all
+from contextstash.cli.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 
 if TYPE_CHECKING:
     from contextstash.hosts.install.clients import Scope
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @YES
 @DRY_RUN
 def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
-    """Take contextstash out of CLIENT's configuration again, to the byte if nobody changed it since."""
+    """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back."""
     from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
     from contextstash.hosts.install.clients import CLIENTS, Machine
 
@@ -26,6 +26,6 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
         return
-    if agreed(changes, yes, dry_run):
+    if confirm_changes(changes, yes, dry_run):
         apply_all(changes, apply_uninstall)
-        click.echo("Uninstalled. What was recorded stays: contextstash sessions")
+        click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
