@@ -105,7 +105,7 @@ def _lines(status: ContextStatus, out: Console) -> Iterator[RenderableType]:
         yield Text(f"Auto-compaction is due: {', '.join(status.due)}", style="yellow")
     yield Text()
     yield from (Text(line) for line in _facts(status))
-    yield Text(f"Counted by {estimate.method}; window {estimate.window:,}.", style="dim")
+    yield Text(f"Estimate: {estimate.method}; window {estimate.window:,}.", style="dim")
     for note in estimate.notes or []:
         yield Text(in_commands(note), style="dim")
     yield Text(in_commands(estimate.next_step))
