@@ -57,13 +57,13 @@ def test_system_prompt_and_tools_of_a_request_stay_and_its_breakpoints_become_fe
     contextstash: CommandLine,
 ) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
-    messages = [{"role": "user", "content": [{"type": "text", "text": f"question {n}", **mark}]} for n in range(3)]
+    questions = [{"role": "user", "content": [{"type": "text", "text": f"question {n}", **mark}]} for n in range(3)]
     messages = [
-        messages[0],
+        questions[0],
         {"role": "assistant", "content": "yes"},
-        messages[1],
+        questions[1],
         {"role": "assistant", "content": "no"},
-        messages[2],
+        questions[2],
     ]
     beside = {
         "model": "claude-opus-5",
@@ -78,7 +78,7 @@ def test_system_prompt_and_tools_of_a_request_stay_and_its_breakpoints_become_fe
     assert {key: answer[key] for key in beside} == beside
     assert [
         block for message in answer["messages"][::2] for block in message["content"] if "cache_control" in block
-    ] == [block for message in messages[1:] for block in message["content"]]
+    ] == [block for message in questions[1:] for block in message["content"]]
     assert contextstash.run("validate", written(contextstash, answer)).returncode == 0
 
 
