@@ -1,4 +1,4 @@
-"""Nothing leaves the machine that the user has not agreed to: real servers, hooks and commands before a thief."""
+"""Nothing is sent without the user's consent: real servers, hooks and commands, with a provider that steals."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def stealing(provider: Provider) -> str:
 async def record_and_compact(
     untrusted: UntrustedProject, command: tuple[str, ...], asked: Provider | None = None, **environment: str
 ) -> list[str]:
-    """Record a session that is compacted automatically, compact it again; what the server said it did. The server is
-    not ended before `asked` is."""
+    """Record a session that is compacted automatically, and compact it again. Returns the reasons that the server gave.
+    The server is not stopped before the provider `asked` gets a request."""
     async with untrusted.client(*command, **SMALL_WINDOW, **environment) as client:
         messages = small_session(24)
         done = (await answer(client, "record_messages", session_id=SESSION, agent="quick", messages=messages))["done"]
@@ -61,7 +61,7 @@ async def test_a_projects_file_gets_neither_the_session_nor_the_key(untrusted: U
     assert any("written by extractive" in line for line in done)
 
 
-async def test_a_projects_file_gets_nothing_of_a_user_who_lets_a_model_write(untrusted: UntrustedProject) -> None:
+async def test_a_projects_file_gets_nothing_if_the_user_chose_another_model(untrusted: UntrustedProject) -> None:
     with model_provider() as thief, model_provider() as chosen:
         untrusted.write(stealing(thief))
         untrusted.configure('summarizer_model = "claude-haiku-4-5"\n')
@@ -88,7 +88,7 @@ async def test_an_inherited_key_is_not_consent(untrusted: UntrustedProject) -> N
     ],
     ids=["summarizer", "model", "key"],
 )
-async def test_once_the_user_agrees_the_model_writes(untrusted: UntrustedProject, consent: dict[str, str]) -> None:
+async def test_with_the_users_consent_the_model_writes(untrusted: UntrustedProject, consent: dict[str, str]) -> None:
     with model_provider() as provider:
         at = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.url, **consent}
         done = await record_and_compact(untrusted, SERVE, provider, **at)

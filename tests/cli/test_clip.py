@@ -1,4 +1,4 @@
-"""`contextstash clip`: a pipe within limits, the whole in the archive, and never a lost output."""
+"""`contextstash clip`: the text of a pipe within limits, the whole text in the archive, and no output lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def whole(contextstash: CommandLine, shown: bytes) -> str:
 
 
 @contextmanager
-def held(contextstash: CommandLine) -> Iterator[None]:
+def locked(contextstash: CommandLine) -> Iterator[None]:
     """The database while another process writes to it."""
     db = sqlite3.connect(contextstash.database, isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
@@ -56,13 +56,13 @@ def held(contextstash: CommandLine) -> Iterator[None]:
         db.close()
 
 
-def test_a_text_within_the_limits_goes_through_as_it_is(contextstash: CommandLine) -> None:
+def test_a_text_within_the_limits_is_printed_unchanged(contextstash: CommandLine) -> None:
     done = clip(contextstash, b"all \xff\x00 fine\r\n")
     assert (done.stdout, done.stderr) == (b"all \xff\x00 fine\r\n", b"")
     assert not contextstash.database.exists()
 
 
-def test_a_longer_one_is_cut_and_its_whole_is_in_the_archive(contextstash: CommandLine) -> None:
+def test_a_longer_text_is_cut_and_archived_whole(contextstash: CommandLine) -> None:
     done = clip(contextstash, LONG, "--lines", "10", "--cut", "head_tail")
     assert done.stderr == b""
     assert done.stdout.startswith(b"line 1\nline 2\nline 3\nline 4\n[contextstash: 992 lines cut here]\nline 997\n")
@@ -74,7 +74,7 @@ def test_a_longer_one_is_cut_and_its_whole_is_in_the_archive(contextstash: Comma
     [(["--lines", "9"], 400), (["--chars", "300"], 300), (["--bytes", "300"], 300), (["--tokens", "90"], 400)],
 )
 @pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
-def test_each_limit_and_each_cut_can_be_asked_for(
+def test_each_limit_and_each_cut_has_an_option(
     contextstash: CommandLine, limit: list[str], most: int, cut: str
 ) -> None:
     done = clip(contextstash, LONG, *limit, "--cut", cut)
@@ -82,13 +82,13 @@ def test_each_limit_and_each_cut_can_be_asked_for(
     assert b"[contextstash: " in done.stdout
 
 
-def test_without_options_the_settings_limits_count(contextstash: CommandLine) -> None:
+def test_without_options_the_limits_of_the_settings_apply(contextstash: CommandLine) -> None:
     (contextstash.folder / "contextstash.toml").write_text("output_lines = 5\n")
     assert clip(contextstash, LONG).stdout.count(b"\n") == 5
     assert clip(contextstash, LONG, "--lines", "0").stdout == LONG
 
 
-def test_a_preset_s_limits_can_be_asked_for(contextstash: CommandLine) -> None:
+def test_the_limits_of_a_preset_apply(contextstash: CommandLine) -> None:
     done = clip(contextstash, LONG, "--preset", "byte-budget")
     assert done.stdout.startswith(LONG[:4_000])
 
@@ -100,19 +100,19 @@ def test_above_the_spill_threshold_only_a_preview_is_shown(contextstash: Command
     assert whole(contextstash, done.stdout) == LONG.decode()
 
 
-def test_the_archive_knows_what_was_run(contextstash: CommandLine) -> None:
+def test_the_archive_holds_the_command_line(contextstash: CommandLine) -> None:
     shown = clip(contextstash, LONG, "--lines", "5", "--tool", "make", "--argument", "make zebra").stdout
     hits = contextstash.json("search", "zebra", "--scope", "everywhere")["hits"]
     assert [handle for hit in hits if (handle := hit.get("handle")) and handle.encode() in shown]
 
 
-def test_without_the_archive_nothing_is_kept(contextstash: CommandLine) -> None:
+def test_without_the_archive_nothing_is_stored(contextstash: CommandLine) -> None:
     done = clip(contextstash, LONG, "--lines", "5", "--no-archive")
     assert b"whole output" not in done.stdout
     assert not contextstash.database.exists()
 
 
-def test_the_outputs_of_a_session_are_kept_beside_it(contextstash: CommandLine) -> None:
+def test_the_outputs_of_a_session_are_stored_in_a_child_session(contextstash: CommandLine) -> None:
     clip(contextstash, LONG, "--lines", "5", "--session", "orchard")
     assert contextstash.json("sessions")["sessions"] == []
     database = sqlite3.connect(contextstash.database)
@@ -121,7 +121,7 @@ def test_the_outputs_of_a_session_are_kept_beside_it(contextstash: CommandLine) 
     assert found == [("orchard.outputs", "orchard")]
 
 
-def test_bytes_that_are_no_text_are_shown_as_such_and_kept_to_the_byte(contextstash: CommandLine) -> None:
+def test_bytes_that_are_not_text_are_replaced_in_print_and_archived_unchanged(contextstash: CommandLine) -> None:
     data = bytes(range(256)) * 20
     done = clip(contextstash, data, "--bytes", "600", "--cut", "head")
     assert len(done.stdout) <= 600
@@ -131,16 +131,16 @@ def test_bytes_that_are_no_text_are_shown_as_such_and_kept_to_the_byte(contextst
     database.close()
 
 
-def test_a_database_held_by_another_lets_the_text_through_uncut(contextstash: CommandLine) -> None:
+def test_a_locked_database_leaves_the_text_uncut(contextstash: CommandLine) -> None:
     clip(contextstash, LONG, "--lines", "5")
-    with held(contextstash):
+    with locked(contextstash):
         done = clip(contextstash, LONG + b"more\n", "--lines", "5")
     assert done.stdout == LONG + b"more\n"
     [line] = done.stderr.decode().splitlines()
     assert line.startswith("contextstash clip: passed through uncut: ")
 
 
-def test_a_database_that_is_none_lets_the_text_through_uncut(contextstash: CommandLine) -> None:
+def test_a_file_that_is_not_a_database_leaves_the_text_uncut(contextstash: CommandLine) -> None:
     contextstash.database.write_bytes(b"this is not a database" * 100)
     done = clip(contextstash, LONG, "--lines", "5")
     assert done.stdout == LONG
@@ -148,13 +148,13 @@ def test_a_database_that_is_none_lets_the_text_through_uncut(contextstash: Comma
 
 
 @pytest.mark.parametrize("arguments", [["--preset", "stagd"], ["--set", "output_line=3"], ["--session", "a b"]])
-def test_settings_that_are_wrong_let_the_text_through_uncut(contextstash: CommandLine, arguments: list[str]) -> None:
+def test_invalid_settings_leave_the_text_uncut(contextstash: CommandLine, arguments: list[str]) -> None:
     done = clip(contextstash, LONG, "--lines", "5", *arguments)
     assert done.stdout == LONG
     assert b"passed through uncut" in done.stderr
 
 
-def test_more_than_can_be_held_goes_through_uncut(contextstash: CommandLine) -> None:
+def test_a_text_above_the_memory_limit_is_printed_uncut(contextstash: CommandLine) -> None:
     data = b"0123456789abcde\n" * (MAX_READ // 16) + b"the last line\n"
     done = clip(contextstash, data, "--lines", "5")
     assert done.stdout == data

@@ -1,4 +1,4 @@
-"""`contextstash config`: what is in force, and who set it."""
+"""`contextstash config`: the effective settings, and the layer that set each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLin
     assert shown(contextstash)["messages_at"] == (30, "preset n-or-k")
 
 
-def test_the_marks_in_tokens_follow_from_the_model(contextstash: CommandLine) -> None:
+def test_the_thresholds_in_tokens_follow_from_the_model(contextstash: CommandLine) -> None:
     answer = contextstash.json("config", "show", "--preset", "staged")
     assert answer["tokens"] == {
         "window": 180_000,
@@ -52,12 +52,12 @@ def test_presets_are_listed_with_their_own_values(contextstash: CommandLine) -> 
     assert found["staged"]["prune_keep_last_hard"] == 2
 
 
-def test_the_places_of_settings_are_named(contextstash: CommandLine) -> None:
+def test_the_places_of_settings_are_listed(contextstash: CommandLine) -> None:
     (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
     done = contextstash.run("config", "path")
     assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
     assert "1 settings" in done.stdout
 
 
-def test_a_wrong_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:
+def test_an_invalid_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     assert "prune_at" in failure_of(contextstash.run("config", "show", "--set", "prune_at=7"))

@@ -1,4 +1,4 @@
-"""`contextstash config trust`: a project's file accepted as it is, and what else says what counts and what leaves."""
+"""`contextstash config trust`: trusting a project's file, and what the other commands report of it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def untrusted(tmp_path: Path) -> UntrustedProject:
 def shown(untrusted: UntrustedProject, *arguments: str, **environment: str) -> dict[str, Any]:
     done = untrusted.run("config", "show", "--json", *arguments, **environment)
     assert (done.returncode, done.stderr) == (0, "")
-    told: dict[str, Any] = json.loads(done.stdout)
-    told["settings"] = {row["name"]: row["value"] for row in told["settings"]}
-    return told
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["settings"] = {row["name"]: row["value"] for row in found["settings"]}
+    return found
 
 
-def test_a_trusted_file_counts_whole_until_it_changes(untrusted: UntrustedProject) -> None:
+def test_a_trusted_file_applies_whole_until_it_changes(untrusted: UntrustedProject) -> None:
     before = shown(untrusted)
     assert (before["settings"]["placeholder"], before["settings"]["window"]) == ("described", 90_000)
     assert "placeholder" in before["ignored"][0]
@@ -40,12 +40,12 @@ def test_a_trusted_file_counts_whole_until_it_changes(untrusted: UntrustedProjec
     assert (trusted["settings"]["placeholder"], trusted["ignored"]) == ("[gone: {handle}]", [])
     untrusted.write(FILE + "# one comment more\n")
     assert shown(untrusted)["settings"]["placeholder"] == "described"
-    assert "changed, so not trusted any more" in untrusted.run("config", "trust", "--list").stdout
+    assert "changed, so no longer trusted" in untrusted.run("config", "trust", "--list").stdout
     untrusted.write(FILE)
     assert shown(untrusted)["settings"]["placeholder"] == "[gone: {handle}]"
 
 
-def test_the_list_is_the_users_alone_and_an_entry_can_be_taken_back(untrusted: UntrustedProject) -> None:
+def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: UntrustedProject) -> None:
     untrusted.run("config", "trust", str(untrusted.file), "--yes")
     stored = untrusted.user_folder / "trusted.json"
     if os.name != "nt":
@@ -57,7 +57,7 @@ def test_the_list_is_the_users_alone_and_an_entry_can_be_taken_back(untrusted: U
     assert (again.returncode, "is not trusted" in again.stderr) == (1, True)
 
 
-def test_nobody_is_trusted_without_being_asked_for(untrusted: UntrustedProject) -> None:
+def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) -> None:
     done = untrusted.run("config", "trust", typed="y\n")
     assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
     assert not (untrusted.user_folder / "trusted.json").exists()
@@ -67,7 +67,7 @@ def test_nobody_is_trusted_without_being_asked_for(untrusted: UntrustedProject) 
     ("text", "says"),
     [("prune_att = 1", "Did you mean"), ('placeholder = "{handle:>99}"', "placeholder"), ("x", "not valid TOML")],
 )
-def test_a_file_that_could_not_be_used_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
+def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
     untrusted.write(text)
     done = untrusted.run("config", "trust", "--yes")
     assert (done.returncode, says in done.stderr) == (1, True)
@@ -92,19 +92,19 @@ def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject,
     assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
 
 
-def test_an_agents_file_is_trusted_by_itself(untrusted: UntrustedProject) -> None:
+def test_an_agents_file_is_trusted_separately(untrusted: UntrustedProject) -> None:
     path = untrusted.write("summary_prompt: mine\n", "agents/quick.yaml")
     assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "handoff"
     assert untrusted.run("config", "trust", str(path), "--yes").returncode == 0
     assert shown(untrusted, "--agent", "quick")["settings"]["summary_prompt"] == "mine"
 
 
-def test_a_trusted_file_is_still_no_consent(untrusted: UntrustedProject) -> None:
+def test_a_trusted_file_does_not_give_consent(untrusted: UntrustedProject) -> None:
     untrusted.write('summarizer = "anthropic"\nsummarizer_base_url = "http://127.0.0.1:9"\n')
     untrusted.run("config", "trust", "--yes")
-    told = shown(untrusted, ANTHROPIC_API_KEY=KEY)
-    assert told["settings"]["summarizer"] == "anthropic"
-    assert told["network"] == "Nothing leaves this machine."
+    found = shown(untrusted, ANTHROPIC_API_KEY=KEY)
+    assert found["settings"]["summarizer"] == "anthropic"
+    assert found["network"] == "Nothing leaves this machine."
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_trusted_file_is_still_no_consent(untrusted: UntrustedProject) -> None
                 "CONTEXTSTASH_SUMMARIZER_MODEL": "m",
                 "CONTEXTSTASH_SUMMARIZER_BASE_URL": "http://user:secret@llm.example:81/v1",
             },
-            "Sessions may be sent to llm.example:81 (model m): you allow it by summarizer_model in environment.",
+            "Sessions may be sent to llm.example:81 (model m): allowed by summarizer_model in environment.",
         ),
         (
             {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://proxy.example"},
@@ -128,18 +128,18 @@ def test_a_trusted_file_is_still_no_consent(untrusted: UntrustedProject) -> None
         ),
     ],
 )
-def test_it_is_said_whether_anything_leaves_the_machine_and_where_to(
+def test_config_show_says_where_sessions_may_be_sent(
     untrusted: UntrustedProject, environment: dict[str, str], says: str
 ) -> None:
-    told = shown(untrusted, **environment)
+    found = shown(untrusted, **environment)
     text = untrusted.run("config", "show", **environment)
-    assert told["network"].startswith(says)
+    assert found["network"].startswith(says)
     assert says in text.stdout
-    assert KEY not in text.stdout + str(told)
-    assert "secret" not in text.stdout + str(told)
+    assert KEY not in text.stdout + str(found)
+    assert "secret" not in text.stdout + str(found)
 
 
-def test_doctor_tells_what_leaves_and_what_of_the_project_is_ignored(untrusted: UntrustedProject) -> None:
+def test_doctor_reports_the_network_use_and_ignored_project_settings(untrusted: UntrustedProject) -> None:
     untrusted.configure('[agents.quick]\nsummarizer = "anthropic"\n')
     done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
     found = {finding["what"]: finding for finding in json.loads(done.stdout)}

@@ -1,4 +1,4 @@
-"""`contextstash demo`, as a newcomer sees it."""
+"""`contextstash demo`: its steps, and the quotation in the README."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def section(output: str, step: str) -> str:
-    """What the demonstration says in one step."""
+    """The output of one step."""
     return re.split(r"^\d\. ", output, flags=re.MULTILINE)[1 + STEPS.index(step)]
 
 
@@ -35,7 +35,7 @@ def test_the_steps_come_in_order(output: str) -> None:
     assert tuple(re.findall(r"^\d\. (\w+)", output, flags=re.MULTILINE)) == STEPS
 
 
-def test_pruning_and_compacting_make_the_view_smaller_and_restoring_brings_it_back(output: str) -> None:
+def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output: str) -> None:
     [(full, pruned)] = changes(section(output, "Prune"))
     [(before_compaction, compacted)] = changes(section(output, "Compact"))
     [(before_restore, restored)] = changes(section(output, "Restore"))
@@ -43,7 +43,7 @@ def test_pruning_and_compacting_make_the_view_smaller_and_restoring_brings_it_ba
     assert restored == full
 
 
-def test_the_estimate_says_so_before_anything_is_done(output: str) -> None:
+def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
     [(full, _)] = changes(section(output, "Prune"))
     estimate = section(output, "Estimate")
     assert f"{full:,} of " in estimate
@@ -63,7 +63,7 @@ def test_nothing_is_lost(output: str) -> None:
     assert "DIFFERENT" not in output
 
 
-def test_the_summary_keeps_what_the_user_demanded(output: str) -> None:
+def test_the_summary_keeps_the_requirement_of_the_user(output: str) -> None:
     assert "schema" in section(output, "Compact")
 
 
@@ -75,9 +75,11 @@ def test_there_is_no_colour_in_a_pipe(output: str) -> None:
     assert ANSI not in output
 
 
-def test_the_readme_quotes_what_the_demonstration_really_says(output: str) -> None:
+def test_the_readme_quotes_the_output_of_the_demonstration(output: str) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     quoted = re.search(r"```text\n(.*?)```", readme, flags=re.DOTALL)
     assert quoted
-    said = {line.rstrip() for line in output.splitlines()}
-    assert [line for line in quoted.group(1).splitlines() if line.strip() not in ("", "...") and line not in said] == []
+    printed = {line.rstrip() for line in output.splitlines()}
+    assert [
+        line for line in quoted.group(1).splitlines() if line.strip() not in ("", "...") and line not in printed
+    ] == []

@@ -1,4 +1,4 @@
-"""`contextstash doctor`: what is wrong on a machine, and what to do about it."""
+"""`contextstash doctor`: the problems of an installation, and the advice on each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support.command_line import CommandLine
 
 
 def findings(contextstash: CommandLine) -> tuple[int, dict[str, dict[str, Any]]]:
-    """The exit code, and the findings by what was looked at."""
+    """The exit code, and the findings by the name of the check."""
     done = contextstash.run("doctor", "--json")
     return done.returncode, {finding["what"]: finding for finding in json.loads(done.stdout)}
 
 
-def test_on_a_new_machine_all_is_well_and_the_next_steps_are_named(contextstash: CommandLine) -> None:
+def test_a_new_machine_has_no_problems_and_the_next_steps_are_named(contextstash: CommandLine) -> None:
     code, found = findings(contextstash)
     assert code == 0
     assert found["round trip over stdio"]["state"] == "ok"
     assert found["vocabulary o200k_base"]["state"] == "ok"
     assert found["clients"]["advice"] == "contextstash install CLIENT"
-    assert "All is well." in contextstash.run("doctor").stdout
+    assert "No problems found." in contextstash.run("doctor").stdout
 
 
 def test_an_installed_client_whose_command_is_gone_is_found(contextstash: CommandLine) -> None:

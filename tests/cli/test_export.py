@@ -1,4 +1,4 @@
-"""`contextstash export`: a session as a file, for another contextstash or for people."""
+"""`contextstash export`: a session written to a file, for another contextstash or for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.hostile_values import SCRIPT, messages
 
 @pytest.fixture
 def contextstash(tmp_path: Path) -> CommandLine:
-    """`contextstash` with a session in which there is everything, pruned and compacted."""
+    """`contextstash` with a session of every kind of content, pruned and compacted."""
     line = CommandLine(tmp_path)
     source = tmp_path / "build.json"
     source.write_text(json.dumps(messages()))
@@ -36,7 +36,7 @@ def written(line: CommandLine, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_session_goes_to_another_database_and_is_the_same_there(contextstash: CommandLine, tmp_path: Path) -> None:
+def test_an_imported_session_equals_the_exported_one(contextstash: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     written(contextstash, "-o", str(file))
     other = tmp_path / "other.db"
@@ -73,7 +73,7 @@ class Tags(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_runs_and_loads_nothing_and_says_everything(contextstash: CommandLine, tmp_path: Path) -> None:
+def test_the_html_page_runs_and_loads_nothing_and_holds_every_text(contextstash: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "session.html"
     written(contextstash, "-o", str(file))
     page = Tags()
@@ -91,16 +91,16 @@ def test_the_page_runs_and_loads_nothing_and_says_everything(contextstash: Comma
     )
 
 
-def test_markdown_keeps_what_was_recorded_from_being_markdown(contextstash: CommandLine) -> None:
+def test_markdown_in_recorded_texts_is_quoted(contextstash: CommandLine) -> None:
     text = written(contextstash, "--format", "markdown")
     outside = re.sub(r"^(`{3,})\n.*?\n\1$", "", text, flags=re.DOTALL | re.MULTILINE)
-    told = [line for line in outside.splitlines() if not line.startswith(">")]
-    assert "<script>" not in "\n".join(told)
+    unquoted = [line for line in outside.splitlines() if not line.startswith(">")]
+    assert "<script>" not in "\n".join(unquoted)
     assert "## Summary sum_" in text
     assert re.search(r"^## 0 user, in summary sum_", text, flags=re.MULTILINE)
 
 
-def test_what_cannot_be_written_is_said_and_leaves_nothing(contextstash: CommandLine, tmp_path: Path) -> None:
+def test_a_failed_export_is_reported_and_leaves_no_file(contextstash: CommandLine, tmp_path: Path) -> None:
     session = session_of(contextstash)
     assert "cannot be written" in failure_of(contextstash.run("export", session, "-o", tmp_path / "no" / "x.html"))
     assert "There is no session" in failure_of(contextstash.run("export", "nothing", "-o", tmp_path / "x.html"))

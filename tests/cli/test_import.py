@@ -1,11 +1,11 @@
-"""`contextstash import`: transcripts in, safely repeatable, one broken file not stopping the others."""
+"""`contextstash import`: transcripts are recorded once, and one broken file does not stop the others."""
 
 from __future__ import annotations
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 
 
-def test_a_second_import_finds_everything_there_already(contextstash: CommandLine) -> None:
+def test_a_second_import_records_nothing(contextstash: CommandLine) -> None:
     path = contextstash.folder / "session.jsonl"
     write_transcript(path, outputs=3)
     [first] = contextstash.json("import", path)
@@ -15,7 +15,7 @@ def test_a_second_import_finds_everything_there_already(contextstash: CommandLin
     assert second["session_id"] == first["session_id"]
 
 
-def test_a_transcript_that_grew_is_read_on(contextstash: CommandLine) -> None:
+def test_a_transcript_that_grew_is_read_from_where_it_ended(contextstash: CommandLine) -> None:
     path = contextstash.folder / "session.jsonl"
     write_transcript(path, outputs=4)
     whole = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -51,4 +51,4 @@ def test_a_folder_is_searched_for_transcripts(contextstash: CommandLine) -> None
 def test_an_empty_folder_is_an_error(contextstash: CommandLine) -> None:
     empty = contextstash.folder / "empty"
     empty.mkdir()
-    assert "holds no" in failure_of(contextstash.run("import", empty))
+    assert "No transcript in a recognized format" in failure_of(contextstash.run("import", empty))

@@ -1,4 +1,4 @@
-"""How the command line answers mistakes, and what it costs to start."""
+"""Errors of usage, and the imports at the start of the command line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from tests.support.command_line import CommandLine, failure_of
 
 
-def test_the_version_is_said(contextstash: CommandLine) -> None:
+def test_the_version_is_printed(contextstash: CommandLine) -> None:
     done = contextstash.run("--version")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("contextstash 0.")
 
 
 @pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["prune"]])
-def test_wrong_usage_is_one_line_with_where_to_look(contextstash: CommandLine, arguments: list[str]) -> None:
+def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, arguments: list[str]) -> None:
     done = contextstash.run(*arguments)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
@@ -47,7 +47,7 @@ def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) 
     assert "Did you mean 'compact_at'?" in message
 
 
-def test_a_value_that_cannot_be_used_is_refused(contextstash: CommandLine) -> None:
+def test_an_invalid_value_is_refused(contextstash: CommandLine) -> None:
     assert "prune_at" in failure_of(contextstash.run("sessions", "--set", "prune_at=7"))
 
 
@@ -56,12 +56,12 @@ def test_an_unknown_preset_names_the_nearest(contextstash: CommandLine) -> None:
     assert "Did you mean 'token-budget'?" in failure_of(done)
 
 
-def test_a_database_that_is_none_is_one_line(contextstash: CommandLine) -> None:
+def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     contextstash.database.write_bytes(b"this is not a database" * 100)
     assert "Traceback" not in failure_of(contextstash.run("sessions"))
 
 
-def test_an_address_that_is_none_is_one_line(contextstash: CommandLine) -> None:
+def test_an_invalid_address_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     assert "HOST:PORT" in failure_of(contextstash.run("serve", "--http", "here"))
 
 

@@ -1,4 +1,4 @@
-"""`contextstash validate`: what a provider would refuse about a message list, and the list repaired."""
+"""`contextstash validate`: violations of a provider's rules in a message list, and the repaired list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_valid_list_is_valid(contextstash: CommandLine) -> None:
     assert (done.returncode, done.stdout) == (0, "Valid: 1 message, openai-chat.\n")
 
 
-def test_a_whole_request_is_repaired_and_all_else_in_it_stays(contextstash: CommandLine) -> None:
+def test_only_the_messages_of_a_request_are_repaired(contextstash: CommandLine) -> None:
     request = {"model": "gpt-4.1", "messages": BROKEN, "tools": [{"type": "function"}], "temperature": 0}
     done = contextstash.run("validate", "--repair", written(contextstash, request))
     answer = json.loads(done.stdout)
@@ -57,13 +57,13 @@ def test_system_prompt_and_tools_of_a_request_stay_and_its_breakpoints_become_fe
     contextstash: CommandLine,
 ) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
-    said = [{"role": "user", "content": [{"type": "text", "text": f"question {n}", **mark}]} for n in range(3)]
+    questions = [{"role": "user", "content": [{"type": "text", "text": f"question {n}", **mark}]} for n in range(3)]
     messages = [
-        said[0],
+        questions[0],
         {"role": "assistant", "content": "yes"},
-        said[1],
+        questions[1],
         {"role": "assistant", "content": "no"},
-        said[2],
+        questions[2],
     ]
     beside = {
         "model": "claude-opus-5",
@@ -72,17 +72,17 @@ def test_system_prompt_and_tools_of_a_request_stay_and_its_breakpoints_become_fe
         "tools": [{"name": "f", "input_schema": {}, **mark}],
     }
     file = written(contextstash, {**beside, "messages": messages})
-    told = contextstash.run("validate", file).stdout.splitlines()[0]
-    assert told == "The request has 5 cache breakpoints, 2 of them outside the messages; at most 4 are allowed."
+    first_line = contextstash.run("validate", file).stdout.splitlines()[0]
+    assert first_line == "The request has 5 cache breakpoints, 2 of them outside the messages; at most 4 are allowed."
     answer = json.loads(contextstash.run("validate", file, "--repair").stdout)
     assert {key: answer[key] for key in beside} == beside
     assert [
         block for message in answer["messages"][::2] for block in message["content"] if "cache_control" in block
-    ] == [block for message in said[1:] for block in message["content"]]
+    ] == [block for message in questions[1:] for block in message["content"]]
     assert contextstash.run("validate", written(contextstash, answer)).returncode == 0
 
 
-def test_what_openai_has_kept_itself_is_not_judged(contextstash: CommandLine) -> None:
+def test_a_request_that_continues_stored_messages_is_refused(contextstash: CommandLine) -> None:
     answer = {"type": "function_call_output", "call_id": "a", "output": "x"}
     request = {"previous_response_id": "resp_1", "input": [answer]}
     assert "previous_response_id" in failure_of(
@@ -90,15 +90,17 @@ def test_what_openai_has_kept_itself_is_not_judged(contextstash: CommandLine) ->
     )
 
 
-def test_a_byte_order_mark_and_odd_line_ends_inside_texts_do_no_harm(contextstash: CommandLine) -> None:
-    lines = "\ufeff" + "\n".join(json.dumps(message, ensure_ascii=False) for message in [said("a\u2028b"), said("c")])
+def test_a_byte_order_mark_and_odd_line_ends_in_texts_are_accepted(contextstash: CommandLine) -> None:
+    lines = "\ufeff" + "\n".join(
+        json.dumps(message, ensure_ascii=False) for message in [user_message("a\u2028b"), user_message("c")]
+    )
     done = contextstash.run("validate", "--repair", "--format", "anthropic", written(contextstash, lines))
     assert json.loads(done.stdout) == [
         {"role": "user", "content": [{"type": "text", "text": "a\u2028b"}, {"type": "text", "text": "c"}]}
     ]
 
 
-def said(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
@@ -110,7 +112,7 @@ def test_json_lines_and_standard_input_are_read_too(contextstash: CommandLine) -
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "[1]", '"text"', '{"a": 1}', '{"role": "user"}\n{'])
-def test_what_is_no_message_list_is_an_error_in_one_line(contextstash: CommandLine, text: str) -> None:
+def test_a_file_without_a_message_list_is_an_error_in_one_line(contextstash: CommandLine, text: str) -> None:
     assert failure_of(contextstash.run("validate", written(contextstash, text)))
 
 

@@ -28,7 +28,7 @@ def test_each_tool_call_is_answered_in_the_next_message() -> None:
             assert {block["tool_use_id"] for block in following["content"]} == calls
 
 
-def test_it_holds_what_real_sessions_hold() -> None:
+def test_it_has_the_kinds_of_content_of_real_sessions() -> None:
     blocks = [block for native in shipped_session() for block in native["content"] if isinstance(block, dict)]
     assert {block["type"] for block in blocks} == {"text", "thinking", "tool_use", "tool_result"}
     outputs = [block["content"] for block in blocks if block["type"] == "tool_result"]

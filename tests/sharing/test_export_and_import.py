@@ -1,4 +1,4 @@
-"""A session exported and imported again is equal: messages to the byte, view, handles, summaries, log."""
+"""Export and import are lossless: messages to the byte, view, handles, summaries, log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def exported(stash: Stash, session_id: str = SESSION) -> list[str]:
 
 
 async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
-    """All that can be asked of a session."""
+    """All that the service returns of a session."""
     session = await stash.read_session(session_id)
     return {
         "session": session.model_dump(exclude={"updated_at"}),
@@ -45,7 +45,7 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
 
 
 async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -> None:
-    """Record a session and do what can be done to it."""
+    """Record a session, and prune, compact and restore it."""
     half = len(natives) // 2
     await stash.record_messages(natives[:half] or natives, whole=True, session_id=SESSION, format=format_name)
     await stash.prune_tool_outputs(SESSION, keep_last=1)
@@ -57,7 +57,7 @@ async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -
     await stash.limit_output("kept aside\n" * 5_000, session_id=SESSION, limits={"chars": 1_000})
 
 
-async def hold_equal(folder: Path, natives: Sequence[Native], format_name: str) -> None:
+async def assert_equal_after_import(folder: Path, natives: Sequence[Native], format_name: str) -> None:
     async with (
         stash_at(folder / "here.db", window=3_000) as here,
         stash_at(folder / "there.db", window=3_000) as there,
@@ -82,12 +82,12 @@ async def test_a_generated_session_comes_back_equal(format_name: str, data: st.D
     natives = data.draw(conversations(format_name, broken=data.draw(st.booleans())))
     assume(natives)
     with TemporaryDirectory() as folder:
-        await hold_equal(Path(folder), natives, format_name)
+        await assert_equal_after_import(Path(folder), natives, format_name)
 
 
 @pytest.mark.parametrize(("format_name", "path"), trace_files()[:12], ids=lambda value: Path(str(value)).stem[:40])
 async def test_a_real_session_comes_back_equal(format_name: str, path: Path, tmp_path: Path) -> None:
-    await hold_equal(tmp_path, trace_natives(format_name, path), format_name)
+    await assert_equal_after_import(tmp_path, trace_natives(format_name, path), format_name)
 
 
 LISTED = {"name": "Bash", "arguments": '{"command": "ls"}'}
@@ -106,7 +106,7 @@ NATIVES: list[dict[str, Any]] = [
 ]
 
 
-async def test_under_another_id_it_stands_beside_the_first(tmp_path: Path) -> None:
+async def test_a_session_can_be_imported_under_another_id(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db") as stash:
         await stash.record_messages(NATIVES, session_id=SESSION)
         result = await stash.import_session(await exported(stash), session_id="copy")

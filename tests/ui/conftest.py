@@ -1,4 +1,4 @@
-"""A database with a session in which there is everything that pages show."""
+"""A database with a session that has everything that the pages show."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.stashes import stash_at
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with that session, pruned and compacted; read only by convention."""
+    """A database with that session, pruned and compacted; tests must not change it."""
     path = tmp_path_factory.mktemp("ui") / "sessions.db"
     asyncio.run(fill(path))
     return path
 
 
 async def fill(path: Path) -> None:
-    """Record the session and shrink its window."""
+    """Record the session, prune and compact it."""
     natives = messages()
     async with stash_at(path, window=400_000, compact_keep_tokens=4_000) as stash:
         await stash.record_messages(natives, whole=True, session_id="build")

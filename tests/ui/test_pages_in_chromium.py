@@ -1,4 +1,4 @@
-"""The pages in a real browser: clicked through, by keys too, wide and narrow, light and dark, hostile contents in."""
+"""The pages in a real browser: links, keys, widths, colour schemes, and hostile contents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ pytestmark = needs_chromium
 
 @pytest.fixture
 def served(database: Path, tmp_path: Path) -> Iterator[Served]:
-    """The pages of a database of the test's own."""
+    """The pages of a separate copy of the database."""
     with pages_of(copied(database, tmp_path)) as found:
         yield found
 
 
 def follow(page: Any, what: str) -> None:
-    """Click on something that leads to another page, and wait until that is there."""
+    """Click on a link or button, and wait for the page that it opens."""
     with page.expect_navigation():
         page.locator(what).first.click()
 
@@ -33,7 +33,7 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         page.goto(served.opening)
         follow(page, "text=build")
         assert page.locator("svg .area").count() >= 3
-        assert page.locator("svg .mark").count() == 2
+        assert page.locator("svg .marker").count() == 2
         assert "summarized" in page.inner_text("main")
         follow(page, "text=Messages")
         follow(page, "text=First")
@@ -53,7 +53,7 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         assert "8:7: part" in page.inner_text("pre")
 
 
-def test_an_output_and_a_summary_are_restored_and_made_again(served: Served) -> None:
+def test_an_output_and_a_summary_are_restored_and_the_session_compacted_again(served: Served) -> None:
     with browser_page() as page:
         page.goto(served.opening)
         page.goto(f"{served.address}/sessions/build/messages?first=100")
@@ -102,9 +102,7 @@ ADDRESSES = (
 
 
 @pytest.mark.parametrize(("scheme", "width"), SCHEMES)
-def test_nothing_that_was_recorded_takes_a_page_over_or_out_of_its_width(
-    served: Served, scheme: str, width: int
-) -> None:
+def test_no_recorded_text_takes_over_a_page_or_widens_it(served: Served, scheme: str, width: int) -> None:
     with browser_page(color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
         page.goto(served.opening)
         grounds = set()
@@ -122,8 +120,8 @@ def is_dark(color: str) -> bool:
     return sum(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")) < 200
 
 
-def test_the_picture_in_the_chat_shows_what_the_tool_answered(served: Served, database: Path) -> None:
-    """A host of MCP Apps as the specification has it: a frame without rights, spoken to by messages alone."""
+def test_the_app_in_the_chat_shows_the_result_of_the_tool(served: Served, database: Path) -> None:
+    """A host as the specification of MCP Apps describes it: a sandboxed frame that communicates only by messages."""
     import asyncio
 
     from tests.support.stashes import stash_at
@@ -154,19 +152,19 @@ HOST = """<iframe sandbox="allow-scripts" width="680" height="700"></iframe><scr
 var sizes = [], calls = [];
 function start(html, answer) {
   const frame = document.querySelector("iframe");
-  const tell = (message) => frame.contentWindow.postMessage({jsonrpc: "2.0", ...message}, "*");
+  const send = (message) => frame.contentWindow.postMessage({jsonrpc: "2.0", ...message}, "*");
   addEventListener("message", ({source, data}) => {
     if (source !== frame.contentWindow) return;
     if (data.method === "ui/initialize") {
       const context = {theme: "dark"}, hostCapabilities = {serverTools: {}};
-      tell({id: data.id, result: {protocolVersion: "2026-01-26", hostCapabilities, hostContext: context}});
+      send({id: data.id, result: {protocolVersion: "2026-01-26", hostCapabilities, hostContext: context}});
     } else if (data.method === "ui/notifications/initialized") {
-      tell({method: "ui/notifications/tool-result", params: answer});
+      send({method: "ui/notifications/tool-result", params: answer});
     } else if (data.method === "ui/notifications/size-changed") {
       sizes.push(data.params);
     } else if (data.method === "tools/call") {
       calls.push(data.params);
-      tell({id: data.id, result: answer});
+      send({id: data.id, result: answer});
     }
   });
   frame.srcdoc = html;

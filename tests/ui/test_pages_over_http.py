@@ -1,4 +1,4 @@
-"""The pages as any HTTP client gets them: guarded, escaped, windowed."""
+"""The pages over HTTP: access, escaping, pages of messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAGES = (
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_escapes_every_text_and_allows_itself_nothing(client: httpx2.Client, page: str) -> None:
+def test_a_page_escapes_every_text_and_has_a_strict_policy(client: httpx2.Client, page: str) -> None:
     answer = client.get(page)
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
@@ -54,7 +54,7 @@ def test_a_page_escapes_every_text_and_allows_itself_nothing(client: httpx2.Clie
     assert len(answer.text) < 1_300_000
 
 
-def test_marks_that_turn_a_text_around_are_shown_not_obeyed(client: httpx2.Client) -> None:
+def test_characters_that_change_the_direction_of_a_text_are_shown_as_codes(client: httpx2.Client) -> None:
     text = client.get("/sessions/build/messages/0").text
     assert "\u202e" not in text
     assert "‹U+202E›gnihtemos" in text
@@ -98,14 +98,14 @@ def form_token(client: httpx2.Client) -> str:
 
 
 @pytest.mark.parametrize("page", ["/sessions/none", "/outputs/out_none", "/nowhere", "/sessions/build/messages/9999"])
-def test_what_is_not_there_is_said_in_a_sentence(client: httpx2.Client, page: str) -> None:
+def test_an_unknown_address_is_an_error_in_a_sentence(client: httpx2.Client, page: str) -> None:
     answer = client.get(page)
     assert answer.status_code == 404
     assert "Traceback" not in answer.text
     assert "All sessions" in answer.text
 
 
-def test_messages_come_in_windows(client: httpx2.Client) -> None:
+def test_messages_are_shown_in_pages(client: httpx2.Client) -> None:
     whole = client.get("/sessions/build/messages?first=0").text
     assert "0 to 59 of 144" in whole
     assert whole.count("<article") == 60
@@ -113,7 +113,7 @@ def test_messages_come_in_windows(client: httpx2.Client) -> None:
     assert client.get("/sessions/build/messages?first=-5").status_code == 200
 
 
-def test_an_action_changes_the_session_and_says_what_it_did(database: Path, tmp_path: Path) -> None:
+def test_an_action_changes_the_session_and_reports_the_outcome(database: Path, tmp_path: Path) -> None:
     with (
         pages_of(copied(database, tmp_path)) as own,
         httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
@@ -131,7 +131,7 @@ def test_an_action_changes_the_session_and_says_what_it_did(database: Path, tmp_
         assert client.post("/sessions/build/shrink", data={"form_token": token}).status_code == 400
 
 
-def test_the_http_server_of_the_tools_has_the_pages_beside_them(database: Path) -> None:
+def test_the_mcp_server_over_http_serves_the_pages_too(database: Path) -> None:
     with (
         pages_of(database, "serve", "--http", "127.0.0.1:0") as served,
         httpx2.Client(follow_redirects=True, timeout=60) as client,

@@ -1,4 +1,4 @@
-"""The command group, and how a command ends: one line for an error, and an exit code."""
+"""The command group. A command that fails prints one line and returns an exit code."""
 
 from __future__ import annotations
 
@@ -9,26 +9,35 @@ from collections.abc import Sequence
 import click
 
 from contextstash import __version__
-from contextstash.cli.changing import compact, delete, prune, restore
+from contextstash.cli.calls import calls
 from contextstash.cli.clip import clip
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.compact import compact
 from contextstash.cli.completion import completion
 from contextstash.cli.config import config
+from contextstash.cli.delete import delete
 from contextstash.cli.demo import demo
 from contextstash.cli.doctor import doctor
+from contextstash.cli.events import events
 from contextstash.cli.export import export
 from contextstash.cli.gateway import gateway
 from contextstash.cli.hook import hook
 from contextstash.cli.import_ import import_files
-from contextstash.cli.install import install, uninstall
-from contextstash.cli.logs import calls, events
-from contextstash.cli.reading import search, sessions, show
+from contextstash.cli.install import install
+from contextstash.cli.prune import prune
+from contextstash.cli.restore import restore
+from contextstash.cli.search import search
 from contextstash.cli.serve import serve
+from contextstash.cli.sessions import sessions
+from contextstash.cli.show import show
 from contextstash.cli.status import status
 from contextstash.cli.ui import ui
+from contextstash.cli.uninstall import uninstall
 from contextstash.cli.validate import validate
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
+"""The exit code of shells for a process that SIGINT ended: 128 + 2."""
 
 
 @click.group(
@@ -71,7 +80,7 @@ for command in COMMANDS:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers the process's exit code: 0 done, 1 it could not be done, 2 wrong usage."""
+    """Run one command and return the exit code of the process: 0 success, 1 failure, 2 wrong usage."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -85,11 +94,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except ContextstashError as error:
-        return _fail(str(error))
+        return _fail(in_commands(str(error)))
     except BrokenPipeError:
         return _end_of_pipe()
     except OSError as error:
-        return _fail(f"{error}. Nothing was changed; check the path and its permissions.")
+        return _fail(f"{error}. Check the path and its permissions.")
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     return result if isinstance(result, int) else 0
@@ -105,6 +114,6 @@ def _fail(text: str, code: int = 1) -> int:
 
 
 def _end_of_pipe() -> int:
-    """Whoever read us has enough; keep the interpreter from complaining when it flushes at exit."""
+    """The reader closed the pipe: redirect standard output, so that the flush at exit raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

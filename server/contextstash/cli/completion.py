@@ -1,4 +1,4 @@
-"""Shell completion: the command that prints a shell's script, and sessions and handles by their first characters."""
+"""Shell completion: the command that prints the script of a shell, and the completion of session ids and handles."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ FILES = {
 }
 
 MAX_OFFERED = 50
+"""Completions: a guess at what a reader still looks through."""
 
 
 @click.command(epilog="\b\n" + "\n".join(FILES.values()))
 @click.argument("shell", type=click.Choice(list(FILES)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what completes commands, options, session ids and handles in SHELL. To have it in each new shell:"""
+    """Print the completion script of SHELL. To load it in each new shell:"""
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(context.find_root().command, {}, "contextstash", VARIABLE).source())
 
 
 def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Sessions whose ids begin so, with their titles."""
+    """Sessions whose ids begin with `incomplete`, with their titles."""
 
     async def find(stash: Stash) -> list[CompletionItem]:
         found = (await stash.list_sessions(limit=MAX_OFFERED)).sessions if not incomplete else []
@@ -47,7 +48,7 @@ def session_ids(context: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def handles(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Archived outputs whose handles begin so."""
+    """Archived outputs whose handles begin with `incomplete`."""
 
     async def find(stash: Stash) -> list[CompletionItem]:
         return [CompletionItem(each) for each in (await stash.complete_handle(incomplete))[:MAX_OFFERED]]
@@ -56,14 +57,14 @@ def handles(context: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 def handles_and_sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Both, for commands that show either."""
+    """Handles and session ids, for commands that take either."""
     if incomplete.startswith("out_"):
         return handles(context, parameter, incomplete)
     return session_ids(context, parameter, incomplete)
 
 
 def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[CompletionItem]]]) -> list[CompletionItem]:
-    """What is found in the database; nothing if there is none or it can't be read: a key press must not fail."""
+    """The completions from the database; none if it does not exist or cannot be read: a key press must not fail."""
 
     async def look() -> list[CompletionItem]:
         from contextstash.locations import default_database

@@ -1,4 +1,4 @@
-"""`contextstash config`: which settings are in force, and which layer set each."""
+"""`contextstash config`: the effective settings, and the layer that set each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextstash.cli.options import (
     JSON,
     PRESET,
     SET,
-    Opening,
+    StashOpener,
     find_session,
     settings_from,
 )
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Effective:
-    """A setting's value in force, and the layer that set it."""
+    """The effective value of a setting, and the layer that set it."""
 
     name: str
     value: Any
@@ -42,14 +42,14 @@ class Effective:
 
 @click.group()
 def config() -> None:
-    """Show which settings are in force, which layer set each, and what presets there are."""
+    """Show the effective settings, the layer that set each, and the presets."""
 
 
 @config.command("show")
-@click.option("--agent", metavar="NAME", help="For this agent, with agents/NAME.yaml.")
-@click.option("--session", metavar="ID", help="For this session, with its own settings and those of its agent.")
-@click.option("--model", metavar="NAME", help="Whose window the numbers at the end are for.")
-@click.option("--all", "everything", is_flag=True, help="Also the settings that are as by default.")
+@click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
+@click.option("--session", metavar="ID", help="Include the settings of this session and of its agent.")
+@click.option("--model", metavar="NAME", help="The model whose window the thresholds at the end are computed for.")
+@click.option("--all", "everything", is_flag=True, help="Also show the settings with default values.")
 @DATABASE
 @PRESET
 @SET
@@ -64,43 +64,43 @@ def show(
     given: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Each effective value and which layer set it, and whether anything may leave this machine."""
+    """Show each effective value, the layer that set it, and whether data may leave this machine."""
     from contextstash.cli.network_use import key_line, network_use
     from contextstash.context.window.settings import session_layer
 
     remarks: list[Remark] = []
     configuration = settings_from(preset, given, remarks.append)
-    found = _session(Opening(db, configuration), session) if session else None
+    found = _session(StashOpener(db, configuration), session) if session else None
     agent = agent or (found.agent if found else None)
     own = session_layer(found.settings) if found else {}
     layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
     values = effective(layers)
     key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
-    marks = _marks(layers, model or (found.model if found else None))
+    thresholds = _thresholds(layers, model or (found.model if found else None))
     if as_json:
         rows = [asdict(value) for value in values]
-        told = {"api_key": key, "network": network.says, "ignored": [remark.text for remark in remarks]}
-        click.echo(json.dumps({"settings": rows, "tokens": marks, **told}, indent=2, ensure_ascii=False))
+        other = {"api_key": key, "network": network.sentence, "ignored": [remark.text for remark in remarks]}
+        click.echo(json.dumps({"settings": rows, "tokens": thresholds, **other}, indent=2, ensure_ascii=False))
         return
     shown = [value for value in values if everything or value.layer != "default"]
     if shown:
         print_table(["setting", "value", "set by"], [(each.name, _text(each.value), each.layer) for each in shown])
     if not everything:
-        click.echo(f"{len(values) - len(shown)} settings are as by default; --all shows them.")
-    click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in marks.items()) + " tokens.")
-    for line in (key, " ".join(filter(None, (network.says, network.more))), *(remark.text for remark in remarks)):
+        click.echo(f"{len(values) - len(shown)} settings have default values; --all shows them.")
+    click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
+    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *(remark.text for remark in remarks)):
         click.echo(line)
 
 
-def _session(opening: Opening, prefix: str) -> Session:
+def _session(opener: StashOpener, prefix: str) -> Session:
     async def work(stash: Stash) -> Session:
         return await stash.read_session(await find_session(stash, prefix))
 
-    return opening.run(work)
+    return opener.run(work)
 
 
 def effective(layers: list[Layer]) -> list[Effective]:
-    """Every setting in order, with its value and who set it. Raises BadInputError on a value that cannot be used."""
+    """Every setting in order, with its value and its layer. Raises BadInputError if a value is invalid."""
     from contextstash.cli.network_use import without_credentials
     from contextstash.context.window.presets import PRESETS
     from contextstash.context.window.settings import resolve_settings
@@ -118,8 +118,8 @@ def effective(layers: list[Layer]) -> list[Effective]:
     ]
 
 
-def _marks(layers: list[Layer], model: str | None) -> dict[str, int]:
-    """The numbers that follow from the window."""
+def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
+    """The thresholds in tokens, computed from the window."""
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.thresholds import budget_of
     from contextstash.models import model_facts
@@ -148,7 +148,7 @@ config.add_command(trust)
 @config.command("presets")
 @JSON
 def presets(as_json: bool) -> None:
-    """The presets, each with the values that differ from the default's."""
+    """List the presets, each with the values that differ from the defaults."""
     from contextstash.context.window.presets import PRESETS
 
     if as_json:
@@ -164,15 +164,15 @@ def presets(as_json: bool) -> None:
 @PRESET
 @SET
 def path(preset: str | None, given: tuple[str, ...]) -> None:
-    """Where settings are looked for, weakest first, and what is there."""
+    """List the places of settings, lowest precedence first, and what each holds."""
     configuration: Configuration = settings_from(preset, given)
-    said = {layer.name: len(layer.values) for layer in configuration.layers()}
+    counts = {layer.name: len(layer.values) for layer in configuration.layers()}
     rows: list[tuple[object, ...]] = []
     for folder in settings_folders(project_folder(os.environ)):
         name = str(folder / SETTINGS_FILE)
-        rows.append((name, f"{said[name]} settings" if name in said else "not there, or empty"))
+        rows.append((name, f"{counts[name]} settings" if name in counts else "missing or empty"))
         agents = folder / AGENTS_FOLDER
         found = sorted(each.name for each in agents.glob("*.y*ml")) if agents.is_dir() else []
         rows.append((f"{agents}/<agent>.yaml", ", ".join(found) or "none"))
-    rows.append(("environment, CONTEXTSTASH_*", f"{said.get('environment', 0)} settings"))
-    print_table(["where", "what"], rows)
+    rows.append(("environment, CONTEXTSTASH_*", f"{counts.get('environment', 0)} settings"))
+    print_table(["place", "content"], rows)

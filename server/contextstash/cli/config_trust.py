@@ -1,4 +1,4 @@
-"""`contextstash config trust`: accept a project's settings file as it is now, or take that back."""
+"""`contextstash config trust`: trust the settings file of a project as it is now, or revoke that."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from contextstash_storage.errors import BadInputError
 
 @click.command("trust")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("--revoke", is_flag=True, help="Trust this file no longer.")
-@click.option("--list", "listed", is_flag=True, help="The files that are trusted, and whether they still are as then.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--revoke", is_flag=True, help="Stop trusting this file.")
+@click.option("--list", "listed", is_flag=True, help="List the trusted files, and whether they have changed.")
+@click.option("--yes", is_flag=True, help="Trust without asking.")
 def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
-    """Let all settings of a project's file count, as it is now.
+    """Apply all settings of a project's file, as long as it does not change.
 
-    A project's contextstash.toml and agents/*.yaml come from whoever wrote the repository. Of a file that is not
-    trusted only thresholds and amounts to keep count. A file that is changed afterwards is not trusted any more.
+    A project's contextstash.toml and agents/*.yaml come from the author of the repository. From a file that
+    is not trusted only thresholds and amounts to keep apply. A trusted file that changes is no longer trusted.
 
-    PATH is the file, or the project's folder. [default: the project worked on]
+    PATH is the file, or the project's folder. [default: the current project]
     """
     trusted = TrustedFiles(user_config_folder())
     if listed:
@@ -51,14 +51,14 @@ def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
 
 
 def _named(path: Path) -> tuple[Path, Path]:
-    """The file that is meant, and its project's folder."""
+    """The file to trust, and the folder of its project."""
     path = Path.cwd() / path.expanduser()
     if path.is_dir():
         return path / SETTINGS_FILE, path
     if path.parent.name == AGENTS_FOLDER and path.suffix in AGENT_ENDINGS:
         return path, path.parent.parent
     if path.name != SETTINGS_FILE:
-        raise BadInputError(f"Only {SETTINGS_FILE} and {AGENTS_FOLDER}/*.yaml of a project are trusted, not {path}.")
+        raise BadInputError(f"Only {SETTINGS_FILE} and {AGENTS_FOLDER}/*.yaml of a project can be trusted, not {path}.")
     return path, path.parent
 
 
@@ -68,15 +68,15 @@ def _read(file: Path, project: Path) -> ProjectFile:
     except RefusedFileError as error:
         raise BadInputError(f"{file} cannot be trusted: {error}.") from error
     if read is None:
-        raise BadInputError(f"There is no file {file}.")
+        raise BadInputError(f"{file} does not exist.")
     return read
 
 
 def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
-    """What the file would set, with what counts only once it is trusted marked."""
+    """Print what the file sets, and mark what applies only if it is trusted."""
     from contextstash.context.window.project_limits import admit
 
-    click.echo(f"{file.resolved}{' (trusted already)' if trusted.holds(file) else ''} sets:")
+    click.echo(f"{file.resolved}{' (already trusted)' if trusted.holds(file) else ''} sets:")
     for head, values in _tables(file):
         admitted = admit(values)
         for name, value in values.items():
@@ -86,7 +86,7 @@ def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
 
 
 def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
-    """The file's settings, and those of each agent in it. Raises BadInputError."""
+    """The file's settings, and those of each agent in it. Raises BadInputError if they are invalid."""
     from contextstash.context.window.settings import resolve_settings
 
     place = str(file.path)
@@ -106,14 +106,14 @@ def _tables(file: ProjectFile) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _revoke(trusted: TrustedFiles, file: Path) -> None:
     if not trusted.remove(file.resolve()):
-        raise BadInputError(f"{file} is not trusted. contextstash config trust --list shows those that are.")
+        raise BadInputError(f"{file} is not trusted. contextstash config trust --list shows the trusted files.")
     click.echo(f"No longer trusted: {file}")
 
 
 def _list(trusted: TrustedFiles) -> None:
     found = trusted.hashes()
     if not found:
-        click.echo("No file of a project is trusted.")
+        click.echo("No project file is trusted.")
     for path, sha256 in sorted(found.items()):
         click.echo(f"{sha256[:12]}  {path}  {_state(Path(path), sha256)}")
 
@@ -122,7 +122,7 @@ def _state(path: Path, sha256: str) -> str:
     try:
         file = read_project_file(path, path.parent)
     except RefusedFileError as error:
-        return f"not trusted any more: {error}"
+        return f"no longer trusted: {error}"
     if file is None:
-        return "gone"
-    return "as it was" if file.sha256 == sha256 else "changed, so not trusted any more"
+        return "missing"
+    return "unchanged" if file.sha256 == sha256 else "changed, so no longer trusted"

@@ -1,4 +1,4 @@
-"""`contextstash demo`: what contextstash does, step by step, on a session that ships with it."""
+"""`contextstash demo`: contextstash step by step, on a session that ships with it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.changing import change_line
-from contextstash.cli.output import console, shortened
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.output import change_line, console, shortened
 from contextstash.cli.status import print_estimate
 
 if TYPE_CHECKING:
     from contextstash.demo.steps import Compacted, Estimated, Pruned, Recorded, Restored, Retrieved, Step
 
-LISTED = 6
+MAX_LISTED = 6
+"""Archived outputs that are named."""
 
-SUMMARY_LINES = 20
+MAX_SUMMARY_LINES = 20
 
 WIDTH = 110
+"""Characters of a line: a guess at what most terminals have."""
 
 
 @click.command()
 def demo() -> None:
-    """Show everything on a session that ships with contextstash: no set-up, a few seconds."""
+    """Demonstrate everything on a session that ships with contextstash: no set-up, a few seconds."""
     asyncio.run(_demonstrate())
 
 
@@ -46,7 +48,7 @@ async def _demonstrate() -> None:
         finally:
             await stash.close()
     _line("")
-    _line("That was a temporary database. With sessions of your own: contextstash import FILE")
+    _line("This was a temporary database. To use your own sessions: contextstash import FILE")
 
 
 def _show(number: int, step: Step) -> None:
@@ -80,32 +82,32 @@ def _show_estimated(number: int, step: Estimated) -> None:
 
 def _show_pruned(number: int, step: Pruned) -> None:
     result = step.result
-    _heading(f"{number}. Prune: old tool outputs leave the view for the archive")
-    for output in sorted(result.archived, key=lambda output: -output.tokens)[:LISTED]:
+    _heading(f"{number}. Prune: old tool outputs move from the view to the archive")
+    for output in sorted(result.archived, key=lambda output: -output.tokens)[:MAX_LISTED]:
         digest = " ".join(output.digest.split())
         _line(shortened(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {digest}", WIDTH))
-    if len(result.archived) > LISTED:
-        _line(f"... and {len(result.archived) - LISTED} more.")
-    _line("In its place the model now sees, for instance:")
+    if len(result.archived) > MAX_LISTED:
+        _line(f"... and {len(result.archived) - MAX_LISTED} more.")
+    _line("The model now sees a placeholder, for example:")
     _quote(step.placeholder)
-    _line(f"{result.reason} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
+    _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
     if result.cache:
         _line(
-            f"Prompt cache: {result.cache.rewritten_tokens:,} tokens are written anew;"
-            f" paid for after {result.cache.pays_after_requests:g} requests."
+            f"Prompt cache: {result.cache.rewritten_tokens:,} tokens are written again;"
+            f" the saving covers that after {result.cache.pays_after_requests:g} requests."
         )
 
 
 def _show_compacted(number: int, step: Compacted) -> None:
     result = step.result
     _heading(f"{number}. Compact: older messages become a summary ({result.strategy} writer)")
-    _quote(result.summary or "", SUMMARY_LINES)
-    _line(f"{result.reason} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
-    _line(f"The model is now sent {step.sent} messages.")
+    _quote(result.summary or "", MAX_SUMMARY_LINES)
+    _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
+    _line(f"The model now gets {step.sent} messages.")
 
 
 def _show_retrieved(number: int, step: Retrieved) -> None:
-    _heading(f"{number}. Retrieve: one output again, by its handle")
+    _heading(f"{number}. Retrieve: one output, by its handle")
     size = len(step.original.encode())
     lines = len(step.text.splitlines())
     _line(f"get_archived_output {step.handle} ({step.tool}): {lines:,} lines in {step.pages} pages.")
@@ -114,12 +116,12 @@ def _show_retrieved(number: int, step: Retrieved) -> None:
 
 def _show_restored(number: int, step: Restored) -> None:
     result = step.result
-    _heading(f"{number}. Restore: everything back into the view")
+    _heading(f"{number}. Restore: everything returns to the view")
     _line(
         f"{len(result.restored)} restored. {change_line(result.tokens_before, result.tokens_after)}",
         bold=True,
     )
-    _line(f"The view, compared with that of step 1: {_sameness(step.view_identical)}.")
+    _line(f"The view, compared with step 1: {_sameness(step.view_identical)}.")
     _line(f"The history, compared with the file: {_sameness(step.history_identical)}.")
 
 
@@ -137,12 +139,12 @@ def _line(text: str, *, bold: bool = False) -> None:
     console().print(text, style="bold" if bold else "", soft_wrap=True)
 
 
-def _quote(text: str, most: int | None = None) -> None:
-    """A text as the model sees it, set off and wrapped; of a long one only the first lines."""
+def _quote(text: str, max_lines: int | None = None) -> None:
+    """A text as the model sees it, indented and wrapped, at most `max_lines` lines of it."""
     lines = [
         part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]
     ]
-    for line in lines[:most]:
+    for line in lines[:max_lines]:
         console().print(f"  | {line}", style="dim", soft_wrap=True)
-    if most is not None and len(lines) > most:
-        _line(f"  ... and {len(lines) - most} lines more.")
+    if max_lines is not None and len(lines) > max_lines:
+        _line(f"  ... and {len(lines) - max_lines} more lines.")

@@ -1,4 +1,4 @@
-"""`contextstash doctor`: what could be wrong on this machine, and what to do about each thing."""
+"""`contextstash doctor`: check the installation on this machine, and advise on each problem."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from contextstash.configuration import Configuration, shown
 from contextstash_storage.errors import ContextstashError
 
 ROUND_TRIP_SECONDS = 30.0
-"""Clients give a server about so long to start."""
+"""A guess at how long clients wait for a server to start."""
 
-MARKS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
+LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: `state` is ok, note or wrong; `advice` says what to do."""
+    """The result of one check: `state` is ok, note or wrong; `advice` says what to do."""
 
     what: str
     state: str
@@ -38,7 +38,7 @@ class Finding:
 @DATABASE
 @JSON
 def doctor(db: Path | None, as_json: bool) -> int:
-    """Check the database, the vocabulary, the clients' configurations and a round trip over stdio.
+    """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
     """
@@ -49,36 +49,36 @@ def doctor(db: Path | None, as_json: bool) -> int:
         for finding in _safely(check):
             found.append(finding)
             if not as_json:
-                _say(finding)
+                _print(finding)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
     bad = sum(finding.state == "wrong" for finding in found)
     if not as_json:
-        click.echo(f"{bad} of {len(found)} checks found something wrong." if bad else "All is well.")
+        click.echo(f"{bad} of {len(found)} checks found a problem." if bad else "No problems found.")
     return 1 if bad else 0
 
 
-def _say(finding: Finding) -> None:
+def _print(finding: Finding) -> None:
     colour = {"ok": "green", "note": "yellow", "wrong": "red"}[finding.state]
-    click.secho(MARKS[finding.state], fg=colour, nl=False)
+    click.secho(LABELS[finding.state], fg=colour, nl=False)
     click.echo(f" {finding.what}: {finding.says}")
     if finding.advice:
         click.echo(f"      {finding.advice}")
 
 
 def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """The findings of a check; one that breaks off is a finding too."""
+    """The findings of a check. An error in the check is a finding too."""
     try:
         yield from check()
     except ContextstashError as error:
-        yield Finding("settings and files", "wrong", str(error), "Mend it as it says.")
+        yield Finding("settings and files", "wrong", str(error), "Fix what the message names.")
     except Exception as error:
-        yield Finding("this check", "wrong", f"broke off: {type(error).__name__}: {error}", "Please report it.")
+        yield Finding("this check", "wrong", f"failed: {type(error).__name__}: {error}", "Please report it.")
 
 
 def _database(path: Path) -> Iterator[Finding]:
     if not path.exists():
-        yield Finding("database", "note", f"{path} is not there yet", "It is made at the first use.")
+        yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
     from contextstash_storage.health import look_at
 
@@ -87,19 +87,19 @@ def _database(path: Path) -> Iterator[Finding]:
         "database",
         "ok" if health.check == "ok" else "wrong",
         f"{path}, {path.stat().st_size / 1e6:.1f} MB, {health.sessions} sessions, quick check: {health.check}",
-        "" if health.check == "ok" else "Put it aside and restore a backup.",
+        "" if health.check == "ok" else "Move it away and restore a backup.",
     )
     yield _version(health.version, health.newest)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
-        yield Finding("permissions", "wrong", f"others may read the database ({mode:o})", f"chmod 600 {path}")
+        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
 
 
 def _version(version: int, newest: int) -> Finding:
     if version > newest:
-        return Finding("version", "wrong", f"newer than this program: {version}, not {newest}", "Upgrade contextstash.")
+        return Finding("version", "wrong", f"newer than this program: {version} > {newest}", "Upgrade contextstash.")
     if version < newest:
-        return Finding("version", "note", f"will be brought from {version} to {newest} at the next use")
+        return Finding("version", "note", f"will be migrated from {version} to {newest} at the next use")
     return Finding("version", "ok", f"up to date ({version})")
 
 
@@ -108,7 +108,7 @@ def _vocabulary() -> Iterator[Finding]:
 
     for name in ("o200k_base", "cl100k_base"):
         tokens = count_with(name)("contextstash counts tokens")
-        yield Finding(f"vocabulary {name}", "ok", f"loads, its checksum is right, counts {tokens} for four words")
+        yield Finding(f"vocabulary {name}", "ok", f"loaded, checksum verified, counts {tokens} tokens in three words")
 
 
 def _settings() -> Iterator[Finding]:
@@ -126,22 +126,22 @@ def _settings() -> Iterator[Finding]:
     for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults alone'}; {len(files)} agents' files")
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}; {len(files)} agent files")
     for remark in remarks:
         yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
     yield from _network(found, agents)
 
 
 def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
-    """Whether anything may leave this machine: for sessions of any agent, then for those of agents that differ."""
+    """Whether data may leave this machine: for sessions of any agent, then for agents that differ."""
     from contextstash.cli.network_use import network_use
 
     use = network_use(found, os.environ)
-    yield Finding("network", "note" if use.may_leave else "ok", use.says, use.more)
+    yield Finding("network", "note" if use.may_leave else "ok", use.sentence, use.detail)
     for agent in agents:
         its = network_use(found, os.environ, agent)
-        if its.says != use.says:
-            yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.says)
+        if its.sentence != use.sentence:
+            yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.sentence)
 
 
 def _clients() -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def _clients() -> Iterator[Finding]:
                 installed += 1
                 yield _installed(client.name, scope, servers[SERVER])
     if not installed:
-        yield Finding("clients", "note", "contextstash is in no client's configuration", "contextstash install CLIENT")
+        yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
 
 def _installed(client: str, scope: str, entry: dict[str, Any]) -> Finding:
@@ -171,7 +171,7 @@ def _installed(client: str, scope: str, entry: dict[str, Any]) -> Finding:
     command = str(named[0] if isinstance(named, list) and named else named)
     what = f"{client} ({scope})"
     if shutil.which(command) is None:
-        return Finding(what, "wrong", f"its command is not there: {command}", f"contextstash install {client}")
+        return Finding(what, "wrong", f"its command does not exist: {command}", f"contextstash install {client}")
     return Finding(what, "ok", f"starts {command}")
 
 

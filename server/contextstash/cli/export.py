@@ -1,4 +1,4 @@
-"""`contextstash export`: a session as a file."""
+"""`contextstash export`: write a session to a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import DATABASE, PRESET, SET, Opening, find_session, settings_from
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -26,25 +26,24 @@ FORMS = ("session", "messages", "view", "markdown", "html")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
-@click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the file's name, else session]")
+@click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
 @DATABASE
 @PRESET
 @SET
 def export(
     session: str, output: Path | None, form: Form | None, db: Path | None, preset: str | None, given: tuple[str, ...]
 ) -> None:
-    """Write a session out.
+    """Write a session to a file.
 
-    session: everything, as JSON lines; contextstash import takes it in again, equal, here or elsewhere. messages: the
-    history in its provider's own JSON, one message a line. view: what the model would be sent. markdown and html: for
-    people.
+    session: everything, as JSON lines; contextstash import reads it without loss. messages: the history in its
+    provider's own JSON, one message per line. view: the messages for the next request. markdown and html: for people.
     """
     from contextstash.sharing.export import form_of
 
     chosen = form or form_of(output)
-    opening = Opening(db, settings_from(preset, given))
+    opener = StashOpener(db, settings_from(preset, given))
     if output is None:
-        opening.run(lambda stash: _write(stash, session, chosen, sys.stdout))
+        opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
         return
     try:
         handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
@@ -52,16 +51,16 @@ def export(
         raise BadInputError(f"{output} cannot be written: {error.strerror}.") from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            opening.run(lambda stash: _write(stash, session, chosen, file))
+            opener.run(lambda stash: _write(stash, session, chosen, file))
         Path(name).replace(output)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    click.echo(f"Written: {output}", err=True)
+    click.echo(f"Written to {output}", err=True)
 
 
 async def _write(stash: Stash, session: str, form: Form, file: IO[str]) -> None:
-    from contextstash.sharing.export import written
+    from contextstash.sharing.export import exported_text
 
-    async for piece in written(stash, await find_session(stash, session), form):
+    async for piece in exported_text(stash, await find_session(stash, session), form):
         file.write(piece)

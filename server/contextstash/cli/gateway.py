@@ -1,4 +1,4 @@
-"""`contextstash gateway`: other MCP servers behind this one, with their long outputs archived."""
+"""`contextstash gateway`: serve other MCP servers, and archive their long outputs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from contextstash.gateway.config import GatewayConfig
     from contextstash.gateway.server import Gateway
 
-LIMITS = {"chars": 20_000, "tokens": None}
-"""What is shown of one output if nobody says otherwise: some 5,000 tokens. A text of that many characters need not
-be counted."""
+DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
+"""Of one output, if no setting limits outputs: about 5,000 tokens, at 4 characters a token. No limit in tokens: a text
+within this length need not be counted."""
 
 
 @click.command(epilog="Example: contextstash gateway --config ~/servers.json")
@@ -28,18 +28,18 @@ be counted."""
     "--config",
     required=True,
     type=click.Path(path_type=Path),
-    help="The file with the servers, as clients have it: {'mcpServers': {...}}.",
+    help="The file with the servers, in the format of clients: {'mcpServers': {...}}.",
 )
 @click.option(
     "--tools",
     type=click.Choice(["retrieval", "agent", "all"]),
     default="retrieval",
     show_default=True,
-    help="Which of our own tools are offered too; retrieval: only get_archived_output.",
+    help="Which tools of contextstash to offer too; retrieval: only get_archived_output.",
 )
-@click.option("--session", metavar="ID", help="The session that the outputs belong to, whose limits count.")
+@click.option("--session", metavar="ID", help="The session of the outputs; its limits apply.")
 @click.option(
-    "--check", is_flag=True, help="Start the servers, say what each offers and which variables it gets, and end."
+    "--check", is_flag=True, help="Start the servers, print what each offers and which variables it gets, and exit."
 )
 @DATABASE
 @PRESET
@@ -53,11 +53,11 @@ def gateway(
     preset: str | None,
     given: tuple[str, ...],
 ) -> None:
-    """Serve the tools, resources and prompts of other MCP servers, and keep their outputs short.
+    """Serve the tools, resources and prompts of other MCP servers, with limited outputs.
 
-    An output of more than 20,000 characters, or over the limits of the settings, is archived and comes back as a
-    preview with a handle. Limits of one server or tool, lists of allowed and denied tools, and `unchanged` stand in the
-    server's own entry, under the key "contextstash".
+    An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
+    preview with a handle. The entry of a server may hold limits for the server or one tool, lists of allowed and denied
+    tools, and `unchanged`, under the key "contextstash".
     """
     from contextstash.gateway.config import read_config
     from contextstash.gateway.serve import build_gateway, run_gateway
@@ -65,10 +65,10 @@ def gateway(
 
     log_plainly()
     read = read_config(config.expanduser(), os.environ)
-    _tell(read)
+    _warn_of_problems(read)
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    limits = LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
+    limits = DEFAULT_LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
     built = build_gateway(read, options, tools, session_id=session, limits=limits)
     if check:
         sys.exit(_checked(built))
@@ -76,7 +76,7 @@ def gateway(
 
 
 def _checked(built: Gateway) -> int:
-    """Print what each server offers; 1 if one is not there."""
+    """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
     from contextstash.cli.output import print_table
     from contextstash.gateway.survey import survey
 
@@ -104,14 +104,14 @@ def _checked(built: Gateway) -> int:
 
 
 def _plain(text: str) -> str:
-    """A server's text without what a terminal would act on."""
+    """A server's text without the characters that control a terminal."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def _tell(config: GatewayConfig) -> None:
+def _warn_of_problems(config: GatewayConfig) -> None:
     for name, problem in config.problems.items():
-        click.echo(f"contextstash: server '{_plain(name)}' is left out: {_plain(problem)}", err=True)
+        click.echo(f"contextstash: server '{_plain(name)}' is skipped: {_plain(problem)}", err=True)
     for remark in config.remarks:
         click.echo(f"contextstash: {_plain(remark)}", err=True)
     if not config.entries:
-        raise BadInputError("No server of that file can be used.")
+        raise BadInputError("The file has no server that can be used.")

@@ -1,4 +1,4 @@
-"""`contextstash hook`: what a client's lifecycle hooks call."""
+"""`contextstash hook`: the command that the lifecycle hooks of a client run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextstash.hosts.hooks.clients import HOOKED, run_hook
 @click.command()
 @click.argument("client", type=click.Choice(list(HOOKED)))
 def hook(client: str) -> int:
-    """Answer one of a client's hooks: the event comes as JSON on standard input. Always exits with 0.
+    """Handle an event of CLIENT's hooks, JSON on standard input. Always exits with 0.
 
-    Large tool outputs are archived and replaced, transcripts are read, a hand-off is given after a compaction.
+    Archives and replaces large tool outputs, reads transcripts, and writes a hand-off after a compaction.
     """
     return run_hook(client)

@@ -1,4 +1,4 @@
-"""`contextstash import`: recorded sessions of other programs, read from where those keep them."""
+"""`contextstash import`: record the sessions of other programs from their own files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.options import Opening, database_options
+from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_table
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 Advance = Callable[[str, int], None]
-"""Told a transcript's name and how many more bytes of it are done."""
+"""Called with the name of a transcript and how many more bytes of it were read."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of one transcript."""
+    """The result for one transcript."""
 
     file: str
     session_id: str | None = None
@@ -35,28 +35,28 @@ class Imported:
 
 @dataclass(frozen=True)
 class Found:
-    """A transcript to import. `named`: the user named it, and did not only name a folder that it is in."""
+    """A transcript to import. `named`: the user named the file itself, not a folder that contains it."""
 
     path: Path
     named: bool
     size: int
 
 
-EXPORT_BEGINS = b'{"contextstash_session":'
+EXPORT_PREFIX = b'{"contextstash_session":'
 
 
 @click.command("import")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
 @database_options
-def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
+def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
-    Known are Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
-    OpenAI or Anthropic messages, and sessions that contextstash exported; the kind is told by the content. Other files
-    in a folder are passed over.
+    Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
+    OpenAI or Anthropic messages, and exported sessions; the format is detected from the content. Other files in a
+    folder are skipped.
 
-    Exit code 1 if a file could not be read; the others are recorded all the same.
+    Exit code 1 if a file could not be read; the others are recorded.
     """
     found, failed = _transcripts(paths)
 
@@ -64,11 +64,11 @@ def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], sessi
         with _progress(sum(item.size for item in found)) as advance:
             return [await _import_one(stash, item, session, advance) for item in found]
 
-    imported = opening.run(work)
+    imported = opener.run(work)
     results = [*(result for result in imported if result is not None), *failed]
-    passed = [item.path for item, result in zip(found, imported, strict=True) if result is None]
+    skipped = [item.path for item, result in zip(found, imported, strict=True) if result is None]
     if not results:
-        raise BadInputError(f"{' '.join(map(str, paths))} holds no transcript that is known here.")
+        raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
     if as_json:
         import json
 
@@ -77,14 +77,14 @@ def import_files(opening: Opening, as_json: bool, paths: tuple[Path, ...], sessi
         _print(results)
     done = [result for result in results if result.error is None]
     if done and not as_json and not any(result.recorded or result.duplicates for result in done):
-        click.echo("Nothing new: all of it was recorded before.")
-    if passed:
-        click.echo(f"Passed over, being no transcripts: {len(passed)}, such as {passed[0]}", err=True)
+        click.echo("Nothing new: all messages are already recorded.")
+    if skipped:
+        click.echo(f"Skipped {_files(len(skipped))}, such as {skipped[0]}", err=True)
     return 1 if any(result.error for result in results) else 0
 
 
 def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
-    """The transcripts in the files and folders named, each once, and what could not be looked into."""
+    """The transcripts in the given files and folders, each once, and those that could not be read."""
     from contextstash.hosts.following.discovery import transcripts_in
 
     found: dict[Path, Found] = {}
@@ -101,7 +101,7 @@ def _transcripts(given: Sequence[Path]) -> tuple[list[Found], list[Imported]]:
 
 
 def _size(path: Path) -> int:
-    """About how large a transcript is, in bytes: that of a folder, or in a database, is not looked up."""
+    """The approximate size of a transcript in bytes. Not looked up in a folder or a database: only the bar uses it."""
     try:
         return max(path.stat().st_size, 1)
     except OSError:
@@ -109,11 +109,11 @@ def _size(path: Path) -> int:
 
 
 def is_export(path: Path) -> bool:
-    """Whether a file is a session that was exported, by its first line. Raises OSError if it can't be read."""
+    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(EXPORT_BEGINS)) == EXPORT_BEGINS
+        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
 
 
 async def _import_session(stash: Stash, item: Found, session: str | None) -> Imported:
@@ -121,12 +121,12 @@ async def _import_session(stash: Stash, item: Found, session: str | None) -> Imp
         try:
             result = await stash.import_session(lines, session_id=session)
         except UnicodeDecodeError as error:
-            raise BadInputError("It is not UTF-8 text.") from error
+            raise BadInputError("The file is not UTF-8 text.") from error
     return Imported(str(item.path), result.session_id, result.recorded, result.duplicates)
 
 
 async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | None:
-    """None if a file in a folder is no transcript."""
+    """None if the file is not a transcript and the user named only its folder."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.hosts.readers.kinds import recognize
 
@@ -157,6 +157,10 @@ async def _import_one(stash: Stash, item: Found, session: str | None, advance: A
     return Imported(str(item.path), report.session_id, report.recorded, report.duplicates)
 
 
+def _files(count: int) -> str:
+    return "1 file that is not a transcript" if count == 1 else f"{count:,} files that are not transcripts"
+
+
 def _without_absent(result: Imported) -> dict[str, object]:
     return {name: value for name, value in asdict(result).items() if value is not None}
 
@@ -173,7 +177,7 @@ def _print(results: Sequence[Imported]) -> None:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Advance]:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar on a terminal, nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda name, size: None
         return

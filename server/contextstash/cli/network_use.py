@@ -1,4 +1,4 @@
-"""Whether anything of a session may leave this machine under some settings, and where to."""
+"""Whether sessions may be sent from this machine under some settings, and where to."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextstash.configuration import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 
-SAMPLING = "A client that offers sampling may be asked for a summary by its own model."
+SAMPLING = "A client that supports sampling may be asked for a summary by its own model."
 
 
 @dataclass(frozen=True)
 class NetworkUse:
-    """What is said of it in one sentence, and what may be added."""
+    """Whether sessions may be sent, in a sentence for the user, and further sentences."""
 
     may_leave: bool
-    says: str
-    more: str = ""
+    sentence: str
+    detail: str = ""
 
 
 def network_use(
@@ -30,25 +30,25 @@ def network_use(
     agent: str | None = None,
     session: Mapping[str, Any] | None = None,
 ) -> NetworkUse:
-    """Whether sessions of an agent may leave; `session` are a session's own settings."""
+    """Whether sessions of an agent may be sent; `session` are the settings of one session."""
     from contextstash.context.window.settings import resolve_settings, session_layer
 
     settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
     consent, key = found.consent(agent), key_variable(environment)
     sampling = SAMPLING if settings.summarizer in ("auto", "sampling") else ""
     if consent is None:
-        unused = f"{INHERITED_KEY} is set but not used: no setting of yours lets a model be called."
+        unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
         return NetworkUse(False, "Nothing leaves this machine.", _joined(unused if key else "", sampling))
     if key is None and settings.summarizer_base_url is None:
-        unused = f"A model may be called ({consent}), but there is no key and no address."
+        unused = f"Model calls are allowed ({consent}), but no key and no address are set."
         return NetworkUse(False, "Nothing leaves this machine.", _joined(unused, sampling))
     address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or f"https://{DEFAULT_HOST}"
-    says = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): you allow it by {consent}."
-    return NetworkUse(True, says, sampling)
+    sentence = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): allowed by {consent}."
+    return NetworkUse(True, sentence, sampling)
 
 
 def host_of(address: str) -> str:
-    """Host and port of an address: never the user, password or path that may stand in it."""
+    """Host and port of an address, never the user, password or path in it."""
     try:
         parts = urlsplit(address)
         return f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
@@ -57,7 +57,7 @@ def host_of(address: str) -> str:
 
 
 def without_credentials(value: Any) -> Any:
-    """A setting's value to be shown: of an address that holds a user and a password, neither."""
+    """A setting's value for display: an address without its user and password."""
     if not isinstance(value, str) or "://" not in value:
         return value
     scheme, _, rest = value.partition("://")
@@ -66,10 +66,10 @@ def without_credentials(value: Any) -> Any:
 
 
 def key_line(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> str:
-    """Where the key comes from; never the key."""
+    """The source of the key, never the key."""
     name = key_variable(environment)
     use = "" if found.may_call_model(agent) or not name else ", not used"
-    return f"Key of the model that writes summaries: {f'set by {name}{use}' if name else 'not set'}."
+    return f"API key for summaries: {f'set by {name}{use}' if name else 'not set'}."
 
 
 def _joined(*sentences: str) -> str:

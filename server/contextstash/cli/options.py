@@ -1,4 +1,4 @@
-"""The options that commands share, and the stash they open."""
+"""The options that commands share, and the stash that they open."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ DATABASE = click.option(
     "--db",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="CONTEXTSTASH_DB",
-    help="The database file. [default: in your data folder]",
+    help="The database file. [default: in the user's data folder]",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 PRESET = click.option("--preset", metavar="NAME", help="The named set of settings to start from.")
 SET = click.option(
     "--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting; may be given several times."
 )
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Change nothing, print what would change.")
 
 
 @dataclass(frozen=True)
-class Opening:
-    """Which database a command works on, and under which settings."""
+class StashOpener:
+    """Opens the database that a command works on, with its settings."""
 
     database: Path | None
     settings: Configuration
 
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
-        """The stash, closed at the end."""
+        """The open stash. Closes it at the end."""
         from contextstash.api_key import api_key_from
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
@@ -65,7 +66,7 @@ class Opening:
             await stash.close()
 
     def run(self, work: Callable[[Stash], Awaitable[T]]) -> T:
-        """What `work` answers, given the stash."""
+        """Run `work` with an open stash and return its result."""
 
         async def with_stash() -> T:
             async with self.stash() as stash:
@@ -75,44 +76,44 @@ class Opening:
 
 
 def settings_from(preset: str | None, given: tuple[str, ...], tell: Tell | None = None) -> Configuration:
-    """The settings of files, environment and options together. What of a project's files does not count goes to
-    `tell`, else to standard error."""
+    """The settings of files, environment and options together. `tell` gets a remark on each ignored setting of a
+    project's files; by default the remarks are printed to standard error."""
     return configuration(
         project=project_folder(os.environ),
         environment=os.environ,
         preset=preset,
         given=given,
-        tell=tell or _say,
+        tell=tell or _warn,
     )
 
 
-def _say(remark: Remark) -> None:
+def _warn(remark: Remark) -> None:
     click.echo(f"contextstash: {remark.text}", err=True)
 
 
 def database_options(command: Command) -> Command:
-    """Adds --db, --preset, --set and --json; the command gets `opening` and `as_json`."""
+    """Add --db, --preset, --set and --json to a command, which gets `opener` and `as_json`."""
 
     @functools.wraps(command)
     def opened(db: Path | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any) -> Any:
-        return command(opening=Opening(db, settings_from(preset, given)), as_json=as_json, **arguments)
+        return command(opener=StashOpener(db, settings_from(preset, given)), as_json=as_json, **arguments)
 
     return DATABASE(PRESET(SET(JSON(opened))))  # type: ignore[return-value]
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:
-    """The session whose id begins like this; the one changed last if nothing is named.
+    """The session whose id begins with `prefix`; by default the session changed last.
 
-    Raises BadInputError if several begin like this, SessionNotFoundError if none does.
+    Raises BadInputError if several ids begin with it, SessionNotFoundError if none does.
     """
     if prefix is None:
         newest = (await stash.list_sessions(limit=1)).sessions
         if not newest:
-            raise SessionNotFoundError("There is no session yet. Record one: contextstash import FILE")
+            raise SessionNotFoundError("There are no sessions yet. Record one: contextstash import FILE")
         return newest[0].session_id
     found = await stash.complete_session_id(prefix)
     if prefix in found or len(found) == 1:
         return prefix if prefix in found else found[0]
     if not found:
         raise SessionNotFoundError(f"There is no session '{prefix}'. contextstash sessions lists them.")
-    raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Write more of it.")
+    raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Pass more of the id.")

@@ -1,4 +1,4 @@
-"""How answers are printed: JSON, or short tables that know when they are in a pipe."""
+"""How results are printed: as JSON, or as tables for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.context.text.before_and_after import before_and_after
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from contextstash.service.results import Result
 
 PIPE_WIDTH = 120
+"""Characters of a line in a pipe, for texts that wrap. A pipe has no width: a guess at what readers of logs have."""
 
-WIDEST_LINE = 100_000
-"""Characters of a line in a pipe."""
+MAX_LINE_WIDTH = 100_000
+"""Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
 MIN_LAST_WIDTH = 20
 MIN_CELL_WIDTH = 16
-"""Characters to which a cell is cut at most: a handle is never cut, an id can be named by its beginning."""
+"""Characters that a cell keeps when it is cut: 16 hold a whole handle, and enough of an id to name a session."""
 
 LEVEL_STYLES = {"ok": "green", "prune": "yellow", "compact": "yellow", "critical": "red", "overflow": "red"}
 
 
 def console() -> Console:
-    """Standard output; without colour, and of one width, if it is no terminal."""
+    """Standard output; in a pipe without colour and with a fixed width."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, markup=False)
 
 
 def print_plainly(renderable: RenderableType, out: Console) -> None:
-    """On a terminal as it is; in a pipe without the spaces that fill its lines."""
+    """Print it; in a pipe without the spaces at the ends of lines."""
     if out.is_terminal:
         out.print(renderable)
         return
@@ -46,7 +49,7 @@ def print_plainly(renderable: RenderableType, out: Console) -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """While this lasts, a terminal shows on standard error that something is under way, and for how long."""
+    """Show progress and the time elapsed on standard error, if it is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -60,7 +63,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def print_json(result: Result | Sequence[Result]) -> None:
-    """The answer with the tools' own field names."""
+    """Print a result as JSON, with the field names of the tools."""
     if isinstance(result, Sequence):
         document: object = [item.model_dump(mode="json") for item in result]
     else:
@@ -69,15 +72,15 @@ def print_json(result: Result | Sequence[Result]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table. Numbers stand right; on a terminal that is too narrow texts are cut, the last column first; in a
-    pipe nothing is."""
+    """Print a plain table. Numbers are right-aligned. A narrow terminal cuts texts, the last column first; a pipe cuts
+    nothing."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     out = console()
     if not out.is_terminal:
-        out = Console(width=WIDEST_LINE, highlight=False, markup=False)
+        out = Console(width=MAX_LINE_WIDTH, highlight=False, markup=False)
     values = [list(row) for row in rows]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
     numbers = [bool(values) and isinstance(value, int) for value in (values or lines)[0]]
@@ -91,20 +94,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     print_plainly(table, out)
 
 
-def _fitted(widths: Sequence[int], numbers: Sequence[bool], room: int) -> list[int]:
-    """Widths that fit: the last column gives way first, then the widest of the others; no number does."""
+def _fitted(widths: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:
+    """Widths that fit into `width`: the last column shrinks first, then the widest of the others; numbers never do."""
     fitted = list(widths)
     last = len(fitted) - 1
     texts = sorted((place for place in range(last) if not numbers[place]), key=lambda place: -widths[place])
     for place, least in [(last, MIN_LAST_WIDTH), *((place, MIN_CELL_WIDTH) for place in texts), (last, 1)]:
-        over = sum(fitted) - room
+        over = sum(fitted) - width
         if over > 0:
             fitted[place] = max(min(least, fitted[place]), fitted[place] - over)
     return fitted
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` characters of a text."""
+    """A text cut to at most `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
@@ -117,3 +120,23 @@ def _cell(value: object) -> str:
 def level_style(level: str) -> str:
     """The colour of a level."""
     return LEVEL_STYLES.get(level, "")
+
+
+def change_line(before: int, after: int) -> str:
+    """Tokens before and after, and the difference."""
+    if before == after:
+        return f"{before:,} tokens, unchanged."
+    share = f", {100 * (after - before) / before:+.0f} %" if before else ""
+    return f"{before_and_after(before, after)} tokens{share}."
+
+
+def seconds(milliseconds: float | None) -> str:
+    """A duration; nothing if it is unknown."""
+    if not milliseconds:
+        return ""
+    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 100 else f"{milliseconds:.0f} ms"
+
+
+def dollars(cost: float | None) -> str:
+    """A cost in US dollars; nothing if it is unknown."""
+    return "" if cost is None else f"{cost:.4f}"

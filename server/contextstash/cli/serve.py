@@ -1,4 +1,4 @@
-"""`contextstash serve`: the MCP server. Nothing heavy is imported before it starts."""
+"""`contextstash serve`: run the MCP server. Imports nothing heavy before the server starts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
     type=click.Choice(["agent", "all"]),
     default="agent",
     show_default=True,
-    help="List the tools that a model uses, or those for programs too.",
+    help="List the tools for models, or also the tools for programs.",
 )
 @click.option(
     "--follow",
     type=click.Choice(FOLLOWED),
-    help="Read this client's own transcripts from disk; auto: those of the client that starts the server.",
+    help="Record this client's own transcripts from disk; auto: of the client that starts the server.",
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("-v", "--verbose", is_flag=True, help="A line on standard error for each state of a session.")
+@click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @PRESET
 @SET
@@ -45,13 +45,13 @@ def serve(
 ) -> None:
     """Serve MCP over stdin and stdout, or over HTTP.
 
-    PATH, with --follow, is the folder or file of the transcripts, if it is not the client's own place.
+    PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
     """
     from contextstash.api_key import api_key_from
     from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
 
     if path is not None and follow is None:
-        raise BadInputError("A PATH says where transcripts are: use it with --follow.")
+        raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
     settings = settings_from(preset, given)
     options = ServeOptions(
         db=db,

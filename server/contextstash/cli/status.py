@@ -1,4 +1,4 @@
-"""`contextstash status`: how full a session's context is and with what, once or as it changes."""
+"""`contextstash status`: how full the context of a session is, and with what."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
-from contextstash.cli.options import Opening, database_options, find_session
+from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import console, level_style, print_json, print_plainly
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
     from contextstash.service.results import ContextStatus, Estimate, Trigger
     from contextstash.service.stash import Stash
 
-WIDEST_BAR = 60
-NARROWEST_BAR = 10
+MAX_BAR_WIDTH = 60
+MIN_BAR_WIDTH = 10
+"""Characters."""
+
+BESIDE_BAR = 57
+"""Characters of a line for the texts beside a bar: 20 for the label, 33 for "999,999 / 999,999 messages  100 %", and
+two gaps of 2."""
 
 PART_STYLES = {
     "tool_results": "blue",
@@ -33,9 +39,12 @@ PART_STYLES = {
     "thinking": "bright_black",
 }
 
+PART_NAMES = {"unrecorded": "unlogged text"}
+"""The system prompt, tool definitions and other text of requests that was not recorded."""
+
 WRITERS = {
     "host": "the host's model",
-    "extractive": "an extract, no model",
+    "extractive": "the extractive summarizer, without a model",
     "sampling": "the client's model",
     "anthropic": "a model",
 }
@@ -43,21 +52,23 @@ WRITERS = {
 
 @click.command()
 @click.argument("session", required=False, shell_complete=session_ids)
-@click.option("--watch", is_flag=True, help="Show it as it changes, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.option("--watch", is_flag=True, help="Update until Ctrl-C.")
+@click.option(
+    "--every", type=click.FloatRange(0.2), default=2.0, show_default=True, help="Seconds between two updates."
+)
 @database_options
-def status(opening: Opening, as_json: bool, session: str | None, watch: bool, every: float) -> None:
-    """How full a session's context is, with what, and what comes next. Without SESSION: the one changed last."""
+def status(opener: StashOpener, as_json: bool, session: str | None, watch: bool, every: float) -> None:
+    """Show how full a session's context is, with what, and the next step. [default: the session changed last]"""
     if watch and sys.stdout.isatty() and not as_json:
         with suppress(KeyboardInterrupt):
-            opening.run(lambda stash: _watch(stash, session, every))
+            opener.run(lambda stash: _watch(stash, session, every))
         return
-    answer = opening.run(lambda stash: _status(stash, session))
+    result = opener.run(lambda stash: _status(stash, session))
     if as_json:
-        print_json(answer)
+        print_json(result)
     else:
         out = console()
-        print_plainly(picture(answer, out), out)
+        print_plainly(status_view(result, out), out)
 
 
 async def _status(stash: Stash, session: str | None) -> ContextStatus:
@@ -65,43 +76,43 @@ async def _status(stash: Stash, session: str | None) -> ContextStatus:
 
 
 async def _watch(stash: Stash, session: str | None, every: float) -> None:
-    """Look again and again. Without a session named, at whichever is the one changed last."""
+    """Print the status repeatedly. If no session is named, each time of the session changed last."""
     from rich.live import Live
 
     out = console()
     with Live(console=out, auto_refresh=False, screen=False) as live:
         while True:
-            live.update(picture(await _status(stash, session), out), refresh=True)
+            live.update(status_view(await _status(stash, session), out), refresh=True)
             await asyncio.sleep(every)
 
 
-def picture(answer: ContextStatus, out: Console) -> Group:
-    """The state of a session for a terminal of that width."""
+def status_view(status: ContextStatus, out: Console) -> Group:
+    """The status of a session, for a terminal of that width."""
     from rich.console import Group
 
-    return Group(*_lines(answer, out))
+    return Group(*_lines(status, out))
 
 
-def _lines(answer: ContextStatus, out: Console) -> Iterator[RenderableType]:
+def _lines(status: ContextStatus, out: Console) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    estimate = answer.estimate
-    yield Text(answer.title or answer.session_id, style="bold", no_wrap=True, overflow="ellipsis")
-    if answer.title:
-        yield Text(answer.session_id, style="dim")
+    estimate = status.estimate
+    yield Text(status.title or status.session_id, style="bold", no_wrap=True, overflow="ellipsis")
+    if status.title:
+        yield Text(status.session_id, style="dim")
     yield from _estimate_lines(estimate, out)
-    if answer.due:
-        yield Text(f"Will trigger on the next message: {', '.join(answer.due)}", style="yellow")
+    if status.due:
+        yield Text(f"Auto-compaction is due: {', '.join(status.due)}", style="yellow")
     yield Text()
-    yield from (Text(line) for line in _facts(answer))
-    yield Text(f"By {estimate.method}; window {estimate.window:,}.", style="dim")
+    yield from (Text(line) for line in _facts(status))
+    yield Text(f"Estimate: {estimate.method}; window {estimate.window:,}.", style="dim")
     for note in estimate.notes or []:
-        yield Text(note, style="dim")
-    yield Text(estimate.next_step)
+        yield Text(in_commands(note), style="dim")
+    yield Text(in_commands(estimate.next_step))
 
 
 def print_estimate(estimate: Estimate) -> None:
-    """An estimate alone: tokens, level, triggers and parts."""
+    """Print an estimate: tokens, level, compaction thresholds and parts."""
     from rich.console import Group
 
     out = console()
@@ -126,8 +137,8 @@ def _triggers(estimate: Estimate, out: Console) -> RenderableType:
     found = [("messages", estimate.messages_trigger), ("tokens", estimate.tokens_trigger)]
     for name, trigger in found:
         if trigger is not None:
-            text = f"{trigger.value:,} / {trigger.threshold:,}  {trigger.percent:.0f} %"
-            table.add_row(f"to compact, {name}", _bar(trigger, _bar_width(out)), text)
+            text = f"{trigger.value:,} / {trigger.threshold:,} {name}  {trigger.percent:.0f} %"
+            table.add_row("compaction threshold", _bar(trigger, _bar_width(out)), text)
     return table
 
 
@@ -142,7 +153,7 @@ def _bar(trigger: Trigger, width: int) -> RenderableType:
 
 
 def _bar_width(out: Console) -> int:
-    return max(NARROWEST_BAR, min(WIDEST_BAR, out.width - 45))
+    return max(MIN_BAR_WIDTH, min(MAX_BAR_WIDTH, out.width - BESIDE_BAR))
 
 
 def _parts(estimate: Estimate, out: Console) -> RenderableType:
@@ -160,23 +171,25 @@ def _parts(estimate: Estimate, out: Console) -> RenderableType:
     for name, tokens in parts:
         if tokens:
             bar = Bar(largest, 0, tokens, width=_bar_width(out), color=PART_STYLES.get(name, "white"))
-            table.add_row(name.replace("_", " "), f"{tokens:,}", f"{100 * tokens / whole:.1f} %", bar)
+            table.add_row(
+                PART_NAMES.get(name, name.replace("_", " ")), f"{tokens:,}", f"{100 * tokens / whole:.1f} %", bar
+            )
     return table
 
 
-def _facts(answer: ContextStatus) -> Iterator[str]:
+def _facts(status: ContextStatus) -> Iterator[str]:
     yield (
-        f"{answer.messages:,} messages in history ({answer.messages_summarized:,} summarized),"
-        f" {answer.outputs_archived:,} tool outputs archived."
+        f"{status.messages:,} messages in history ({status.messages_summarized:,} summarized),"
+        f" {status.outputs_archived:,} tool outputs archived."
     )
-    if answer.last_summary:
-        made = answer.last_summary
-        when = f", {made.created_at[:16].replace('T', ' ')}" if made.created_at else ""
-        writer = WRITERS.get(made.strategy, made.strategy)
-        what = f"{made.messages:,} messages -> {made.tokens:,} tokens"
-        yield f"Last summary: {what}{when}, by {writer} ({made.summary_id})."
-    if answer.savings:
-        saved = answer.savings
+    if status.last_summary:
+        last = status.last_summary
+        when = f", {last.created_at[:16].replace('T', ' ')}" if last.created_at else ""
+        writer = WRITERS.get(last.strategy, last.strategy)
+        what = f"{last.messages:,} messages -> {last.tokens:,} tokens"
+        yield f"Last summary: {what}{when}, by {writer} ({last.summary_id})."
+    if status.savings:
+        saved = status.savings
         money = f", at least {saved.cost:.2f} US dollars" if saved.cost is not None and saved.cost >= 0.005 else ""
         so_far = f"; so far {saved.tokens:,} tokens in {saved.requests:,} requests{money}" if saved.tokens else ""
         yield f"Saved: {saved.tokens_now:,} tokens in each request{so_far}."

@@ -1,4 +1,4 @@
-"""`contextstash ui`: the sessions in a browser."""
+"""`contextstash ui`: show sessions in a browser."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="0: any that is free.")
-@click.option("--open/--no-open", "browser", default=True, help="Whether a browser is opened.  [default: open]")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="0: any free port.")
+@click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
 @DATABASE
 @PRESET
 @SET
 def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tuple[str, ...]) -> None:
     """Show sessions in a browser: windows over time, messages, archived outputs, summaries, search.
 
-    The pages are served on this machine alone; the address that is printed holds a token that opens them.
+    Only this machine can reach the pages; the printed address contains the token that opens them.
     """
     from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.ui.serve import serve_ui
 
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    serve_ui(opener(options), port, _open if browser else _leave)
+    serve_ui(opener(options), port, _open if browser else _open_nothing)
 
 
 def _open(address: str) -> None:
-    """Open a browser if there is a screen; without one Python would take a text browser over the terminal."""
+    """Open a browser if there is a display; without one Python would start a text browser in the terminal."""
     if sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)
 
 
-def _leave(_: str) -> None:
-    """Open nothing."""
+def _open_nothing(_: str) -> None:
+    """For --no-open."""

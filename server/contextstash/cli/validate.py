@@ -1,4 +1,4 @@
-"""`contextstash validate`: a message list held against its provider's rules, and repaired if that is asked for."""
+"""`contextstash validate`: validate a message list against its provider's rules, or repair it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Document:
-    """A message list, and the request around it if there is one."""
+    """A message list, and the request that contains it, if any."""
 
     messages: list[Any]
     request: dict[str, Any] | None = None
     key: str = ""
 
     def with_messages(self, messages: list[Any]) -> Any:
-        """The document with other messages, all else as it was."""
+        """The document with other messages; everything else is unchanged."""
         return messages if self.request is None else {**self.request, self.key: messages}
 
 
 @click.command()
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
 @click.option("--format", "format_name", help="openai-chat, openai-responses or anthropic.  [default: detected]")
-@click.option("--repair", is_flag=True, help="Print the list repaired, as it may be sent.")
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--repair", is_flag=True, help="Print the repaired list, which can be sent.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool) -> int:
-    """Hold the messages in FILE ('-' for standard input) against their provider's rules.
+    """Validate the messages in FILE ('-' for standard input) against their provider's rules.
 
-    FILE is a JSON list, a whole request, or JSON lines. Exit code 1 if the provider would refuse it.
+    FILE is a JSON list, a whole request, or JSON lines. Exit code 1 if the provider would reject it.
     """
     document = read_document(_text(file))
     fmt = _format(document, format_name)
@@ -46,13 +46,13 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
             click.echo(f"Repaired: {problem}", err=True)
         return 0
     if as_json:
-        answer = {"format": fmt.name, "messages": len(document.messages), "valid": not found, "violations": found}
-        click.echo(json.dumps(answer, ensure_ascii=False, indent=2))
+        result = {"format": fmt.name, "messages": len(document.messages), "valid": not found, "violations": found}
+        click.echo(json.dumps(result, ensure_ascii=False, indent=2))
     elif found:
         for problem in found:
             click.echo(problem)
         rules = "1 violation" if len(found) == 1 else f"{len(found)} violations"
-        click.echo(f"{rules} of the rules of {fmt.name}. Repaired list: validate --repair FILE")
+        click.echo(f"{rules} of the rules of {fmt.name}. To repair the list: contextstash validate --repair FILE")
     else:
         count = len(document.messages)
         click.echo(f"Valid: {count} message{'s' * (count > 1)}, {fmt.name}.")
@@ -60,8 +60,8 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
 
 
 def repaired(document: Document, fmt: Format) -> Any:
-    """The document with its messages as they may be sent, all else as it was. Raises BadInputError, naming the message,
-    if one is not of that format."""
+    """The document with repaired messages; everything else is unchanged. Raises BadInputError, naming the message, if a
+    message is not of that format."""
     from contextstash.formats.render import render
     from contextstash.formats.whole_request import marks_beside
 
@@ -75,15 +75,15 @@ def repaired(document: Document, fmt: Format) -> Any:
 
 
 def _format(document: Document, name: str | None) -> Format:
-    """The format asked for, or the messages' own. Raises BadInputError if not all of the messages are here."""
+    """The named format, or the detected one. Raises BadInputError if the document does not hold all messages."""
     from contextstash.formats import get_format
     from contextstash.formats.whole_request import format_of, kept_elsewhere
 
     request = document.request or {}
     if key := kept_elsewhere(request):
         raise BadInputError(
-            f"The request goes on from what the provider has kept ({key}), so not all of its messages are here to be"
-            " judged. Pass a list with all of them."
+            f"The request continues messages that the provider stores ({key}), so the file does not hold all messages."
+            " Pass a list with all of them."
         )
     return get_format(name or format_of(request, document.messages))
 
@@ -106,7 +106,7 @@ def _text(file: IO[str]) -> str:
 
 
 def read_document(text: str) -> Document:
-    """The message list that a text holds: a JSON list, a request with one, or JSON lines. Raises BadInputError."""
+    """The message list in a text: a JSON list, a request, or JSON lines. Raises BadInputError if there is none."""
     from contextstash.formats.whole_request import LIST_KEYS
 
     try:
@@ -122,9 +122,7 @@ def read_document(text: str) -> Document:
         return Document(_checked(data[key]), data, key)
     if isinstance(data, dict) and ("role" in data or "type" in data):
         return Document([data])
-    raise BadInputError(
-        "The file holds no message list: expected a JSON list, or an object with `messages` or `input`."
-    )
+    raise BadInputError("The file has no message list: expected a JSON list, or an object with `messages` or `input`.")
 
 
 def _lines(text: str, error: ValueError) -> list[Any]:
@@ -143,5 +141,5 @@ def _checked(messages: list[Any]) -> list[Any]:
         raise BadInputError("The message list is empty.")
     for place, message in enumerate(messages):
         if not isinstance(message, dict):
-            raise BadInputError(f"Message {place} is no JSON object.")
+            raise BadInputError(f"Message {place} is not a JSON object.")
     return messages

@@ -1,1 +1,1 @@
-"""A session that ships with the package, and what contextstash does with it step by step."""
+"""The demonstration: a session that ships with the package, and the steps on it."""

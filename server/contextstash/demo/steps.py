@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 SESSION_ID = "demo"
 
 SETTINGS = {"window": 40_000, "automatic": False}
-"""A small window, so that a session of an hour fills it; nothing by itself, so that each step can be seen."""
+"""A small window, which a session of an hour fills; no automatic reduction, so that each step is visible."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The session is in the store. `again` is what recording it a second time did."""
+    """The session is recorded. `again` is the result of recording it a second time."""
 
     result: RecordResult
     again: RecordResult
@@ -30,6 +30,8 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Estimated:
+    """How full the window is."""
+
     estimate: Estimate
 
 
@@ -44,7 +46,7 @@ class Pruned:
 
 @dataclass(frozen=True)
 class Compacted:
-    """Older messages are shown as a summary. `sent` is how many messages the model is sent now."""
+    """Older messages are shown as a summary. `sent` is how many messages the model gets now."""
 
     result: CompactResult
     sent: int
@@ -52,7 +54,7 @@ class Compacted:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """The largest output as the archive gives it back, beside what was recorded."""
+    """The largest output, retrieved from the archive, and the recorded original."""
 
     handle: str
     tool: str
@@ -67,8 +69,8 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Restored:
-    """Everything is back in the view. `view_identical`: the messages sent are those of the beginning;
-    `history_identical`: the messages recorded are those of the file."""
+    """Everything is in the view again. `view_identical`: the view equals the one before the first step;
+    `history_identical`: the recorded messages equal those of the file."""
 
     result: RestoreResult
     view_identical: bool
@@ -85,7 +87,7 @@ def shipped_session() -> list[Native]:
 
 
 async def walk(stash: Stash) -> AsyncIterator[Step]:
-    """Take the shipped session through every step."""
+    """Run every step on the shipped session."""
     natives = shipped_session()
     recorded = await stash.record_messages(natives, session_id=SESSION_ID, whole=True, title="Demonstration")
     yield Recorded(recorded, await stash.record_messages(natives, session_id=SESSION_ID, whole=True))
@@ -110,7 +112,7 @@ async def walk(stash: Stash) -> AsyncIterator[Step]:
 
 
 async def _read_whole(stash: Stash, handle: str) -> tuple[str, int]:
-    """An archived output, page after page as a model would ask for it, and how many pages it took."""
+    """A whole archived output, read page by page as a model does, and the number of pages."""
     texts: list[str] = []
     offset: int | None = None
     while True:
@@ -122,12 +124,12 @@ async def _read_whole(stash: Stash, handle: str) -> tuple[str, int]:
 
 
 def _shown_as(view: list[Native], handle: str) -> tuple[str, str]:
-    """The call whose result is now shown as a placeholder with this handle, and the placeholder."""
+    """The id of the call whose result is replaced by a placeholder with this handle, and the placeholder."""
     return next((call_id, text) for call_id, text in _tool_results(view).items() if handle in text)
 
 
 def _tool_results(natives: list[Native]) -> dict[str, str]:
-    """Text of each tool result by the id of its call."""
+    """The text of each tool result, by the id of its call."""
     contents = [native["content"] for native in natives if isinstance(native["content"], list)]
     results = [block for content in contents for block in content if block["type"] == "tool_result"]
     return {result["tool_use_id"]: _text(result["content"]) for result in results}
@@ -142,11 +144,11 @@ async def _view(stash: Stash) -> list[dict[str, Any]]:
 
 
 async def _history(stash: Stash) -> list[dict[str, Any]]:
-    """Every message recorded."""
+    """All recorded messages."""
     recorded: list[dict[str, Any]] = []
-    following: int | None = 0
-    while following is not None:
-        page = await stash.read_messages(SESSION_ID, first=following)
+    next_seq: int | None = 0
+    while next_seq is not None:
+        page = await stash.read_messages(SESSION_ID, first=next_seq)
         recorded += [line.message for line in page.messages]
-        following = page.next_seq
+        next_seq = page.next_seq
     return recorded

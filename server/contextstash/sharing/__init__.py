@@ -1,1 +1,1 @@
-"""Sharing: a session as a file that a person reads, or that another contextstash takes in."""
+"""Exported sessions: files for people, or for another contextstash to import."""

@@ -1,4 +1,4 @@
-"""A session written out: as itself, as messages, as the view, as Markdown or as a page of HTML."""
+"""The export of a session: lossless, or as messages, view, Markdown or an HTML page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
-from contextstash.sharing.side_by_side import AT_ONCE, beside
+from contextstash.sharing.side_by_side import PAGE_MESSAGES, side_by_side
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -26,17 +26,17 @@ SUFFIXES: dict[str, Form] = {
 }
 
 WHOLE_VIEW = 2**40
-"""A budget that nothing exceeds."""
+"""Tokens: a budget that no view exceeds."""
 
 
 def form_of(path: Path | None) -> Form:
-    """The form that a file's name asks for."""
+    """The form for the suffix of a file's name."""
     return SUFFIXES.get(path.suffix.lower(), "session") if path else "session"
 
 
-async def written(stash: Stash, session_id: str, form: Form) -> AsyncIterator[str]:
-    """The text of a session in a form, piece by piece: a page of messages is in memory at a time. Raises
-    SessionNotFoundError before the first piece."""
+async def exported_text(stash: Stash, session_id: str, form: Form) -> AsyncIterator[str]:
+    """The text of a session in a form, in pieces: one page of messages is in memory at a time. Raises
+    SessionNotFoundError before the first piece if the session does not exist."""
     if form == "html":
         from contextstash.sharing.html import html_pieces
 
@@ -57,19 +57,19 @@ async def _session(stash: Stash, session_id: str) -> AsyncIterator[str]:
 async def _messages(stash: Stash, session_id: str) -> AsyncIterator[str]:
     first: int | None = 0
     while first is not None:
-        page = await stash.read_messages(session_id, first=first, limit=AT_ONCE)
+        page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES)
         for line in page.messages:
             yield json.dumps(line.message) + "\n"
         first = page.next_seq
 
 
 async def _view(stash: Stash, session_id: str) -> AsyncIterator[str]:
-    """The view is made whole: it is what fits a window."""
+    """The messages of the view, which fits into memory because it fits into a window."""
     for message in (await stash.get_context(session_id, budget=WHOLE_VIEW)).messages:
         yield json.dumps(message) + "\n"
 
 
 async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
     yield markdown_head(await stash.context_status(session_id))
-    async for summary, message in beside(stash, session_id):
+    async for summary, message in side_by_side(stash, session_id):
         yield markdown_message(message) if summary is None else markdown_summary(summary)

@@ -1,4 +1,4 @@
-"""A session as Markdown for people: what was said, what was called, what came back, what the model still sees."""
+"""A session as Markdown for people: messages, tool calls and outputs, and what the model sees of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = {"thinking": "Thinking", "tool_call": "Call", "tool_result": "Output", "
 
 
 def markdown_head(status: ContextStatus) -> str:
-    """The title, and what there is of the session."""
+    """The title, and the sizes of the session."""
     estimate = status.estimate
     return (
         f"# {_plain(status.title or status.session_id)}\n\n"
@@ -23,15 +23,15 @@ def markdown_head(status: ContextStatus) -> str:
 
 
 def markdown_summary(summary: BesideSummary) -> str:
-    """A summary, if the messages begin that it stands for."""
+    """A summary, before the first of the messages that it replaces."""
     return (
         f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
-        f"The model sees this in their place:\n\n{_fenced(summary.text)}\n"
+        f"The model sees this text instead of them:\n\n{_fenced(summary.text)}\n"
     )
 
 
 def markdown_message(message: BesideMessage) -> str:
-    """One message with all that it holds."""
+    """One message with all its blocks."""
     hidden = "" if message.visible else f", in summary {message.summary_id}" if message.summary_id else ", not in view"
     pieces = [f"\n## {message.seq} {message.role}{hidden}\n"]
     pieces += [_block(block) for block in message.blocks]
@@ -50,17 +50,17 @@ def _block(block: BesideBlock) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text in one line, in which nothing is Markdown."""
+    """A text in one line, with Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _quoted(text: str) -> str:
-    """What somebody wrote: as a quotation, so that its own headings are not the document's."""
+    """A text as a quotation, so that its headings are not headings of the document."""
     return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
 
 
 def _fenced(text: str) -> str:
-    """A text between fences that are longer than any in it."""
+    """A text between fences that are longer than any fence in it."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -10,20 +10,20 @@ from contextstash.service.results import BesideMessage, BesideSummary
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
-AT_ONCE = 200
-"""Messages that are held in memory at a time."""
+PAGE_MESSAGES = 200
+"""Messages in memory at a time. A guess: a page of large outputs still fits into memory."""
 
 
-async def beside(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:
-    """The messages of a session in order; before the first that a summary stands for, the summary, with it."""
-    told: set[str] = set()
+async def side_by_side(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:
+    """The messages of a session in order. Before the first message that a summary replaces, the summary with it."""
+    yielded: set[str] = set()
     first: int | None = 0
     while first is not None:
-        page = await stash.read_beside(session_id, first=first, limit=AT_ONCE)
+        page = await stash.read_beside(session_id, first=first, limit=PAGE_MESSAGES)
         for message in page.messages:
             for summary in page.summaries:
-                if summary.first_seq == message.seq and summary.summary_id not in told:
-                    told.add(summary.summary_id)
+                if summary.first_seq == message.seq and summary.summary_id not in yielded:
+                    yielded.add(summary.summary_id)
                     yield summary, message
             yield None, message
         first = page.next_seq

@@ -1,1 +1,1 @@
-"""The browser pages: sessions, their windows over time, and everything in them, opened by a person."""
+"""The browser pages: sessions, their windows over time, and their messages, outputs and summaries, for people."""

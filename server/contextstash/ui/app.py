@@ -1,4 +1,4 @@
-"""The pages as an ASGI application over one stash."""
+"""The pages as an ASGI application for one stash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
-    """The pages, to be served at `path`. Whoever knows the token may see them and change what they show."""
+    """The pages, to be served at `path`. A client that has the token may read and change the sessions."""
     templates = Templates(path, form_token=new_token())
     pages = Pages(stash, templates)
     routes = [
@@ -39,11 +39,11 @@ def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, token=token, path=path)],
-        exception_handlers={ContextstashError: _failed(templates), 404: _nowhere(templates)},
+        exception_handlers={ContextstashError: _error_page(templates), 404: _missing_page(templates)},
     )
 
 
-def _failed(templates: Templates) -> Callable[[Request, Exception], Response]:
+def _error_page(templates: Templates) -> Callable[[Request, Exception], Response]:
     def page(request: Request, error: Exception) -> Response:
         code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
         return templates.page(request, "error.html", code=code, text=str(error))
@@ -51,8 +51,8 @@ def _failed(templates: Templates) -> Callable[[Request, Exception], Response]:
     return page
 
 
-def _nowhere(templates: Templates) -> Callable[[Request, Exception], Response]:
+def _missing_page(templates: Templates) -> Callable[[Request, Exception], Response]:
     def page(request: Request, _: Exception) -> Response:
-        return templates.page(request, "error.html", code=404, text="There is no such page.")
+        return templates.page(request, "error.html", code=404, text="This page does not exist.")
 
     return page

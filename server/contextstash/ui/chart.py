@@ -1,4 +1,4 @@
-"""The chart of a window over time: places of areas and marks in a drawing, computed; a template draws them."""
+"""The chart of a window over time: computes the coordinates that a template draws."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from contextstash.service.results import Change, Timeline, TimelinePoint
 
 WIDTH = 960
 HEIGHT = 260
+"""Units of the drawing, which the page scales to its width."""
+
+MAX_HEADROOM = 2.5
+"""How many times higher than all areas the line of the usable window may lie and still be drawn. A guess: beyond it the
+areas would be too low to read."""
+
+MAX_ROWS = 20
+"""Of the table, about: a guess at what a reader looks through."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "system": ("system",),
@@ -16,14 +24,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "user": ("user", "images"),
     "assistant": ("assistant", "thinking", "tool_calls"),
     "tool results": ("tool_results", "archived"),
-    "not recorded": ("unrecorded",),
+    "unlogged text": ("unrecorded",),
 }
-"""What is drawn, from the bottom up, and which parts of a window it is."""
+"""The areas from the bottom up, and the parts of a window in each. Unlogged text: the system prompt, tool definitions
+and other text of requests that was not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One group's area: the points of a polygon, and its tokens at the end."""
+    """The area of one group: the points of a polygon, and the tokens after the last message."""
 
     name: str
     css: str
@@ -32,8 +41,8 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A change of the window at a place."""
+class Marker:
+    """A change of the window, at a place on the axis."""
 
     x: float
     kind: str
@@ -50,11 +59,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawing of `WIDTH` times `HEIGHT`. `usable_y` is None if the window's limit is far above all that is
-    drawn; `rows` say the same as a table."""
+    """A drawing of `WIDTH` times `HEIGHT`. `usable_y` is None if the usable window is far above all areas. `rows` are
+    the same data as a table."""
 
     areas: tuple[Area, ...]
-    marks: tuple[Mark, ...]
+    markers: tuple[Marker, ...]
     usable_y: float | None
     across: tuple[Tick, ...]
     upward: tuple[Tick, ...]
@@ -62,16 +71,16 @@ class Chart:
 
 
 def chart_of(timeline: Timeline) -> Chart:
-    """What to draw of a window over time."""
+    """The chart of a window over time."""
     last = max(1, timeline.points[-1].seq)
     heights = [_grouped(point) for point in timeline.points]
     highest = max([1, *(sum(groups.values()) for groups in heights)])
-    top = timeline.usable if timeline.usable <= 2.5 * highest else highest
+    top = timeline.usable if timeline.usable <= MAX_HEADROOM * highest else highest
     top = max(top, highest)
     across = [WIDTH * point.seq / last for point in timeline.points]
     return Chart(
         areas=_areas(heights, across, top),
-        marks=tuple(_mark(change, last) for change in timeline.changes),
+        markers=tuple(_marker(change, last) for change in timeline.changes),
         usable_y=round(HEIGHT - HEIGHT * timeline.usable / top, 1) if timeline.usable <= top else None,
         across=tuple(Tick(WIDTH * share, f"{round(last * share):,}") for share in (0, 0.25, 0.5, 0.75, 1)),
         upward=tuple(Tick(HEIGHT - HEIGHT * share, _short(top * share)) for share in (0.25, 0.5, 0.75, 1)),
@@ -79,10 +88,10 @@ def chart_of(timeline: Timeline) -> Chart:
     )
 
 
-def _mark(change: Change, last: int) -> Mark:
+def _marker(change: Change, last: int) -> Marker:
     tokens = f"{change.tokens_before:,} → {change.tokens_after:,} tokens"
     x = round(WIDTH * min(change.seq, last) / last, 1)
-    return Mark(x, change.kind, f"{change.kind} at message {change.seq:,}: {tokens}")
+    return Marker(x, change.kind, f"{change.kind} at message {change.seq:,}: {tokens}")
 
 
 def _grouped(point: TimelinePoint) -> dict[str, int]:
@@ -114,6 +123,6 @@ def _short(tokens: float) -> str:
 
 
 def _rows(points: Sequence[TimelinePoint], heights: Sequence[dict[str, int]]) -> tuple[tuple[int, dict[str, int]], ...]:
-    step = max(1, len(points) // 20)
+    step = max(1, len(points) // MAX_ROWS)
     chosen = sorted({*range(0, len(points), step), len(points) - 1})
     return tuple((points[place].seq, heights[place]) for place in chosen)

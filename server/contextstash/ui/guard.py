@@ -1,4 +1,4 @@
-"""Who may see the pages, and what a page may do: a token, own hosts alone, nothing from elsewhere, no forged forms."""
+"""Access to the pages: a token, local host names only, no foreign contents, no forged forms."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "contextstash"
 
+# Another name that resolves to this machine could belong to a site that attacks by DNS rebinding.
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 HEADERS = {
@@ -29,8 +30,8 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware. Whoever opens a page the first time names the token in its address and gets a cookie for it:
-    the database is its owner's alone, and so are the pages, also on a machine with other users.
+    """ASGI middleware. The first request passes the token in the address and gets a cookie with it: only the owner of
+    the database may see the pages, also on a machine with other users.
     """
 
     def __init__(self, app: ASGIApp, token: str, path: str) -> None:
@@ -56,19 +57,19 @@ class Guard:
     def _refused(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if not _is_own_host(host):
-            return PlainTextResponse("These pages are served under this machine's own names alone.", 421)
+            return PlainTextResponse("These pages are served only under 127.0.0.1, localhost and [::1].", 421)
         origin = request.headers.get("origin")
         if request.method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc != host:
             return PlainTextResponse("This form was sent from another site.", 403)
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
-            return self._welcome(request)
+            return self._set_cookie(request)
         if not hmac.compare_digest(request.cookies.get(_cookie(host), "").encode(), self._token.encode()):
-            return PlainTextResponse("Open the address that contextstash printed: it holds the token.", 401)
+            return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
         return None
 
-    def _welcome(self, request: Request) -> Response:
-        """The same page without the token in its address, which would stay in the browser's history."""
+    def _set_cookie(self, request: Request) -> Response:
+        """Redirect to the same address without the token, which would stay in the browser's history."""
         rest = QueryParams([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         target = request.url.replace(query=str(rest)).path + (f"?{rest}" if rest else "")
         response = RedirectResponse(target, 303)
@@ -79,12 +80,12 @@ class Guard:
 
 
 def _cookie(host: str) -> str:
-    """Browsers give a host's cookies to all its ports."""
+    """The name of the cookie, with the port: browsers send a host's cookies to all its ports."""
     return f"{COOKIE}-{host.rsplit(':', 1)[-1]}" if ":" in host else COOKIE
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """A random token of 24 bytes: 192 bits, more than the 128 that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 

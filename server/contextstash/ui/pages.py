@@ -1,4 +1,4 @@
-"""What each page shows, and what its buttons do."""
+"""The handlers of the pages and of their buttons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 SESSIONS_SHOWN = 50
 MESSAGES_SHOWN = 60
 OUTPUT_TOKENS = 8_000
-TIMELINES_KEPT = 32
+"""Of an output on one page. These three are guesses at what a reader scrolls through."""
+
+MAX_TIMELINES = 32
+"""Timelines in memory: a guess at how many sessions one person has open."""
+
+MAX_HITS = 50
+"""Of a search: the maximum of the service."""
 
 
 class Pages:
@@ -41,11 +47,11 @@ class Pages:
         return self._templates.page(request, "sessions.html", listed=listed)
 
     async def session(self, request: Request) -> Response:
-        """One session: how full its window is, over time too, and what was done to it."""
+        """One session: how full its window is, now and over time, and its changes."""
         return await self._session(request, request.path_params["session_id"])
 
     async def messages(self, request: Request) -> Response:
-        """A window of the history, beside what the model sees of it."""
+        """A range of the history, side by side with what the model sees of it."""
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
         total = (await stash.read_session(session_id)).counters.messages
@@ -63,7 +69,7 @@ class Pages:
         )
 
     async def message(self, request: Request) -> Response:
-        """One message whole, as it was recorded."""
+        """One whole message, as recorded."""
         session_id, seq = request.path_params["session_id"], request.path_params["seq"]
         stash = await self._stash.get()
         page = await stash.read_beside(session_id, first=seq, limit=1)
@@ -89,7 +95,7 @@ class Pages:
         )
 
     async def summary(self, request: Request) -> Response:
-        """A summary and the way down to the messages that it stands for."""
+        """A summary and the messages that it replaces."""
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
         summary = await stash.get_summary(session_id, level=request.path_params["summary_id"])
@@ -98,34 +104,34 @@ class Pages:
         return self._templates.page(request, "summary.html", summary=summary, messages=messages)
 
     async def search(self, request: Request) -> Response:
-        """What is found of some words, in all sessions or one."""
+        """The search results for some words, in all sessions or in one."""
         query = request.query_params.get("q", "")
         session_id = request.query_params.get("session") or None
         found = None
         if query.strip():
             stash = await self._stash.get()
-            found = await stash.search_history(query, session_id=session_id, limit=50)
+            found = await stash.search_history(query, session_id=session_id, limit=MAX_HITS)
         return self._templates.page(request, "search.html", query=query, session_id=session_id, found=found)
 
     async def act(self, request: Request) -> Response:
-        """Compact, prune or restore, and show what that did."""
+        """Compact, prune or restore, and show the result."""
         form = await request.form()
         token = str(form.get("form_token", ""))
         if not hmac.compare_digest(token.encode(), self._templates.form_token.encode()):
             return PlainTextResponse(
-                "This form is not from these pages, or older than the server. Load the page again.", 403
+                "This form is not from these pages, or the server was restarted since. Load the page again.", 403
             )
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
-        said = await _done(stash, request.path_params["action"], session_id, str(form.get("handle", "")))
+        outcome = await _run_action(stash, request.path_params["action"], session_id, str(form.get("handle", "")))
         back = str(form.get("back", ""))
         if back == "messages":
             first = str(form.get("first", "0"))
             address = f"{request.url.path.rsplit('/', 1)[0]}/messages?first={first if first.isdecimal() else 0}"
             return RedirectResponse(address, 303)
-        return await self._session(request, session_id, said)
+        return await self._session(request, session_id, outcome)
 
-    async def _session(self, request: Request, session_id: str, said: str | None = None) -> Response:
+    async def _session(self, request: Request, session_id: str, outcome: str | None = None) -> Response:
         stash = await self._stash.get()
         status = await stash.context_status(session_id)
         timeline = await self._timeline(stash, session_id)
@@ -136,38 +142,38 @@ class Pages:
             chart=chart_of(timeline) if timeline.points[-1].seq else None,
             width=WIDTH,
             height=HEIGHT,
-            said=said,
+            outcome=outcome,
         )
 
     async def _timeline(self, stash: Stash, session_id: str) -> Timeline:
-        """Summing up a long session takes a moment; it is done once for each of its states."""
+        """The session's timeline. Cached by the state of the session: a long session takes a moment to sum up."""
         session = await stash.read_session(session_id)
         key = (session_id, session.updated_at.isoformat() + session.counters.model_dump_json())
         if key not in self._timelines:
             self._timelines[key] = await stash.timeline(session_id)
-            while len(self._timelines) > TIMELINES_KEPT:
+            while len(self._timelines) > MAX_TIMELINES:
                 self._timelines.popitem(last=False)
         return self._timelines[key]
 
 
-async def _done(stash: Stash, action: str, session_id: str, handle: str) -> str:
-    """What an action did, in a sentence. Raises BadInputError on one that there is not."""
+async def _run_action(stash: Stash, action: str, session_id: str, handle: str) -> str:
+    """Run an action and return its outcome in a sentence. Raises BadInputError if the action is unknown."""
     if action == "compact":
         compacted = await stash.compact_session(session_id)
-        return _said(compacted.reason, compacted.tokens_before, compacted.tokens_after)
+        return _outcome(compacted.reason, compacted.tokens_before, compacted.tokens_after)
     if action == "prune":
         pruned = await stash.prune_tool_outputs(session_id)
-        return _said(pruned.reason, pruned.tokens_before, pruned.tokens_after)
+        return _outcome(pruned.reason, pruned.tokens_before, pruned.tokens_after)
     if action == "restore":
         restored = await stash.restore_outputs([handle], session_id=session_id)
-        return _said("Restored.", restored.tokens_before, restored.tokens_after)
-    raise BadInputError(f"There is no action '{action}': compact, prune or restore.")
+        return _outcome("Restored.", restored.tokens_before, restored.tokens_after)
+    raise BadInputError(f"Unknown action '{action}': the actions are compact, prune and restore.")
 
 
-def _said(reason: str, before: int, after: int) -> str:
+def _outcome(reason: str, before: int, after: int) -> str:
     return reason if before == after else f"{reason} {before:,} → {after:,} tokens."
 
 
-def _number(request: Request, name: str, otherwise: int) -> int:
+def _number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name, "")
-    return int(given) if given.isdecimal() and len(given) < 10 else otherwise
+    return int(given) if given.isdecimal() and len(given) < 10 else default

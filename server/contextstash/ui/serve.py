@@ -1,4 +1,4 @@
-"""Serving the pages alone."""
+"""The server of the pages, without the MCP server."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 
 class _Opened:
+    """A stash that is already open, in the form that the pages expect."""
+
     def __init__(self, stash: Stash) -> None:
         self._stash = stash
 
@@ -23,7 +25,7 @@ class _Opened:
 
 
 def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
-    """Serve the pages on this machine until a signal ends it; `opened` is given the address to open in a browser.
+    """Serve the pages on this machine until a signal stops the server; `opened` gets the address to open in a browser.
     Raises BadInputError if the port cannot be used."""
     token = new_token()
 
@@ -49,6 +51,6 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
 
 
 def mounted_ui(stash: Any, path: str) -> tuple[Any, str]:
-    """The pages to be mounted at a path of another server, and what follows its address to open them."""
+    """The pages, to be mounted at a path of another server, and the query that opens them."""
     token = new_token()
     return build_ui(stash, token, path=path), f"?token={token}"

@@ -1,4 +1,4 @@
-"""Templates filled in: every text is escaped, addresses begin at the place where the pages are served."""
+"""Rendered templates: every text is escaped, and addresses begin with the path at which the pages are served."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from contextstash.ui.long_texts import cut
 
 
 class Templates:
-    """The templates. `form_token` stands in every form that changes something."""
+    """The templates. Every form that changes something contains `form_token`."""
 
     def __init__(self, path: str, form_token: str) -> None:
         self.form_token = form_token
         self._path = path
 
     def page(self, request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
-        """A page as a response."""
+        """The response with a rendered page."""
         template = self._environment.get_template(name)
         text = template.render(request=request, form_token=self.form_token, **values)
         return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
@@ -41,7 +41,7 @@ class Templates:
         return environment
 
     def _link(self, *parts: object, **query: object) -> str:
-        """The address of a page: each part is one segment, whatever characters it holds."""
+        """The address of a page: each part is one segment, with any characters quoted."""
         address = self._path + "/" + "/".join(quote(str(part), safe="") for part in parts)
         given = {name: value for name, value in query.items() if value is not None}
         return f"{address}?{urlencode(given)}" if given else address

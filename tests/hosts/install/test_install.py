@@ -159,7 +159,7 @@ def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: C
 def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
     assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run")
     done = contextstash.run("install", "cursor")
-    assert (done.returncode, "repeat with --yes" in done.stderr) == (1, True)
+    assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
     assert not place(contextstash, "cursor").exists()
 
 

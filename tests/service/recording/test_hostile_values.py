@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.formats.block_limit import MAX_BLOCKS
 from contextstash.hosts.following.ingest import ingest
-from contextstash.sharing.export import written
+from contextstash.sharing.export import exported_text
 from contextstash_storage.errors import BadMessageError
 from tests.support.stashes import history, stash_at
 
@@ -38,7 +38,7 @@ async def test_a_number_that_json_cannot_bring_back_is_refused_by_name(
 async def test_halves_and_hard_numbers_survive_export_and_import(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
         await stash.record_messages(KEPT, session_id="session")
-        text = "".join([piece async for piece in written(stash, "session", "session")])
+        text = "".join([piece async for piece in exported_text(stash, "session", "session")])
         text.encode()
         await other.import_session(text.splitlines())
         assert repr(await history(other)) == repr(KEPT)

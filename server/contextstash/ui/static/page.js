@@ -1,11 +1,11 @@
-// Keys, as the foot of each page names them. Pages work without this script.
+// The keys that the footer of each page lists. The pages work without this script.
 "use strict";
 (() => {
-  const places = () => [...document.querySelectorAll("article, tbody a.row")];
+  const items = () => [...document.querySelectorAll("article, tbody a.row")];
   let current = -1;
 
   function go(step) {
-    const all = places();
+    const all = items();
     if (!all.length) return;
     current = Math.max(0, Math.min(all.length - 1, current + step));
     all[current].focus({ preventScroll: true });
@@ -37,10 +37,10 @@
       if (event.key === "Escape") event.target.blur();
       return;
     }
-    const act = keys[event.key];
-    if (act && !(event.key === "Enter" && event.target.matches("a"))) {
+    const action = keys[event.key];
+    if (action && !(event.key === "Enter" && event.target.matches("a"))) {
       event.preventDefault();
-      act();
+      action();
     }
   });
 })();

@@ -1,0 +1,80 @@
+"""`contextstash calls`: the model calls of a session."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.completion import session_ids
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import dollars, print_json, print_table, seconds
+
+if TYPE_CHECKING:
+    from contextstash.service.results import CallLine, CallList
+    from contextstash.service.stash import Stash
+    from contextstash_storage.records import Native
+
+MAX_CALLS = 100_000
+"""Calls of a session that are summed up: more than any session is expected to have (a guess)."""
+
+
+@click.command()
+@click.argument("session", required=False, shell_complete=session_ids)
+@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
+@click.option(
+    "--request", "call_id", type=click.IntRange(1), metavar="CALL", help="Print this call's messages as JSON."
+)
+@database_options
+def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, call_id: int | None) -> None:
+    """List the model calls of a session: tokens and bytes of each, and how the context grew."""
+    if call_id is not None:
+        wanted = call_id
+
+        async def request(stash: Stash) -> list[Native]:
+            return await stash.read_request(await find_session(stash, session), wanted)
+
+        click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
+        return
+
+    async def read(stash: Stash) -> CallList:
+        session_id = await find_session(stash, session)
+        return await stash.list_calls(session_id, limit=MAX_CALLS)
+
+    every = opener.run(read)
+    result = every.model_copy(update={"calls": every.calls[-limit:]})
+    if as_json:
+        print_json(result)
+    elif not result.calls:
+        click.echo("No model calls yet: record replies with the usage that the provider reported.")
+    else:
+        heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "bytes", "took", "cost", "error"]
+        print_table(heads, [_call_row(line) for line in result.calls])
+        if len(result.calls) < len(every.calls):
+            click.echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
+        click.echo(_total(every.calls))
+
+
+def _call_row(line: CallLine) -> tuple[object, ...]:
+    return (
+        line.call_id,
+        line.purpose,
+        line.model or "",
+        line.prompt_tokens,
+        "" if line.growth_tokens is None else f"{line.growth_tokens:+,}",
+        line.cached_tokens,
+        line.completion_tokens,
+        line.request_bytes,
+        seconds(line.duration_ms),
+        dollars(line.cost),
+        line.error or "",
+    )
+
+
+def _total(lines: list[CallLine]) -> str:
+    prompt = sum(line.prompt_tokens for line in lines)
+    known = [line.cost for line in lines if line.cost is not None]
+    cost = f", {dollars(sum(known))} US dollars" if known else ""
+    unknown = f" ({len(lines) - len(known)} of unknown price)" if known and len(known) < len(lines) else ""
+    return f"{len(lines)} calls, {prompt:,} prompt tokens{cost}{unknown}."

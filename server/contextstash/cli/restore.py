@@ -1,0 +1,38 @@
+"""`contextstash restore`: put archived outputs or summarized messages back into the view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.completion import handles as handle_completion
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import change_line, print_json
+
+if TYPE_CHECKING:
+    from contextstash.service.results import RestoreResult
+    from contextstash.service.stash import Stash
+
+
+@click.command()
+@click.argument("handles", nargs=-1, required=True, shell_complete=handle_completion)
+@click.option("--session", help="The session of a summary (sum_…). [default: the session changed last]")
+@database_options
+def restore(opener: StashOpener, as_json: bool, handles: tuple[str, ...], session: str | None) -> None:
+    """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view."""
+
+    async def work(stash: Stash) -> RestoreResult:
+        needs_session = session is not None or any(not handle.startswith("out_") for handle in handles)
+        session_id = await find_session(stash, session) if needs_session else None
+        return await stash.restore_outputs(list(handles), session_id=session_id)
+
+    result = opener.run(work)
+    if as_json:
+        print_json(result)
+        return
+    for output in result.restored:
+        click.echo(f"{output.handle} restored, {output.tokens:,} tokens.")
+    for handle in result.not_archived or []:
+        click.echo(f"{handle} is already in the view.")
+    click.echo(change_line(result.tokens_before, result.tokens_after))

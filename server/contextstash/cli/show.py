@@ -1,0 +1,143 @@
+"""`contextstash show`: an archived output, a summary, or the messages of a session."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.completion import handles_and_sessions
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import print_json, print_table
+from contextstash_storage.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.service.results import (
+        ContextStatus,
+        MessageLine,
+        MessagePage,
+        OutputPage,
+        SummaryResult,
+    )
+    from contextstash.service.stash import Stash
+
+PREVIEW_CHARACTERS = 160
+"""Of one message: a guess at what fits a line of a wide terminal."""
+
+PAGE_TOKENS = 8_000
+"""Tokens of an output that are read in one call: a guess. The text is the same with any value."""
+
+TEXT_FIELDS = (
+    "text",
+    "thinking",
+    "name",
+    "input",
+    "content",
+    "output",
+    "arguments",
+    "command",
+    "tool_calls",
+    "function",
+)
+"""The fields of a provider's JSON whose texts a preview shows."""
+
+
+@click.command()
+@click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
+@click.option("--session", help="The session of a summary. [default: the session changed last]")
+@click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
+@click.option("--first", type=click.IntRange(0), default=0, help="The first message of a session to list.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many messages to list.")
+@database_options
+def show(
+    opener: StashOpener, as_json: bool, what: str, session: str | None, pattern: str | None, first: int, limit: int
+) -> None:
+    """Print a whole archived output (out_…), a summary (sum_…), or the messages of a session."""
+    if what.startswith("sum_"):
+        _show_summary(opener, as_json, what, session)
+        return
+    if what.startswith("out_"):
+        pages = opener.run(lambda stash: read_output(stash, what, pattern))
+        if as_json:
+            print_json(pages)
+        else:
+            print_text(pages, pattern)
+        return
+
+    async def page(stash: Stash) -> tuple[MessagePage, ContextStatus]:
+        session_id = await find_session(stash, what)
+        return await stash.read_messages(session_id, first=first, limit=limit), await stash.context_status(session_id)
+
+    messages, status = opener.run(page)
+    if as_json:
+        print_json(messages)
+        return
+    summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
+    click.echo(f"{messages.total:,} messages in history{summarized}, {status.outputs_archived:,} outputs archived")
+    rows = [(line.seq, line.role, line.kind, line.tokens, _preview(line)) for line in messages.messages]
+    print_table(["seq", "role", "kind", "tokens", "message"], rows)
+    if messages.next_seq is not None:
+        click.echo(f"More: contextstash show {what} --first {messages.next_seq}")
+
+
+def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: str | None) -> None:
+    async def read(stash: Stash) -> SummaryResult:
+        session_id = await find_session(stash, session)
+        try:
+            return await stash.get_summary(session_id, level=summary_id)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"Session {session_id} has no summary {summary_id}. Pass its session: --session ID"
+            ) from error
+
+    summary = opener.run(read)
+    if as_json:
+        print_json(summary)
+        return
+    click.echo(f"{summary.summary}\n")
+    merged = f", merged from {', '.join(summary.merges)}" if summary.merges else ""
+    click.echo(
+        f"{summary.messages_summarized} messages, {summary.first_seq} to {summary.last_seq}, in {summary.tokens:,}"
+        f" tokens, by {summary.strategy}, level {summary.level}{merged}."
+    )
+    click.echo(
+        f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
+        f" --limit {summary.messages_summarized}"
+    )
+
+
+async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
+    """All pages of an archived output."""
+    pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=PAGE_TOKENS)]
+    while (offset := pages[-1].next_offset) is not None:
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=PAGE_TOKENS))
+    return pages
+
+
+def print_text(pages: list[OutputPage], pattern: str | None) -> None:
+    """Print the text. A pipe gets it unchanged; a note goes to standard error."""
+    text = ("" if pattern is None else "\n").join(page.text for page in pages)
+    sys.stdout.write(text)
+    if not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
+        sys.stdout.write("\n")
+    if pages[-1].note and len(pages) == 1:
+        click.echo(in_commands(pages[-1].note), err=True)
+
+
+def _preview(line: MessageLine) -> str:
+    texts: list[str] = []
+    _collect_texts(line.message.get("content") or line.message, texts)
+    return " ".join(" ".join(texts).split())[:PREVIEW_CHARACTERS]
+
+
+def _collect_texts(value: object, texts: list[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, list):
+        for item in value:
+            _collect_texts(item, texts)
+    elif isinstance(value, dict):
+        for name in TEXT_FIELDS:
+            _collect_texts(value.get(name), texts)

@@ -1,0 +1,60 @@
+"""`contextstash show`: outputs, summaries and the messages of a session."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from tests.support.command_line import CommandLine, failure_of
+from tests.support.orchard import WINDOW, Orchard
+
+
+def test_a_headline_counts_the_messages_of_a_session(orchard: Orchard) -> None:
+    compacted = orchard.json("compact", orchard.session, *WINDOW)
+    total = orchard.json("status")["messages"]
+    first = orchard.run("show", orchard.session).stdout.splitlines()[0]
+    assert first.startswith(f"{total} messages in history ({compacted['messages_summarized']} summarized)")
+
+
+def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
+    pruned = orchard.json("prune", orchard.session, "--keep-last", "2")
+    assert len(pruned["archived"]) == len(orchard.texts) - 2
+    assert pruned["tokens_after"] < pruned["tokens_before"]
+    handle = pruned["archived"][0]["handle"]
+    shown = orchard.run("show", handle).stdout
+    assert shown in orchard.texts
+
+
+def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
+    page = orchard.json("show", orchard.session, "--limit", "3")
+    assert [line["role"] for line in page["messages"]] == ["user", "assistant", "user"]
+    assert page["next_seq"] == 3
+    assert "You must not change" in orchard.run("show", orchard.session).stdout
+
+
+def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchard) -> None:
+    assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
+    assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
+
+
+def test_a_summary_of_another_session_needs_the_session_option(orchard: Orchard) -> None:
+    assert "--session ID" in failure_of(orchard.run("show", "sum_unknown"))
+
+
+@pytest.mark.usefixtures("session")
+def test_a_summary_names_the_command_that_shows_its_messages(contextstash: CommandLine) -> None:
+    compacted = next(event for event in contextstash.json("events") if event["kind"] == "compaction")
+    database = contextstash.json("sessions")["sessions"][0]["session_id"]
+    summary_id = contextstash.json("show", _summary_of(contextstash))["summary_id"]
+    text = contextstash.run("show", summary_id).stdout
+    assert f"contextstash show {database} --first 0" in text
+    assert compacted["strategy"] in text
+
+
+def _summary_of(contextstash: CommandLine) -> str:
+    with sqlite3.connect(contextstash.database) as database:
+        rows = database.execute("SELECT record FROM edits").fetchall()
+    [found] = [json.loads(record) for (record,) in rows if '"summary"' in record]
+    return str(found["summary_id"])
