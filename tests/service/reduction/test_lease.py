@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from contextstash.service.reduction import lease as leases
@@ -173,7 +174,7 @@ async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tm
         async def acquire_and_cancel(*arguments: object) -> bool:
             acquired = await acquire(*arguments)  # type: ignore[arg-type]
             group.cancel_scope.cancel()
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             return acquired
 
         stash._access.store.acquire_lease = acquire_and_cancel  # type: ignore[method-assign]
