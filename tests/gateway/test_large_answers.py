@@ -36,7 +36,7 @@ async def shaped(client: Client, shape: str, megabytes: float, **more: Any) -> A
 
 
 def test_the_settings_of_the_command_line_can_be_sent_to_a_worker_process() -> None:
-    found = settings_from("cost", ())
+    found = settings_from("rolling", ())
     sent = pickle.loads(pickle.dumps(found))
     assert sent.settings_layer("an-agent") == found.settings_layer("an-agent")
     assert sent.may_call_model("an-agent") == found.may_call_model("an-agent")
