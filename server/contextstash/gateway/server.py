@@ -54,7 +54,7 @@ from contextstash.gateway.output_limits import Call, Shortening
 from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
-from contextstash.mcp.surrogates import holds_halves
+from contextstash.mcp.surrogates import has_lone_surrogate
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -158,7 +158,7 @@ class Gateway:
         directory = await self.fleet.directory()
         origin = self.fleet.tool_origin(directory, params.name)
         upstream = self.fleet.upstreams[origin.server]
-        if origin.server != self.own and holds_halves(params.arguments):
+        if origin.server != self.own and has_lone_surrogate(params.arguments):
             return _failed(HALVES_IN_ARGUMENTS)
         try:
             call = _call(origin, params, directory, upstream)
