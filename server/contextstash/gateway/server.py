@@ -73,7 +73,7 @@ HALVES_IN_ARGUMENTS = (
 
 
 class Gateway:
-    """Answers a client's requests with what the fleet answers. `own` is the server of the fleet that is ours: its
+    """Passes a client's requests on to the fleet. `own` is the server of the fleet that is ours: its
     results are never made short."""
 
     def __init__(self, shortening: Shortening, workers: Workers, own: str) -> None:
@@ -120,7 +120,7 @@ class Gateway:
         return server
 
     async def tell_of_changes(self) -> None:
-        """Tell the client that lists have changed."""
+        """Notify the client that lists have changed."""
         for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
             await self._bus.publish(event)
         if self._client is not None:
@@ -135,7 +135,7 @@ class Gateway:
             self.fleet.start(self._group, Peer(ctx.session.client_capabilities, modern))
         if ctx.method == "tools/list" and not modern:
             answer = await call_next(ctx)
-            self._client = ctx.session  # only who has a list can be told that it changed
+            self._client = ctx.session  # a client without a list needs no notice of its change
             return answer
         return await call_next(ctx)
 
