@@ -57,7 +57,7 @@ class UpstreamDownError(ContextstashError):
 
 
 class Upstream:
-    """A server whose faults do not affect the others. `run` is its life, in one task; everything else may be called from
+    """A server whose faults do not affect the others. `run` is its life, in one task; all else may be called from
     any other.
 
     `offer` stays what it was when the connection is lost, so that names stay, and `problem` says why nobody is there.
