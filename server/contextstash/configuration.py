@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,17 +189,21 @@ def _project_folder(project: Path, trusted: TrustedFiles, tell: Tell) -> Folder:
         else:
             settings, tables = _admitted(path, lambda: parse_toml(text, str(path)), tell)
 
-    def read_agent(at: Path) -> Layer:
-        found = _read(at, project, tell)
-        if found is None:
-            return Layer(str(at), {}, of_user=False)
-        file, text = found
-        if trusted.holds(file):
-            return Layer(str(at), parsed_agent(text, str(at), aliases=False), of_user=False)
-        values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), tell)
-        return Layer(str(at), values, of_user=False)
-
+    # A function of the module and no closure: the gateway sends the configuration to its worker processes.
+    read_agent = partial(_project_agent, project, trusted, tell)
     return Folder(project, Layer(str(path), settings, of_user=False), tables, read_agent)
+
+
+def _project_agent(project: Path, trusted: TrustedFiles, tell: Tell, at: Path) -> Layer:
+    """What an agent's file of a project says, of that what counts."""
+    found = _read(at, project, tell)
+    if found is None:
+        return Layer(str(at), {}, of_user=False)
+    file, text = found
+    if trusted.holds(file):
+        return Layer(str(at), parsed_agent(text, str(at), aliases=False), of_user=False)
+    values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), tell)
+    return Layer(str(at), values, of_user=False)
 
 
 def _read(path: Path, project: Path, tell: Tell) -> tuple[ProjectFile, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client import stdio
 
+from contextstash.cli.options import settings_from
 from contextstash.gateway.lines import Overlong, answered_id, lines_of
 from contextstash.gateway.worker import count_of_values
 from tests.support.gateways import gateway, original, raw_server, server, text_of
@@ -31,6 +33,13 @@ def handle_in(text: str) -> str:
 
 async def shaped(client: Client, shape: str, megabytes: float, **more: Any) -> Any:
     return await client.call_tool("shaped", {"shape": shape, "megabytes": megabytes, **more})
+
+
+def test_the_settings_of_the_command_line_can_be_sent_to_a_worker_process() -> None:
+    found = settings_from("rolling", ())
+    sent = pickle.loads(pickle.dumps(found))
+    assert sent.settings_layer("an-agent") == found.settings_layer("an-agent")
+    assert sent.may_call_model("an-agent") == found.may_call_model("an-agent")
 
 
 @pytest.mark.parametrize("id_last", [False, True])

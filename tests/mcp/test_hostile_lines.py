@@ -16,7 +16,7 @@ from mcp import types
 
 from contextstash.json_text import BadJsonError, strict_value
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
-from contextstash.mcp.surrogates import holds_halves, marked, unmarked
+from contextstash.mcp.surrogates import has_lone_surrogate, with_placeholders, without_placeholders
 from tests.support.json_values import json_values
 from tests.support.servers import http_server, stdio_command, talking
 
@@ -58,8 +58,8 @@ REFUSED: dict[str, tuple[bytes, Any, int, str]] = {
     "JSON cut off": (recording(b'"x"')[:-3], 9, -32700, "not JSON"),
     "invalid UTF-8": (recording(b'"\xff"'), 9, -32700, "not UTF-8"),
     "half of a surrogate pair in UTF-8": (recording(b'"\xed\xa0\xbd"'), 9, -32700, "not UTF-8"),
-    "a batch": (b"[" + recording(b"1") + b"]", 9, -32600, "no JSON-RPC batches"),
-    "an empty batch": (b"[]", None, -32600, "no JSON-RPC batches"),
+    "a batch": (b"[" + recording(b"1") + b"]", 9, -32600, "are not supported"),
+    "an empty batch": (b"[]", None, -32600, "are not supported"),
     "an empty line": (b"", None, -32700, "empty"),
     "spaces": (b" \t ", None, -32700, "empty"),
     "no method": (b'{"jsonrpc":"2.0","id":9,"params":{}}', 9, -32600, "'method'"),
@@ -250,8 +250,8 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 @given(json_values)
 def test_marks_for_halves_are_undone_exactly(value: Any) -> None:
-    assert not holds_halves(marked(value))
-    assert repr(unmarked(marked(value))) == repr(value)
+    assert not has_lone_surrogate(with_placeholders(value))
+    assert repr(without_placeholders(with_placeholders(value))) == repr(value)
 
 
 @given(st.dictionaries(st.text(max_size=3), json_values, max_size=4))

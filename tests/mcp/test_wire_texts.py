@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.mcp.resource_pages import PAGE_CHARACTERS, bounded_page, positive
+from contextstash.mcp.resource_pages import MAX_PAGE_CHARACTERS, bounded_page, positive
 from contextstash.mcp.schemas import expected, input_schema, output_schema
 from contextstash.mcp.sendable import clipped, sendable
 from contextstash.service.results import Estimate
@@ -79,11 +79,11 @@ def page(sizes: list[int]) -> dict[str, Any]:
     return {"session_id": "s", "messages": lines, "total": len(sizes)}
 
 
-@given(st.lists(st.integers(0, PAGE_CHARACTERS), max_size=8))
+@given(st.lists(st.integers(0, MAX_PAGE_CHARACTERS), max_size=8))
 def test_pages_are_bounded_and_go_on_where_they_stop(sizes: list[int]) -> None:
     text = bounded_page(page(sizes))
     shown = json.loads(text)
-    assert len(text) < PAGE_CHARACTERS + 1_000
+    assert len(text) < MAX_PAGE_CHARACTERS + 1_000
     assert [line["seq"] for line in shown["messages"]] == list(range(len(shown["messages"])))
     if len(shown["messages"]) < len(sizes):
         assert shown["messages"]
@@ -91,7 +91,7 @@ def test_pages_are_bounded_and_go_on_where_they_stop(sizes: list[int]) -> None:
 
 
 def test_a_message_larger_than_a_page_is_named_without_its_body() -> None:
-    [line] = json.loads(bounded_page(page([PAGE_CHARACTERS + 1])))["messages"]
+    [line] = json.loads(bounded_page(page([MAX_PAGE_CHARACTERS + 1])))["messages"]
     assert "message" not in line
     assert "too large" in line["left_out"]
 

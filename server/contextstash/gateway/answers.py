@@ -1,4 +1,4 @@
-"""What a server's lines are to its session: small ones parsed here, large ones held or parsed in another process."""
+"""A server's lines as messages: small ones are parsed here, large ones kept as bytes or parsed by a worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARSED_HERE_BYTES = 256 * 1024
 """Bytes up to which any other message is parsed on the event loop: at worst 35 ms, and lists of tools are smaller."""
 
 UNREADABLE = -32019
-"""The code of an error in the place of an answer that cannot be used: of those that the protocol leaves to programs."""
+"""The code of the error that replaces an unusable answer, from the range that JSON-RPC leaves to servers."""
 
 HELD = "contextstash/held"
 """The name in a result's `_meta` of the line that is held in its place. Only an object of ours there counts: a server
@@ -47,7 +47,7 @@ TOO_LARGE = (
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The line of a tool's result, as it came."""
+    """The unparsed line of a tool's result."""
 
     line: bytes = field(repr=False)
 
@@ -59,7 +59,7 @@ def held_in(result: Any) -> Held | None:
 
 
 class UnanswerableError(Exception):
-    """A line that cannot be kept, and of which it cannot be told whom it answers: the connection has to end."""
+    """A line over the limit whose request is unknown: the connection must end, or its caller would wait for ever."""
 
 
 class Answers:
@@ -72,7 +72,7 @@ class Answers:
         self._asked: dict[int | str, str] = {}
 
     def expect(self, message: Any) -> None:
-        """Take note of what is asked, or no longer waited for."""
+        """Record a request that was sent, or was cancelled."""
         if isinstance(message, JSONRPCRequest):
             self._asked[message.id] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":

@@ -73,8 +73,8 @@ class GatewayConfig:
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> GatewayConfig:
-    """What a file says. Raises BadInputError if it can't be read or has no servers; a wrong entry is a problem of
-    its own and takes no other with it."""
+    """The servers in a file. Raises BadInputError if it can't be read or has no servers; a wrong entry is
+    listed in `problems`, and the others are still used."""
     table = _table(path)
     entries, problems, remarks = [], {}, []
     for name, value in table.items():

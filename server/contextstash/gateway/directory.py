@@ -1,4 +1,4 @@
-"""The directory: what all servers offer together, under names that are no one else's, and whose each is."""
+"""The directory: what all servers offer together, under unique names, and the server of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All servers behind the gateway: started together, waited for with patience that ends, found by name."""
+"""All servers behind the gateway: started together, waited for within a time limit, found by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextstash.gateway.offers import Offer
 from contextstash.gateway.upstream import Peer, Upstream
 
 PATIENCE_SECONDS = 10.0
-"""How long the first list waits for servers that are still starting. Those that come later are told of as a change."""
+"""How long the first list waits for servers that still start. Those that start later are reported as a change."""
 
 
 class Fleet:

@@ -54,7 +54,7 @@ from contextstash.gateway.output_limits import Call, Shortening
 from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
-from contextstash.mcp.surrogates import holds_halves
+from contextstash.mcp.surrogates import has_lone_surrogate
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -73,7 +73,7 @@ HALVES_IN_ARGUMENTS = (
 
 
 class Gateway:
-    """Answers a client's requests with what the fleet answers. `own` is the server of the fleet that is ours: its
+    """Passes a client's requests on to the fleet. `own` is the server of the fleet that is ours: its
     results are never made short."""
 
     def __init__(self, shortening: Shortening, workers: Workers, own: str) -> None:
@@ -120,7 +120,7 @@ class Gateway:
         return server
 
     async def tell_of_changes(self) -> None:
-        """Tell the client that lists have changed."""
+        """Notify the client that lists have changed."""
         for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
             await self._bus.publish(event)
         if self._client is not None:
@@ -135,7 +135,7 @@ class Gateway:
             self.fleet.start(self._group, Peer(ctx.session.client_capabilities, modern))
         if ctx.method == "tools/list" and not modern:
             answer = await call_next(ctx)
-            self._client = ctx.session  # only who has a list can be told that it changed
+            self._client = ctx.session  # a client without a list needs no notice of its change
             return answer
         return await call_next(ctx)
 
@@ -158,7 +158,7 @@ class Gateway:
         directory = await self.fleet.directory()
         origin = self.fleet.tool_origin(directory, params.name)
         upstream = self.fleet.upstreams[origin.server]
-        if origin.server != self.own and holds_halves(params.arguments):
+        if origin.server != self.own and has_lone_surrogate(params.arguments):
             return _failed(HALVES_IN_ARGUMENTS)
         try:
             call = _call(origin, params, directory, upstream)

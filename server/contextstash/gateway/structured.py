@@ -1,4 +1,4 @@
-"""Structured content made smaller: long strings and long lists shortened, the shape kept."""
+"""Structured content made smaller: long strings and long lists are shortened, the structure is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A survey of the servers behind a gateway: what each offers, or why it is not there."""
+"""A survey of the servers behind a gateway: what each offers, or why it is unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way to a server: its process started, or its address reached, and a word when the way ends."""
+"""The way to a server: its process started, or its address reached, and a callback when the connection ends."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 class _EndNoticed:
-    """A stream of messages that tells when it ends: of a server that died between two calls nobody else would hear."""
+    """A stream of messages that reports its end: otherwise a server that died between two calls would go unnoticed."""
 
     def __init__(self, stream: Any, ended: Ended) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class _EndNoticed:
 
     @property
     def last_context(self) -> Any:
-        """What the SDK reads of its own streams."""
+        """An attribute that the SDK reads on its own streams."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

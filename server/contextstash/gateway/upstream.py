@@ -57,7 +57,7 @@ class UpstreamDownError(ContextstashError):
 
 
 class Upstream:
-    """A server that others must not suffer from. `run` is its life, in one task; everything else may be called from
+    """A server whose faults do not affect the others. `run` is its life, in one task; all else may be called from
     any other.
 
     `offer` stays what it was when the connection is lost, so that names stay, and `problem` says why nobody is there.
@@ -91,7 +91,7 @@ class Upstream:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be called right now."""
+        """Whether it can be called now."""
         return self._client is not None
 
     async def run(self, peer: Peer) -> None:
@@ -114,7 +114,7 @@ class Upstream:
             await self._wanted.wait()
 
     async def settled(self) -> None:
-        """Returns when it is there, or its first start has failed."""
+        """Returns when it is connected, or its first start has failed."""
         await self._first.wait()
 
     async def client(self) -> Client:
@@ -156,7 +156,7 @@ class Upstream:
         self._refreshing = False
 
     def _drop(self) -> None:
-        """From here on there is no connection until the next one is made."""
+        """Forget the connection; the next request makes a new one."""
         if self._client is not None:
             self._client, self._group = None, None
             self._outcome = anyio.Event()

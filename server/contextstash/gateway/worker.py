@@ -36,7 +36,7 @@ NOT_PASSED = (
 
 
 class RefusedError(Exception):
-    """An answer that cannot be used, and why."""
+    """An answer that cannot be used, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def count_of_values(value: Any) -> int:
-    """How many JSON values there are in a value, itself included."""
+    """The number of JSON values in a value, including itself."""
     count, waiting = 0, [value]
     while waiting:
         each = waiting.pop()

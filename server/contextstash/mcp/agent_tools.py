@@ -1,4 +1,4 @@
-"""The tools that a model uses: how full the window is, shrink it, and get back what left it."""
+"""The tools that a model uses: estimate the window, shrink it, and retrieve what was removed from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from contextstash.mcp import lines
 from contextstash.mcp.arguments import DryRun, Messages, SessionId
-from contextstash.mcp.compact_session import SUMMARY_CHARACTERS, compact_session_of
+from contextstash.mcp.compact_session import MAX_SUMMARY_CHARACTERS, compact_session_of
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.sendable import clipped
 from contextstash.mcp.tool import StashTool
@@ -21,11 +21,12 @@ from contextstash.service.results import (
     SummaryResult,
 )
 
-RESTORED_LISTED = 100
+MAX_RESTORED_LISTED = 100
+"""Handles that one answer lists at most, some 1,000 tokens; a guess, as nobody restores that many one by one."""
 
 
 class AgentTools:
-    """The use cases behind the tools, on a stash that is opened at first use."""
+    """The functions of the tools, on a stash that is opened at first use."""
 
     def __init__(self, stash: LazyStash) -> None:
         self._stash = stash
@@ -34,9 +35,9 @@ class AgentTools:
         self,
         session_id: SessionId = None,
         messages: Annotated[
-            Messages | None, Field(description="Estimate these instead, in the provider's JSON")
+            Messages | None, Field(description="Estimate these messages instead (provider's JSON)")
         ] = None,
-        model: Annotated[str | None, Field(description="Model whose window counts")] = None,
+        model: Annotated[str | None, Field(description="Model whose window to use")] = None,
     ) -> Estimate:
         stash = await self._stash.get()
         return await stash.estimate_context(session_id, messages=messages, model=model)
@@ -66,7 +67,7 @@ class AgentTools:
         stash = await self._stash.get()
         result = await stash.get_summary(session_id, level=level)
         rest = f"resource context://sessions/{result.session_id}/summary"
-        return result.model_copy(update={"summary": clipped(result.summary, SUMMARY_CHARACTERS, rest)})
+        return result.model_copy(update={"summary": clipped(result.summary, MAX_SUMMARY_CHARACTERS, rest)})
 
     async def get_archived_output(
         self,
@@ -89,7 +90,7 @@ class AgentTools:
         limit: Annotated[int | None, Field(description="Default 10, at most 50")] = None,
         scope: Annotated[
             Literal["session", "outputs", "messages", "everywhere"],
-            Field(description="All of this session, only its tool outputs or messages, or all sessions"),
+            Field(description="This session, only its tool outputs or messages, or all sessions"),
         ] = "session",
     ) -> SearchResult:
         stash = await self._stash.get()
@@ -102,17 +103,17 @@ class AgentTools:
     ) -> RestoreResult:
         stash = await self._stash.get()
         result = await stash.restore_outputs(handles, session_id=session_id)
-        unknown = result.not_archived[:RESTORED_LISTED] if result.not_archived else None
-        return result.model_copy(update={"restored": result.restored[:RESTORED_LISTED], "not_archived": unknown})
+        unknown = result.not_archived[:MAX_RESTORED_LISTED] if result.not_archived else None
+        return result.model_copy(update={"restored": result.restored[:MAX_RESTORED_LISTED], "not_archived": unknown})
 
 
 def agent_tools(stash: LazyStash) -> list[StashTool]:
-    """The tools of `--tools agent`, in the order in which a session needs them."""
+    """The tools of `--tools agent`, in the order in which a session uses them."""
     tools = AgentTools(stash)
-    return [*_shrinking(tools, stash), *_bringing_back(tools)]
+    return [*_reduction_tools(tools, stash), *_retrieval_tools(tools)]
 
 
-def _shrinking(tools: AgentTools, stash: LazyStash) -> list[StashTool]:
+def _reduction_tools(tools: AgentTools, stash: LazyStash) -> list[StashTool]:
     return [
         StashTool.of(
             tools.estimate_context,
@@ -133,20 +134,19 @@ def _shrinking(tools: AgentTools, stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             compact_session_of(stash),
             title="Compact session",
-            description="Shrink the context: replace all but the recent messages by a summary, best"
-            " one you write."
-            " Use at level compact or above. Reversible.",
+            description="Shrink the context: replace all but the recent messages by a summary, preferably one that you"
+            " write. Use at level compact or above. Reversible.",
             line=lines.compact,
         ),
     ]
 
 
-def _bringing_back(tools: AgentTools) -> list[StashTool]:
+def _retrieval_tools(tools: AgentTools) -> list[StashTool]:
     return [
         StashTool.of(
             tools.get_summary,
             title="Get summary",
-            description="What was summarized of the session. Use after a compaction or to resume.",
+            description="The summary of the session's older messages. Use after a compaction or to resume.",
             line=lines.summary,
             read_only=True,
             idempotent=True,
@@ -162,7 +162,7 @@ def _bringing_back(tools: AgentTools) -> list[StashTool]:
         StashTool.of(
             tools.search_history,
             title="Search history",
-            description="Find anything ever said or output in the session, also what was pruned or compacted.",
+            description="Search the session's whole history, including what was pruned or compacted.",
             line=lines.search,
             read_only=True,
             idempotent=True,
@@ -170,7 +170,7 @@ def _bringing_back(tools: AgentTools) -> list[StashTool]:
         StashTool.of(
             tools.restore_outputs,
             title="Restore outputs",
-            description="Undo a prune or compaction: put originals back into the context.",
+            description="Undo a prune or compaction: put the originals back into the context.",
             line=lines.restore,
             idempotent=True,
         ),

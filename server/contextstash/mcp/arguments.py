@@ -13,7 +13,7 @@ NamedSession = Annotated[str, Field(description="The session's id")]
 DryRun = Annotated[bool, Field(description="Only report what would happen")]
 
 JsonObject = dict[str, object]
-"""A JSON object that is passed on as it is."""
+"""A JSON object that is passed on unchanged."""
 
 Messages = list[JsonObject]
 """Messages in their provider's own format."""

@@ -1,4 +1,4 @@
-"""Protocol matters that the SDK leaves open: list cursors, prompts that are not there, versions spoken."""
+"""Checks that the SDK does not make: list cursors, unknown prompts, supported protocol versions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Prompts = Mapping[str, Iterable[str]]
 
 
 class ProtocolChecks:
-    """Middleware: refuses as invalid params what would otherwise be ignored or look like a fault of ours, and
-    names all protocol versions that this server speaks, those with a handshake too."""
+    """Middleware. Returns "invalid params" for requests that the SDK would accept or report as an internal
+    error. Adds the protocol versions with a handshake to `server/discover`, where the SDK lists only newer ones."""
 
     def __init__(self, prompts: Prompts) -> None:
         self._prompts = prompts

@@ -1,6 +1,6 @@
 """The tool compact_session, which may ask the client's own model for the summary.
 
-The SDK reads a tool's annotations as objects: in this module they are not put off to strings.
+This module does not import `annotations` from `__future__`: the SDK needs a tool's annotations as objects.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,25 +16,24 @@ from contextstash.mcp.progress import reported
 from contextstash.mcp.sendable import clipped, sendable_text
 from contextstash.service.results import CompactResult
 
-SUMMARY_CHARACTERS = 24_000
-"""Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500."""
+MAX_SUMMARY_CHARACTERS = 24_000
+"""Longest summary that an answer repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""
 
 Strategy = Annotated[
     Literal["auto", "host", "anthropic", "sampling", "extractive"],
-    Field(description="Who writes it: you (host), or contextstash, by which means"),
+    Field(description="Who writes the summary: you (host), or contextstash by one of the other means"),
 ]
 Summary = Annotated[
     str | None,
     Field(
-        description="The summary you write: task, user's decisions and constraints, files changed,"
-        " errors, open items, next step"
+        description="Your summary: task, user's decisions and constraints, files changed, errors, open items, next step"
     ),
 ]
-Instructions = Annotated[str | None, Field(description="What the summary must keep, if you don't write it")]
+Instructions = Annotated[str | None, Field(description="What the summary must keep, if you do not write it")]
 
 
-def _asking_client_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None]]:
-    """What decides whether to ask the client's model, and what."""
+def _client_request_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None]]:
+    """Returns a function that decides whether to ask the client's model for the summary."""
 
     async def ask_client(
         context: Context[Any, Any],
@@ -44,7 +43,7 @@ def _asking_client_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None
         strategy: str,
         dry_run: bool,
     ) -> Sample | None:
-        """What to ask the client's model, if it lets servers ask and its answer would be used."""
+        """The request to the client's model; None if the client has no sampling or its reply would not be used."""
         capabilities = context.client_capabilities
         if summary is not None or dry_run or strategy not in ("auto", "sampling"):
             return None
@@ -66,7 +65,7 @@ def _asking_client_of(stash: LazyStash) -> Callable[..., Awaitable[Sample | None
 
 def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResult]]:
     """The tool's function on a stash that is opened at first use."""
-    ask_client = _asking_client_of(stash)
+    ask_client = _client_request_of(stash)
 
     async def compact_session(
         context: Context[Any, Any],
@@ -89,7 +88,7 @@ def compact_session_of(stash: LazyStash) -> Callable[..., Awaitable[CompactResul
             )
         if summary is not None or result.summary is None:
             return result.model_copy(update={"summary": None})
-        return result.model_copy(update={"summary": clipped(result.summary, SUMMARY_CHARACTERS, "get_summary")})
+        return result.model_copy(update={"summary": clipped(result.summary, MAX_SUMMARY_CHARACTERS, "get_summary")})
 
     return compact_session
 

@@ -20,7 +20,7 @@ from contextstash.mcp.sendable import sendable_text
 from contextstash_storage.errors import ContextstashError
 
 MAX_VALUES = 100
-"""The protocol's bound on values in one answer."""
+"""The protocol's limit of values in one result of `completion/complete`."""
 
 
 def add_completions(server: MCPServer[None], stash: LazyStash) -> None:

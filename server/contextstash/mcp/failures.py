@@ -1,4 +1,4 @@
-"""What a model or client is told when something fails: what is wrong, what to do next, no traceback."""
+"""Error messages for models and clients: what is wrong and what to do next, without a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """Says that there is no such argument, prompt, …, and which one was likely meant."""
+    """The message for an unknown argument, prompt, …, with the nearest known name."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"Did you mean '{near[0]}'? " if near else ""
@@ -24,7 +24,7 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def wrong_arguments(error: ValidationError, properties: Mapping[str, Any]) -> str:
-    """Names each wrong argument and what is expected there. Values are never repeated."""
+    """The message that names each wrong argument and its expected type. Values may be secrets: it repeats none."""
     problems: dict[str, str] = {}
     for detail in error.errors(include_url=False, include_context=False):
         name = str(detail["loc"][0]) if detail["loc"] else "arguments"
@@ -49,10 +49,10 @@ def _kind(value: object) -> str:
 
 
 def report_crash(doing: str, error: BaseException) -> str:
-    """Log a fault of ours to stderr, by type and place only (the message may hold what a session holds), and
-    answer what the client is told."""
+    """Log an internal error to stderr, only its type and place, since its message may contain session data. Returns the
+    message for the client."""
     logger.error("%s failed: %s", doing, fault_of(error))
     return (
-        f"{doing} failed inside contextstash ({type(error).__name__}); what was recorded is safe."
-        " Try once more; if it fails again, go on without it and tell the user to look at the server's log."
+        f"{doing} failed inside contextstash ({type(error).__name__}); recorded data is safe."
+        " Try once more; if it fails again, continue without it and tell the user to look at the server's log."
     )

@@ -14,13 +14,13 @@ from contextstash.mcp.server import ToolSet, build_server
 from contextstash_storage.errors import BadInputError
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
-"""Bytes that the SDK is given at most: a mark for half of a surrogate pair takes six times what its escape takes."""
+"""Largest body for the SDK, in bytes: a placeholder for a lone surrogate is six times as long as its escape."""
 
 PAGES = "/ui"
-"""Where the browser pages are."""
+"""The path of the browser pages."""
 
 MakePages = Callable[[LazyStash, str], tuple[Any, str]]
-"""Makes the browser pages for a path: their application, and what follows its address to open them."""
+"""Makes the browser pages for a path: their application, and the query of the address that opens them."""
 
 
 def run_http(
@@ -32,10 +32,10 @@ def run_http(
     path: str,
     pages: MakePages | None = None,
 ) -> None:
-    """Serve until a signal ends it, with the browser pages beside the endpoint if there are some. Raises
-    BadInputError if that address cannot be served."""
+    """Serve until a signal ends it, with the browser pages next to the endpoint if there are any. Raises
+    BadInputError if the server cannot listen on the address."""
     if not path.startswith("/") or path == PAGES:
-        raise BadInputError(f"The path of the endpoint begins with '/' and is not {PAGES}.")
+        raise BadInputError(f"The path of the endpoint must begin with '/' and must not be {PAGES}.")
     stash = LazyStash(open_stash)
     made = pages(stash, PAGES) if pages else None
 

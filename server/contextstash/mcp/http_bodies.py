@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests, read as lines on stdin are: the same is taken, the same is refused with the same words."""
+"""Bodies of HTTP requests, checked like lines on stdin: the same input gets the same error on both transports."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
 from starlette.responses import Response
 
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
-from contextstash.mcp.surrogates import HALVES, holds_halves, marked
+from contextstash.mcp.surrogates import HALVES, has_lone_surrogate, with_placeholders
 
 logger = logging.getLogger(__name__)
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some programs put before UTF-8; the SDK's reader takes none."""
+"""Some programs write it before UTF-8; the SDK's reader refuses it."""
 
-ENDS = 64 * 1024
-"""Bytes of each end of a body that is too large which are looked through for its id."""
+MAX_ID_SEARCH_BYTES = 64 * 1024
+"""Bytes at each end of a body that is too large in which its id is searched: libraries write the id first or last."""
 
 
 class StrictBodies:
-    """ASGI middleware before the endpoint at one path."""
+    """ASGI middleware in front of the endpoint at one path."""
 
     def __init__(self, app: Any, path: str) -> None:
         self._app = app
@@ -42,16 +42,16 @@ class StrictBodies:
             status = 413 if read.kind == "too large" else 400
             await Response(written(reply), status, media_type="application/json")(scope, receive, send)
             return
-        await self._app(_with_length(scope, len(read)), _again(read, receive), send)
+        await self._app(_with_length(scope, len(read)), _replayed(read, receive), send)
 
 
 def _is_json(scope: Any) -> bool:
-    """Whether the request says that it is JSON; what says otherwise, the SDK refuses."""
+    """Whether the content type is JSON; the SDK refuses any other."""
     return any(name == b"content-type" and b"application/json" in value for name, value in scope["headers"])
 
 
 async def _body(receive: Any) -> bytes | Refusal | None:
-    """The whole body; None if the client went away."""
+    """The whole body; None if the client disconnected."""
     body, skipped = bytearray(), b""
     while True:
         event = await receive()
@@ -63,25 +63,27 @@ async def _body(receive: Any) -> bytes | Refusal | None:
         else:
             body += part
         if not event.get("more_body"):
-            return too_large(bytes(body[:ENDS]), skipped[-ENDS:]) if skipped else bytes(body)
+            return (
+                too_large(bytes(body[:MAX_ID_SEARCH_BYTES]), skipped[-MAX_ID_SEARCH_BYTES:]) if skipped else bytes(body)
+            )
 
 
 def _readable(body: bytes) -> bytes | Refusal:
-    """A body that the SDK's reader takes."""
+    """The body in a form that the SDK's reader accepts, or the refusal."""
     read = read_message(body)
     if isinstance(read, Refusal):
         return read
-    return _carrying_halves(read) or body.removeprefix(BYTE_ORDER_MARK)
+    return _with_placeholders(read) or body.removeprefix(BYTE_ORDER_MARK)
 
 
-def _carrying_halves(message: JSONRPCMessage) -> bytes | None:
-    """The call with marks for the halves of surrogate pairs in its arguments; None if there are none."""
+def _with_placeholders(message: JSONRPCMessage) -> bytes | None:
+    """The call with placeholders for lone surrogates in its arguments; None if there are none."""
     if not isinstance(message, JSONRPCRequest) or message.params is None or message.method != "tools/call":
         return None
     arguments = message.params.get("arguments")
-    if not isinstance(arguments, dict) or not holds_halves(arguments):
+    if not isinstance(arguments, dict) or not has_lone_surrogate(arguments):
         return None
-    params = {**message.params, "arguments": {**marked(arguments), HALVES: True}}
+    params = {**message.params, "arguments": {**with_placeholders(arguments), HALVES: True}}
     return written(message.model_copy(update={"params": params}))
 
 
@@ -90,11 +92,11 @@ def _with_length(scope: Any, length: int) -> Any:
     return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
 
 
-def _again(body: bytes, receive: Any) -> Any:
-    """What receives this body, and then what comes after it."""
+def _replayed(body: bytes, receive: Any) -> Any:
+    """An ASGI `receive` that returns this body first, and then the following events."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Any:
+    async def replay() -> Any:
         return waiting.pop() if waiting else await receive()
 
-    return again
+    return replay

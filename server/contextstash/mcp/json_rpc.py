@@ -1,4 +1,4 @@
-"""JSON-RPC messages read off the wire: bytes become a message, or the error that their sender is told."""
+"""JSON-RPC messages on the wire: bytes become a message, or the error that is returned to their sender."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp.types import (
 
 from contextstash.json_text import BadJsonError, strict_value
 from contextstash.mcp.sendable import sendable, sendable_text
-from contextstash.mcp.surrogates import holds_halves
+from contextstash.mcp.surrogates import has_lone_surrogate
 
 logger = logging.getLogger(__name__)
 
@@ -28,16 +28,16 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Bytes of one message: a batch of messages with images in it can be tens of megabytes."""
 
 MAX_OF_A_BATCH = 100
-"""How many requests of a batch are told one by one that there are no batches."""
+"""Requests of a batch that get an error each; a guess: no client sends more, and the reply stays below 20 KB."""
 
 MAX_ID_LENGTH = 200
-"""Characters of an id that is looked for in what cannot be read."""
+"""Longest id, in characters, that is searched in a message that cannot be parsed; a guess: a UUID has 36."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was sent and is no message of ours. `replies` go back to the sender: none where it was itself a reply;
-    `kind` is for the log and repeats nothing of it."""
+    """A message that is not accepted. `replies` go back to the sender: none if the message was itself a reply.
+    `kind` is for the log and contains nothing of the message."""
 
     kind: str
     replies: tuple[JSONRPCError, ...]
@@ -65,9 +65,9 @@ def read_message(data: bytes) -> JSONRPCMessage | Refusal:
 
 
 def _request(value: dict[str, Any]) -> JSONRPCMessage | Refusal:
-    """A request or notification; halves of surrogate pairs may stand in the arguments of a tool, nowhere else."""
-    if holds_halves(_without_arguments(value)):
-        text = "Half of a surrogate pair (an escape such as \\ud83d alone) can stand in a tool's arguments only."
+    """A request or notification. Lone surrogates are accepted in the arguments of a tool only."""
+    if has_lone_surrogate(_without_arguments(value)):
+        text = "Half of a surrogate pair (an escape such as \\ud83d alone) is accepted in a tool's arguments only."
         return _refused("half of a surrogate pair", INVALID_REQUEST, text, _usable_id(value.get("id")))
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
@@ -84,7 +84,7 @@ def _without_arguments(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply(value: dict[str, Any]) -> JSONRPCMessage | Refusal:
-    """What answers a request of ours. It gets no reply, or two programs would refuse each other for ever."""
+    """A response to a request of ours. An invalid one gets no reply: two programs would refuse each other for ever."""
     try:
         return jsonrpc_message_adapter.validate_python(sendable(value), by_name=False)
     except ValueError:
@@ -94,12 +94,12 @@ def _reply(value: dict[str, Any]) -> JSONRPCMessage | Refusal:
 def _batch(items: list[Any]) -> Refusal:
     requests = [item for item in items[:MAX_OF_A_BATCH] if isinstance(item, dict) and "method" in item]
     known: list[int | str] = [each for item in requests if (each := _usable_id(item.get("id"))) is not None]
-    text = "This server takes no JSON-RPC batches (a list). Send each message by itself, on a line of its own."
+    text = "JSON-RPC batches (a list) are not supported. Send each message separately, on its own line."
     return Refusal("batch", tuple(refusal(INVALID_REQUEST, text, each) for each in known or (None,)))
 
 
 def _problem(value: dict[str, Any]) -> str | None:
-    """What is wrong with an object that should be a request or a notification; None if nothing is."""
+    """Why an object is not a valid request or notification; None if it is valid."""
     if value.get("jsonrpc") != "2.0":
         return "'jsonrpc' must be \"2.0\"."
     if "id" in value and _usable_id(value["id"]) is None:
@@ -113,7 +113,7 @@ def _problem(value: dict[str, Any]) -> str | None:
 
 def _usable_id(value: object) -> int | str | None:
     if isinstance(value, str):
-        return None if holds_halves(value) else value
+        return None if has_lone_surrogate(value) else value
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -122,13 +122,13 @@ def _refused(kind: str, code: int, text: str, request_id: int | str | None = Non
 
 
 def refusal(code: int, text: str, request_id: int | str | None = None) -> JSONRPCError:
-    """The error that a sender is told."""
+    """The error response to a sender."""
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=text))
 
 
 def read_answer(data: bytes) -> JSONRPCMessage:
-    """The message in a line of a server behind the gateway; halves of surrogate pairs stay in its texts. Raises
-    BadJsonError, which says what is wrong with it, if it is none."""
+    """The message in a line of a server behind the gateway; lone surrogates stay in its texts. Raises BadJsonError,
+    with the reason, if it is not a message."""
     value = strict_value(data)
     try:
         return jsonrpc_message_adapter.validate_python(with_plain_names(value), by_name=False)
@@ -137,8 +137,8 @@ def read_answer(data: bytes) -> JSONRPCMessage:
 
 
 def with_plain_names(value: Any) -> Any:
-    """The value with halves in names replaced: the SDK writes results with none. The same one if there are none."""
-    return _renamed(value) if holds_halves(value) else value
+    """The value with lone surrogates in names replaced, which the SDK cannot write; the same object if it has none."""
+    return _renamed(value) if has_lone_surrogate(value) else value
 
 
 def _renamed(value: Any) -> Any:
@@ -148,17 +148,17 @@ def _renamed(value: Any) -> Any:
 
 
 def too_large(start: bytes, end: bytes) -> Refusal:
-    """What is told of a message over MAX_MESSAGE_BYTES, of which these two ends are known."""
+    """The refusal of a message over MAX_MESSAGE_BYTES, of which only both ends were kept."""
     most = MAX_MESSAGE_BYTES // (1024 * 1024)
     text = f"The message is larger than {most} MB. Send it in parts: fewer messages a call, or without large images."
     return _refused("too large", INVALID_REQUEST, text, found_id(start, end))
 
 
 def written(message: JSONRPCMessage) -> bytes:
-    """The message as JSON that every client can read: no half of a surrogate pair, no NaN."""
+    """The message as JSON that every client can read: no lone surrogate, no NaN."""
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    except ValueError:  # halves of surrogate pairs
+    except ValueError:  # lone surrogates
         pass
     try:
         return pydantic_core.to_json(sendable(message.model_dump(by_alias=True, exclude_unset=True)))
@@ -174,11 +174,11 @@ _AT_END = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*
 _VALUE = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 _TAIL = 1_000
-"""Bytes at the end that may hold an id which stands last, as the TypeScript SDK writes it."""
+"""Bytes at the end in which the id is searched: the TypeScript SDK writes it last."""
 
 
 def found_id(data: bytes, end: bytes | None = None) -> int | str | None:
-    """The id of a message that cannot be read as JSON, if it can be told; `end` is its end if `data` is only its start.
+    """The id of a message that cannot be read as JSON, if it is found; `end` is its end if `data` is only its start.
     Ids deeper inside are not the message's: an error with one of them would answer another request."""
     found = _AT_FRONT.match(data) or _AT_END.search((end or data)[-_TAIL:]) or _at_top(data)
     if found is None:
@@ -188,7 +188,7 @@ def found_id(data: bytes, end: bytes | None = None) -> int | str | None:
 
 
 def _at_top(data: bytes) -> re.Match[bytes] | None:
-    """The id where it stands elsewhere at the top of the object, if all before it is balanced."""
+    """The id at another place of the outermost object, if all brackets before it are balanced."""
     open_ones = bytearray()
     for token in _TOKEN.finditer(data):
         first = token[0][:1]

@@ -1,4 +1,4 @@
-"""The stash as the server holds it: opened at first use, so that starting is quick; closed for certain."""
+"""The server's stash: opened at first use, so that the server starts quickly, and always closed at the end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 OpenStash = Callable[[], Awaitable["Stash"]]
 
-CLOSING_SECONDS = 10.0
-"""How long closing may take before the process ends without it; what was acknowledged is durable anyway."""
+MAX_CLOSE_SECONDS = 10.0
+"""How long closing may take before the process ends anyway: as long as the store waits for another process. What was
+acknowledged is already durable."""
 
 
 class LazyStash:
@@ -29,11 +30,11 @@ class LazyStash:
         self._users = 0
 
     async def get(self) -> Stash:
-        """The open stash. Raises what opening raises; the next call then tries again."""
+        """The open stash. If opening it raises, this raises the same, and the next call tries again."""
         async with self._lock:
             stash = self._stash
             if stash is None:
-                with anyio.CancelScope(shield=True):  # a half-opened store would leave its thread behind
+                with anyio.CancelScope(shield=True):  # cancelled halfway, the store's thread would keep running
                     stash = await self._open()
                 self._stash = stash
             if stash is None:
@@ -42,7 +43,7 @@ class LazyStash:
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
-        """Held as long as a server runs; when the last one stops, the stash is closed."""
+        """Used by each server while it runs; when the last one stops, the stash is closed."""
         self._users += 1
         try:
             yield
@@ -54,5 +55,5 @@ class LazyStash:
     async def _close(self) -> None:
         stash, self._stash = self._stash, None
         if stash is not None:
-            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+            with anyio.move_on_after(MAX_CLOSE_SECONDS, shield=True):
                 await stash.close()

@@ -1,4 +1,4 @@
-"""One short line of text for each result; everything a model needs stands in the structured content."""
+"""One short line of text for each result; the structured content has everything that a model needs."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def restore(result: results.RestoreResult) -> str:
 
 
 def record(result: results.RecordResult) -> str:
-    told = " ".join(("", *result.done, *filter(None, [result.note])))
+    notes = " ".join(("", *result.done, *filter(None, [result.note])))
     return (
         f"{result.recorded} recorded, {result.duplicates} known already, in session {result.session_id};"
-        f" next_seq {result.next_seq}; {result.tokens:,} tokens, level {result.level}.{told}"
+        f" next_seq {result.next_seq}; {result.tokens:,} tokens, level {result.level}.{notes}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The tools for programs with an agent loop: record messages, get the list to send, look after sessions."""
+"""The tools for programs with an agent loop: record messages, get the list to send, manage sessions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from contextstash.service.results import (
 )
 
 MAX_SESSIONS = 100
+"""Sessions in one page, some 10,000 tokens; a guess."""
 
 
 class ProgramTools:
-    """The use cases behind the tools, on a stash that is opened at first use."""
+    """The functions of the tools, on a stash that is opened at first use."""
 
     def __init__(self, stash: LazyStash) -> None:
         self._stash = stash
@@ -31,17 +32,21 @@ class ProgramTools:
     async def record_messages(
         self,
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
-        session_id: Annotated[str | None, Field(description="Made if new; default: current or a new one")] = None,
-        first_seq: Annotated[int | None, Field(description="Position of the first message: the last next_seq")] = None,
+        session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
+        first_seq: Annotated[
+            int | None, Field(description="Position of the first message: the previous next_seq")
+        ] = None,
         batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
-        whole: Annotated[bool, Field(description="These are the whole conversation")] = False,
+        whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
         format: Annotated[
             str | None,
             Field(description="openai-chat, openai-responses or anthropic; default: detected"),
         ] = None,
         model: Annotated[str | None, Field(description="Model of the session")] = None,
         agent: Annotated[str | None, Field(description="Name of the agent")] = None,
-        usage: Annotated[JsonObject | None, Field(description="Usage the provider reported for the last reply")] = None,
+        usage: Annotated[
+            JsonObject | None, Field(description="Usage that the provider reported for the last reply")
+        ] = None,
         limits: Annotated[
             JsonObject | None,
             Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
@@ -73,7 +78,7 @@ class ProgramTools:
 
     async def recover_context(
         self,
-        error: Annotated[str, Field(description="The provider's error, as it came")],
+        error: Annotated[str, Field(description="The provider's error message, unchanged")],
         session_id: SessionId = None,
         system: Annotated[str | None, Field(description="System prompt to use")] = None,
     ) -> RecoverResult:
@@ -83,7 +88,7 @@ class ProgramTools:
     async def list_sessions(
         self,
         limit: Annotated[int, Field(description="At most 100")] = 50,
-        cursor: Annotated[str | None, Field(description="next_cursor of the last answer")] = None,
+        cursor: Annotated[str | None, Field(description="next_cursor of the previous result")] = None,
     ) -> SessionList:
         stash = await self._stash.get()
         return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
@@ -108,8 +113,8 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.record_messages,
             title="Record messages",
-            description="Append messages to a session for good; with first_seq, batch_id or whole, repeated ones are"
-            " skipped. Prunes and compacts automatically when due.",
+            description="Append messages to a session; with first_seq, batch_id or whole, repeated ones are skipped."
+            " Prunes and compacts automatically when due.",
             line=lines.record,
         ),
         StashTool.of(
@@ -123,7 +128,7 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.recover_context,
             title="Recover context",
-            description="After a provider refused a request as too long: shrink the session and get what to send once.",
+            description="After a provider refused a request as too long: shrink the session, get the messages to send.",
             line=lines.recover,
         ),
         StashTool.of(
@@ -144,7 +149,7 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.delete_session,
             title="Delete session",
-            description="Delete a session and everything recorded in it, for good.",
+            description="Delete a session and everything recorded in it, permanently.",
             line=lines.delete,
             destructive=True,
             idempotent=True,

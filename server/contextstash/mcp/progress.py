@@ -1,4 +1,4 @@
-"""Progress while something long is under way, for clients that asked to hear of it."""
+"""Progress notifications during a long operation, for clients that asked for them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
-SECONDS_BETWEEN = 2.0
+REPORT_SECONDS = 2.0
+"""Seconds between two notifications; a guess: often enough for a person who waits."""
 
 
 @asynccontextmanager
 async def reported(context: Context[Any, Any], message: str) -> AsyncIterator[None]:
-    """Say at once and then every few seconds that this goes on; how long it will take is not known."""
+    """Report progress at once and then every few seconds, without a total: how long a model takes is unknown."""
     await context.report_progress(0, message=message)
-    beating = asyncio.create_task(_beat(context, message))
+    reporting = asyncio.create_task(_report(context, message))
     try:
         yield
     finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
 
 
-async def _beat(context: Context[Any, Any], message: str) -> None:
+async def _report(context: Context[Any, Any], message: str) -> None:
     seconds = 0.0
     while True:
-        await asyncio.sleep(SECONDS_BETWEEN)
-        seconds += SECONDS_BETWEEN
+        await asyncio.sleep(REPORT_SECONDS)
+        seconds += REPORT_SECONDS
         await context.report_progress(seconds, message=f"{message}, {seconds:.0f} s")

@@ -1,4 +1,4 @@
-"""Prompts: what a person picks from a menu to compact a session, see its state, or hand it on."""
+"""Prompts: what a user picks from a menu to compact a session, see its state, or hand it off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ PROMPTS: dict[str, tuple[str, ...]] = {
 }
 """Argument names by prompt."""
 
-HANDOFF_CHARACTERS = 24_000
+MAX_HANDOFF_CHARACTERS = 24_000
+"""Longest summary in the prompt, about 6,000 tokens, as in the answer of compact_session."""
 
 Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
 
@@ -44,12 +45,12 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
     server.prompt(
         "handoff",
         title="Hand-off",
-        description="The summary of a session, to go on with it in a new window.",
+        description="The summary of a session, to continue it in a new window.",
     )(texts.handoff)
 
 
 class PromptTexts:
-    """What each prompt says."""
+    """The text of each prompt."""
 
     def __init__(self, stash: LazyStash) -> None:
         self._stash = stash
@@ -92,7 +93,7 @@ class PromptTexts:
 
 
 def status_text(estimate: Estimate) -> str:
-    """The estimate as a table that a person can read, and what is asked of the model."""
+    """The estimate as a readable table, and the request to the model."""
     parts = sorted(estimate.breakdown.items(), key=lambda part: -part[1])
     rows = "\n".join(f"| {name} | {tokens:,} |" for name, tokens in parts)
     return (
@@ -105,10 +106,10 @@ def status_text(estimate: Estimate) -> str:
 
 def handoff_text(summary: SummaryResult) -> str:
     """A summary as the first message of a new window."""
-    text = clipped(summary.summary, HANDOFF_CHARACTERS, "get_summary and search_history have it")
+    text = clipped(summary.summary, MAX_HANDOFF_CHARACTERS, "get_summary and search_history have it")
     covered = f"messages {summary.first_seq} to {summary.last_seq}"
     return (
-        f"This goes on from session {summary.session_id}, whose {covered} are summarized here:\n\n{text}\n\n"
-        f'What the summary leaves out is kept: search_history (session_id "{summary.session_id}") finds it,'
-        " get_archived_output reads tool outputs. Go on with the next step named above."
+        f"This continues session {summary.session_id}, whose {covered} are summarized here:\n\n{text}\n\n"
+        f'Everything else is still stored: search_history (session_id "{summary.session_id}") finds it,'
+        " get_archived_output reads tool outputs. Continue with the next step named above."
     )

@@ -9,25 +9,25 @@ from typing import Any
 from contextstash_storage.errors import BadInputError
 
 MAX_LINES = 200
+"""Messages, events or calls in one page; the size of a page of messages is limited by MAX_PAGE_CHARACTERS too."""
 
-PAGE_CHARACTERS = 256_000
-"""Longest page of messages; the next one begins where it had to stop."""
+MAX_PAGE_CHARACTERS = 256_000
+"""Longest page of messages, some 64,000 tokens: a page must fit into a window. A guess of what clients accept."""
 
-
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def positive(name: str, value: str, most: int = 2**53) -> int:
-    """A number from a URI's query, at most `most`. Raises BadInputError."""
+    """A number from a URI's query, at most `most`. Raises BadInputError if it is not a whole number."""
     if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise BadInputError(f"{name} must be a whole number, 0 or more.")
     return min(int(value), most)
 
 
 def bounded_page(page: dict[str, Any]) -> str:
-    """A page of messages as JSON, cut after the last message that fits. A message too large for a page of its
-    own is shown without its body."""
-    room = PAGE_CHARACTERS
+    """A page of messages as JSON, cut after the last message that fits. A message that is too large for a page is
+    shown without its body."""
+    room = MAX_PAGE_CHARACTERS
     kept: list[str] = []
     for line in page["messages"]:
         text = _dump(line)
@@ -47,6 +47,6 @@ def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def _dump(value: object) -> str:
-    """JSON in which halves of surrogate pairs are escapes, so that the text can be sent and is read back equal."""
+    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() else _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

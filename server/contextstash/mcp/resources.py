@@ -1,4 +1,4 @@
-"""Resources: sessions, and what is in them, for clients that let a person or program attach context."""
+"""Resources: sessions and their contents, for clients that let a user or program attach context."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ JSON = "application/json"
 SESSION = "context://sessions/{session_id}"
 ARCHIVE = "context://archive/{handle}"
 
-SUMMARY_CHARACTERS = 200_000
-SESSIONS_LISTED = 50
+MAX_SUMMARY_CHARACTERS = 200_000
+"""Longest summary in a resource; contextstash itself writes at most 2,500 tokens, a client may pass longer ones."""
+
+MAX_SESSIONS_LISTED = 50
+"""Sessions in the resource, as in a page of list_sessions by default."""
 
 
 def add_resources(server: MCPServer[None], stash: LazyStash) -> None:
@@ -47,10 +50,10 @@ def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read
     session = "One session's estimate: tokens, window, level, breakdown and next step."
     messages = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
     context = "The message list that a session would send next."
-    summary = "The text of what is summarized of a session."
-    events = "What was done to a session's context and why: `limit` (100, at most 200) events after `after`."
+    summary = "The text of a session's summary."
+    events = "Changes of a session's context with their reasons: `limit` (100, at most 200) events after `after`."
     calls = "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`."
-    output = "A tool output word for word, from line `offset` on; its last line says where to go on."
+    output = "A tool output word for word, from line `offset` on; its last line has the URI of the next page."
     paged = "{?after,limit}"
     return [
         (SESSION, "session", "Session", session, JSON, views.session),
@@ -63,8 +66,8 @@ def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read
     ]
 
 
-def _answering(read: Read) -> Read:
-    """Service errors as the protocol's own: not found, invalid params, or a failure with its text."""
+def _with_protocol_errors(read: Read) -> Read:
+    """The reader, which raises the service's errors as the protocol's: not found, invalid params or a failure."""
 
     @functools.wraps(read)
     async def answer(*args: Any, **kwargs: Any) -> str:
@@ -87,22 +90,22 @@ def _json(value: object) -> str:
 
 
 class ResourceViews:
-    """What each resource shows."""
+    """The contents of each resource."""
 
     def __init__(self, stash: LazyStash) -> None:
         self._stash = stash
 
-    @_answering
+    @_with_protocol_errors
     async def sessions(self) -> str:
         stash = await self._stash.get()
-        return _json((await stash.list_sessions(limit=SESSIONS_LISTED)).model_dump(mode="json"))
+        return _json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
 
-    @_answering
+    @_with_protocol_errors
     async def session(self, session_id: str) -> str:
         stash = await self._stash.get()
         return _json((await stash.estimate_context(session_id)).model_dump(mode="json"))
 
-    @_answering
+    @_with_protocol_errors
     async def messages(self, session_id: str, first: str = "0", limit: str = "20") -> str:
         stash = await self._stash.get()
         page = await stash.read_messages(
@@ -110,18 +113,18 @@ class ResourceViews:
         )
         return bounded_page(named_numbers(dumped(page)))
 
-    @_answering
+    @_with_protocol_errors
     async def context(self, session_id: str) -> str:
         stash = await self._stash.get()
         return _json(dumped(await stash.get_context(session_id)))
 
-    @_answering
+    @_with_protocol_errors
     async def summary(self, session_id: str) -> str:
         stash = await self._stash.get()
         text = (await stash.get_summary(session_id)).summary
-        return sendable_text(clipped(text, SUMMARY_CHARACTERS, "a summary this long is no summary"))
+        return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "a summary this long is no summary"))
 
-    @_answering
+    @_with_protocol_errors
     async def events(self, session_id: str, after: str = "0", limit: str = "100") -> str:
         stash = await self._stash.get()
         events = await stash.read_events(
@@ -130,7 +133,7 @@ class ResourceViews:
         listed = [event.model_dump(mode="json", exclude_none=True) for event in events]
         return _json({"session_id": session_id, "events": listed})
 
-    @_answering
+    @_with_protocol_errors
     async def calls(self, session_id: str, after: str = "0", limit: str = "100") -> str:
         stash = await self._stash.get()
         calls = await stash.read_calls(
@@ -139,11 +142,11 @@ class ResourceViews:
         listed = [call.model_dump(mode="json", exclude_none=True) for call in calls]
         return _json({"session_id": session_id, "calls": listed})
 
-    @_answering
+    @_with_protocol_errors
     async def archived_output(self, handle: str, offset: str = "1") -> str:
         stash = await self._stash.get()
         page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
         text = sendable_text(page.text)
         if page.next_offset is None:
             return text
-        return f"{text}\n[… go on at context://archive/{page.handle}?offset={page.next_offset} …]"
+        return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"

@@ -1,4 +1,4 @@
-"""A round trip: the server started as a client does, its tools listed, one of them called."""
+"""A round trip: start the server as a client does, list its tools and call one of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextstash_storage.errors import ContextstashError
 
 
 async def round_trip(command: Sequence[str], seconds: float) -> tuple[int, int]:
-    """How many tools the server at `command` lists over stdio, and how many tokens it counts in a message; each answer
-    may take so many seconds. Raises ContextstashError if it answers wrongly."""
+    """How many tools the server at `command` lists over stdio, and how many tokens it counts in a message; each request
+    may take `seconds`. Raises ContextstashError if the call fails."""
     server = StdioServerParameters(command=command[0], args=list(command[1:]))
     async with Client(server, read_timeout_seconds=seconds) as client:
         tools = (await client.list_tools()).tools

@@ -1,4 +1,4 @@
-"""JSON schemas as a client sees them, without what pydantic adds and no model reads."""
+"""JSON schemas as a client sees them, without titles and null defaults, which pydantic adds and which cost tokens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Schema = dict[str, Any]
 
 
 def input_schema(generated: Schema) -> Schema:
-    """A tool's arguments, closed against unknown ones: a client that checks them finds the mistake first."""
+    """A tool's arguments, closed to unknown ones, so that a client that validates finds a misspelt name first."""
     schema = _slim(generated)
     schema["additionalProperties"] = False
     return schema
 
 
 def output_schema(model: type[BaseModel]) -> Schema:
-    """What a result looks like on the wire, if absent fields are absent and never null."""
+    """The schema of a result on the wire, in which missing fields are absent and never null."""
     schema = _slim(model.model_json_schema(mode="validation"))
     for described in (schema, *schema.get("$defs", {}).values()):
         for name, field in described.get("properties", {}).items():
@@ -49,7 +49,7 @@ def _slim(schema: Mapping[str, Any]) -> Schema:
 
 
 def _add_alternatives(schema: Schema, alternatives: list[Schema]) -> None:
-    """`X or null` is X: absent says the same and is what is sent."""
+    """Add `X or null` as X: a missing field has the same meaning as null."""
     real = [_slim(each) for each in alternatives if each.get("type") != "null"]
     if len(real) == 1:
         for key, value in real[0].items():
@@ -67,7 +67,7 @@ _WORDS = {
 
 
 def expected(schema: Mapping[str, Any]) -> str:
-    """What a value of this schema is, in words."""
+    """The type that a schema describes, in words."""
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     kind = schema.get("type")

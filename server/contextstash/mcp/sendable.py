@@ -1,4 +1,4 @@
-"""What the wire can carry: JSON over MCP is UTF-8, so it has no place for half a surrogate pair, and it has no NaN."""
+"""Values that JSON over MCP can carry: it is UTF-8, so it has neither lone surrogates nor NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 _NOT_JSON = re.compile(rb"NaN|Infinity")
 
 REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
-"""Said where an answer differs from what was recorded."""
+"""Added to an answer that differs from the recorded data."""
 
 
 def sendable_text(text: str) -> str:
@@ -22,7 +22,7 @@ def sendable_text(text: str) -> str:
 
 
 def dumped(result: BaseModel) -> Any:
-    """The result as a JSON value. Halves of surrogate pairs stay, also in names, which pydantic does not write."""
+    """The result as a JSON value. Lone surrogates stay, also in names, which pydantic cannot write."""
     try:
         return result.model_dump(mode="json")
     except ValueError:
@@ -38,8 +38,8 @@ def _jsonable(value: Any) -> Any:
 
 
 def sendable(value: Any) -> Any:
-    """A JSON value that can be sent; the same object if nothing had to be replaced. NaN and infinities, which stores
-    of earlier versions may hold, become their names."""
+    """A JSON value that can be sent; the same object if nothing had to be replaced. NaN and infinities, which databases
+    of earlier versions may contain, become their names."""
     try:
         written = pydantic_core.to_json(value)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
@@ -48,7 +48,7 @@ def sendable(value: Any) -> Any:
 
 
 def named_numbers(value: Any) -> Any:
-    """The JSON value with names in the place of NaN and infinities; halves of surrogate pairs stay."""
+    """The JSON value with names instead of NaN and infinities; lone surrogates stay."""
     if isinstance(value, dict):
         return {key: named_numbers(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -83,8 +83,8 @@ def _replaced(value: Any) -> Any:
 
 
 def clipped(text: str, characters: int, rest: str) -> str:
-    """The text's head and tail within so many characters; in the middle it says what was left out and `rest`,
-    where to find it."""
+    """Head and tail of the text within `characters`. The notice in the middle says how much is missing, and `rest`
+    where to find it. Two thirds go to the head: a summary begins with the task."""
     if len(text) <= characters:
         return text
     head, tail = characters * 2 // 3, characters // 3

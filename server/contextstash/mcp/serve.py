@@ -1,4 +1,4 @@
-"""Serving: what is served and how, and the two ways in, stdio and streamable HTTP."""
+"""The server's options, and its two transports: stdio and streamable HTTP."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 class ServeOptions:
     """What is served, and how.
 
-    `db` is the database file, the user's own if it is None. `follow` names a host whose transcripts are
-    read (`claude-code`), `follow_path` the folder or file they are in, `project` the folder whose sessions
-    count. `settings` is the server's layer of settings, or what answers it for an agent, `api_key` that of the
-    model that writes summaries, `consent` says for an agent whether the user lets one be called. `verbose` logs each
-    state of a session, without anything said in it.
-    `host`, `port` and `path` are for HTTP alone.
+    `db` is the database file; None means the user's default database. `follow` names the host whose transcripts are
+    read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`
+    is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
+    that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
+    each change of a session's state, without message contents. `host`, `port` and `path` are for HTTP only.
     """
 
     db: Path | None = None
@@ -43,7 +42,7 @@ class ServeOptions:
 
 def serve_stdio(options: ServeOptions) -> None:
     """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the
-    process with exit code 0, the store closed. Raises BadInputError if the options cannot be used."""
+    process with exit code 0 and the store closed. Raises BadInputError if the options cannot be used."""
     _prepare(options)
     from contextstash.mcp.stdio import run_stdio
 
@@ -51,9 +50,9 @@ def serve_stdio(options: ServeOptions) -> None:
 
 
 def serve_http(options: ServeOptions, pages: Any = None) -> None:
-    """Serve many clients at `http://host:port/path`, and what `pages` makes beside it; returns after SIGTERM or SIGINT,
-    the store closed. Raises BadInputError if the options cannot be used, or for a host other than this machine's
-    own: nothing checks yet who is asking."""
+    """Serve many clients at `http://host:port/path`, and `pages` too; returns after SIGTERM or SIGINT
+    with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this
+    machine: requests are not authenticated yet."""
     _prepare(options)
     from contextstash.mcp.http import run_http
 

@@ -1,4 +1,4 @@
-"""The MCP server put together: tools, resources, prompts and completions over one stash."""
+"""The MCP server: tools, resources, prompts and completions over one stash."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ DESCRIPTION = "Manages an agent's context window: what leaves the model's window
 
 INSTRUCTIONS = """\
 contextstash keeps your session's whole history and helps you stay within your context window.
-- Before long work, and when answers get long, call estimate_context. At level prune call \
+- Before long work, and after long outputs, call estimate_context. At level prune call \
 prune_tool_outputs; at level compact or above write a hand-off summary and pass it to compact_session.
 - A placeholder with a handle (out_...) stands for a tool output that is kept in full: \
 get_archived_output reads it, by pattern or by lines. Do not run the tool again for it.
-- search_history finds what was said or done earlier, also before a compaction; get_summary tells what \
-was compacted. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
+- search_history finds earlier messages and outputs, also from before a compaction; get_summary returns \
+the summary. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
 
 FIXED_LISTS = CacheHint(ttl_ms=3_600_000, scope="public")
-"""The lists depend on the program alone, so a client need not ask again within the hour."""
+"""The lists depend on the program's version only, so a client may keep them; an hour is a guess."""
 
 
 def build_server(
@@ -43,8 +43,8 @@ def build_server(
     *,
     on_stopped: Callable[[], None] | None = None,
 ) -> MCPServer[None]:
-    """A server with the tools a model uses (`agent`), with those for programs too (`all`), or with nothing but the
-    one that reads an archived output (`retrieval`).
+    """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
+    reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called.

@@ -17,16 +17,18 @@ from contextstash.service.results import ContextStatus
 
 URI = "ui://contextstash/context-status.html"
 
-BAR = 24
+BAR_WIDTH = 24
+"""Characters of the longest bar: with name and number a line has 52, which fits a narrow terminal."""
 
-POINTS = 80
-"""How many places of a session the page draws."""
+MAX_POINTS = 80
+"""Points of a session that the page draws; a guess: the picture is a few hundred pixels wide."""
 
 TIMELINE = "contextstash/timeline"
+"""The key of the timeline in the result's `_meta`."""
 
 
 def status_app() -> Apps:
-    """The extension as the server declares it, with the page; read from its file when it is first asked for."""
+    """The extension as the server declares it, with the page, which is read from its file at the first request."""
     apps = Apps()
     apps.add_resource(
         FunctionResource(
@@ -43,22 +45,22 @@ def status_app() -> Apps:
 
 
 def page() -> str:
-    """The page: one document with its style and script, and nothing from anywhere else."""
+    """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
     return (files("contextstash.mcp") / "app" / "context_status.html").read_text(encoding="utf-8")
 
 
 def status_tool(stash: LazyStash) -> StashTool:
-    """The tool; its result is the same for every client, its text is what those without apps show."""
+    """The tool. Its result is the same for every client; clients without apps show its text."""
 
     async def context_status(ctx: Context[Any], session_id: SessionId = None) -> ContextStatus:
         opened = await stash.get()
         status = await opened.context_status(session_id)
-        return status.model_copy(update={"timeline": await opened.timeline(status.session_id, points=POINTS)})
+        return status.model_copy(update={"timeline": await opened.timeline(status.session_id, points=MAX_POINTS)})
 
     tool = StashTool.of(
         context_status,
         title="Context status",
-        description="Show the user how full the context is and with what, as a picture.",
+        description="Show the user a picture of how full the context is, and with what.",
         line=status_text,
         read_only=True,
         idempotent=True,
@@ -69,12 +71,12 @@ def status_tool(stash: LazyStash) -> StashTool:
 
 
 def _drawn(status: ContextStatus) -> dict[str, Any]:
-    """What the page draws beside the result."""
+    """The data that the page draws in addition to the result."""
     return {TIMELINE: status.timeline.model_dump(mode="json") if status.timeline else None}
 
 
 def status_text(status: ContextStatus) -> str:
-    """The state of the context as a person can read it in a terminal."""
+    """The state of the context as text for a terminal."""
     estimate = status.estimate
     lines = [
         f"{estimate.tokens:,} of {estimate.usable:,} usable tokens ({estimate.percent} %), level {estimate.level}",
@@ -103,7 +105,7 @@ def _parts(breakdown: dict[str, int]) -> list[str]:
     whole = sum(breakdown.values()) or 1
     parts = sorted(breakdown.items(), key=lambda part: -part[1])
     return [
-        f"  {name.replace('_', ' '):<14}{tokens:>10,}  {'█' * max(1, round(BAR * tokens / whole))}"
+        f"  {name.replace('_', ' '):<14}{tokens:>10,}  {'█' * max(1, round(BAR_WIDTH * tokens / whole))}"
         for name, tokens in parts
         if tokens
     ]

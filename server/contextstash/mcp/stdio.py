@@ -33,18 +33,18 @@ async def _serve(open_stash: OpenStash, tools: ToolSet) -> None:
                 async with stdio_streams() as (read, write):
                     await protocol.run(read, write, protocol.create_initialization_options())
             except* BrokenPipeError:
-                logger.warning("the client went away without closing stdin")
+                logger.warning("the client disconnected without closing stdin")
         group.cancel_scope.cancel()
 
 
 def protocol_server(server: MCPServer[None]) -> Server[None]:
-    """The SDK's server below its tools, which takes any streams. The SDK offers no public way to it."""
+    """The SDK's low-level server, which runs on any pair of streams. The SDK has no public access to it."""
     below: Server[None] = server._lowlevel_server
     return below
 
 
 async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
-    """A read of stdin that is under way cannot be cancelled: with the store closed, the process ends here."""
+    """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
     async for _ in end_signals():
         serving.cancel()
         await stopped.wait()

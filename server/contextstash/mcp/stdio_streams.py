@@ -1,6 +1,6 @@
-"""The streams of one client on stdin and stdout, a JSON-RPC message a line: each line that is none is refused aloud.
+"""The streams of one client on stdin and stdout, one JSON-RPC message per line: each invalid line gets an error.
 
-The SDK's own streams drop what they cannot parse, and the client waits for ever; they also parse on the event loop.
+The SDK's own streams drop a line that they cannot parse, so the client waits for ever, and parse on the event loop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
 
-KEPT_OF_TOO_LONG = 64 * 1024
-"""Bytes of a line that is too long which are looked through for its id."""
+MAX_ID_SEARCH_BYTES = 64 * 1024
+"""Bytes at each end of a line that is too long in which its id is searched: libraries write the id first or last."""
 
 
 @asynccontextmanager
 async def stdio_streams() -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """What the client sends, and where its answers go. Meanwhile the process's own stdin is empty and its stdout is
-    stderr, so that no child and no stray print can break a line."""
+    """The client's messages, and the stream of answers. Meanwhile the process's own stdin is empty and its stdout is
+    stderr, so that no child process and no print can write into a line."""
     read_in, read_out = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_in, write_out = anyio.create_memory_object_stream[SessionMessage](0)
     with _own_descriptors() as (lines, out):
@@ -43,7 +43,7 @@ async def stdio_streams() -> AsyncIterator[tuple[Incoming, Outgoing]]:
 async def _read(lines: BinaryIO, messages: MemoryObjectSendStream[Any], answers: Outgoing) -> None:
     async with messages, answers:
         while (each := await anyio.to_thread.run_sync(_next, lines)) is not None:
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the session has ended, stdin has not
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the session ended before stdin
                 if isinstance(each, SessionMessage):
                     await messages.send(each)
                     continue
@@ -52,7 +52,7 @@ async def _read(lines: BinaryIO, messages: MemoryObjectSendStream[Any], answers:
 
 
 def _next(lines: BinaryIO) -> SessionMessage | Refusal | None:
-    """The next line; None at the end. Parsed here, in a thread, so that other calls go on."""
+    """The message in the next line; None at the end. Runs in a thread, so that parsing does not block other calls."""
     line = lines.readline(MAX_MESSAGE_BYTES)
     if not line:
         return None
@@ -70,7 +70,7 @@ def _too_long(lines: BinaryIO, start: bytes) -> Refusal:
     end = start
     while not end.endswith(b"\n") and (more := lines.readline(MAX_MESSAGE_BYTES)):
         end = more
-    return too_large(start[:KEPT_OF_TOO_LONG], end[-KEPT_OF_TOO_LONG:])
+    return too_large(start[:MAX_ID_SEARCH_BYTES], end[-MAX_ID_SEARCH_BYTES:])
 
 
 async def _write(messages: MemoryObjectReceiveStream[SessionMessage], out: BinaryIO) -> None:
@@ -93,7 +93,7 @@ def _own_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
             _point(1, 2)
         except OSError:  # no stderr either
             _point(1, os.open(os.devnull, os.O_WRONLY))
-        # A read that cannot be cancelled may still stand on its descriptor when this ends: it is never closed.
+        # Never closed: a read that cannot be cancelled may still use the descriptor when this ends.
         yield os.fdopen(incoming, "rb", closefd=False), os.fdopen(outgoing, "wb", closefd=False)
     finally:
         os.close(empty)
@@ -102,7 +102,7 @@ def _own_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _duplicate(descriptor: int, flags: int) -> int:
-    """A descriptor above the standard three that is the same; one that is empty if the standard one is closed."""
+    """A duplicate above the three standard descriptors; one of an empty file if the standard one is closed."""
     try:
         copy = os.dup(descriptor)
     except OSError:

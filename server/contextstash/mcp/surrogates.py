@@ -1,7 +1,7 @@
-"""Halves of surrogate pairs (an escape such as D83D alone), brought through the SDK, whose reader and models take none.
+"""Placeholders for lone surrogates (halves of a pair, an escape such as D83D alone), which the SDK does not accept.
 
-A program that cuts a text in the middle of an emoji sends such a half. JSON can say it, so what was recorded comes back
-with it; but UTF-8 cannot hold it. On its way through the SDK each half stands as a mark that no text holds by chance.
+A program that cuts a text in the middle of an emoji sends such a half. JSON can contain it, so it must be recorded and
+returned unchanged; UTF-8 cannot. While it passes through the SDK, a placeholder replaces each half.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-MARK = f"\ufdd0{secrets.token_hex(12)}:"
-"""Made new for each process, so that no message can be written that holds it."""
+PREFIX = f"\ufdd0{secrets.token_hex(12)}:"
+"""Begins each placeholder. Random for each process, so that nobody can write a message that contains it."""
 
-HALVES = f"{MARK}halves"
-"""A name among a call's arguments that says that there are marks in the others."""
+HALVES = f"{PREFIX}halves"
+"""The name of an extra argument of a call, which says that the others contain placeholders."""
 
 _HALF = re.compile("[\ud800-\udfff]")
-_MARKED = re.compile(re.escape(MARK) + "([0-9a-f]{4})")
+_PLACEHOLDER = re.compile(re.escape(PREFIX) + "([0-9a-f]{4})")
 
 
-def holds_halves(value: object) -> bool:
-    """Whether there is half of a surrogate pair in a JSON value, its names included."""
+def has_lone_surrogate(value: object) -> bool:
+    """Whether a JSON value contains a lone surrogate, in its names too."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -37,23 +37,23 @@ def holds_halves(value: object) -> bool:
     return False
 
 
-def marked(value: Any) -> Any:
-    """The JSON value with a mark for each half."""
-    return _changed(value, _mark)
+def with_placeholders(value: Any) -> Any:
+    """The JSON value with a placeholder for each lone surrogate."""
+    return _changed(value, _replaced)
 
 
-def unmarked(value: Any) -> Any:
-    """The JSON value of `marked`."""
-    return _changed(value, unmarked_text)
+def without_placeholders(value: Any) -> Any:
+    """The inverse of `with_placeholders`."""
+    return _changed(value, without_placeholders_in)
 
 
-def unmarked_text(text: str) -> str:
-    """The text with the halves that were marked."""
-    return _MARKED.sub(lambda found: chr(int(found[1], 16)), text) if MARK in text else text
+def without_placeholders_in(text: str) -> str:
+    """The text with the lone surrogates again."""
+    return _PLACEHOLDER.sub(lambda found: chr(int(found[1], 16)), text) if PREFIX in text else text
 
 
-def _mark(text: str) -> str:
-    return text if text.isascii() else _HALF.sub(lambda found: f"{MARK}{ord(found[0]):04x}", text)
+def _replaced(text: str) -> str:
+    return text if text.isascii() else _HALF.sub(lambda found: f"{PREFIX}{ord(found[0]):04x}", text)
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:

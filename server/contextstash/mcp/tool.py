@@ -1,4 +1,8 @@
-"""A tool of ours: strict about its arguments, brief in its schema, clear in its errors."""
+"""The base of our tools: checked arguments, a short schema, errors that say what to do.
+
+The SDK's `Tool` and `FuncMetadata` are not documented: only this module extends them, and tests/test_private_parts.py
+has the contract.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,12 @@ from pydantic import ValidationError
 from contextstash.mcp import schemas
 from contextstash.mcp.failures import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.sendable import REPLACED, dumped, sendable, sendable_text
-from contextstash.mcp.surrogates import HALVES, unmarked
+from contextstash.mcp.surrogates import HALVES, without_placeholders
 from contextstash.service.results import Result
 from contextstash_storage.errors import ContextstashError
 
 Line = Callable[[Any], str]
-"""One short line of text about a result, for people and for clients that show only text."""
+"""Makes one short line of text of a result, for users and for clients that show only text."""
 
 
 class AnswerMetadata(FuncMetadata):
@@ -31,7 +35,7 @@ class AnswerMetadata(FuncMetadata):
     aside: Callable[[Any], dict[str, Any]] | None = None
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
-        """The answer on the wire."""
+        """The result on the wire."""
         if not isinstance(result, Result):
             return super().convert_result(result)
         whole = dumped(result)
@@ -44,14 +48,14 @@ class AnswerMetadata(FuncMetadata):
         )
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Some clients send lists and objects as JSON text. Strings stay strings: a summary may be JSON."""
+        """Some clients send lists and objects as JSON text. Strings are not parsed: a summary may be JSON."""
         parsed = super().pre_parse_json(data)
         structured = {name for name, schema in self.properties.items() if schema.get("type") in ("array", "object")}
         return {name: parsed[name] if name in structured else value for name, value in data.items()}
 
 
 class StashTool(Tool):
-    """A tool whose failures are texts that say what to do next."""
+    """A tool whose errors say what to do next."""
 
     @classmethod
     def of(
@@ -66,8 +70,8 @@ class StashTool(Tool):
         idempotent: bool = False,
         aside: Callable[[Any], dict[str, Any]] | None = None,
     ) -> StashTool:
-        """A tool with its function's name and arguments, whose output is the function's result. `aside` makes of it
-        what is for apps alone: it goes into `_meta`, which no model is shown."""
+        """A tool with its function's name and arguments, whose output is the function's result. `aside` makes data
+        for apps of the result: it goes into `_meta`, which models do not see."""
         tool = cls.from_function(
             fn,
             title=title,
@@ -92,9 +96,9 @@ class StashTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-        """Run the tool. Every failure but a protocol error is a ToolError with a text of ours."""
+        """Run the tool. Raises ToolError with a message of ours for every failure that is not a protocol error."""
         if HALVES in arguments:
-            arguments = unmarked({name: value for name, value in arguments.items() if name != HALVES})
+            arguments = without_placeholders({name: value for name, value in arguments.items() if name != HALVES})
         self._refuse_unknown(arguments)
         try:
             return await super().run(arguments, context, convert_result)

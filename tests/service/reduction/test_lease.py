@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from contextstash.service.reduction import lease as leases
@@ -40,10 +42,10 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
             for _ in range(4):  # while the third begins, the second at least has failed
                 await attempts.get()
             other.execute("ROLLBACK")
-            [ended] = other.execute("SELECT expires_at FROM leases").fetchone()
+            [ended] = other.execute("SELECT taken_at + seconds FROM leases").fetchone()
             for _ in range(3):
                 await attempts.get()
-            [renewed] = other.execute("SELECT expires_at FROM leases").fetchone()
+            [renewed] = other.execute("SELECT taken_at + seconds FROM leases").fetchone()
             lease.check()
         assert renewed > ended
     finally:
@@ -138,3 +140,44 @@ async def test_a_lease_taken_by_one_is_not_had_by_another_until_it_is_released(t
         async with only_one(two._access, SESSION) as later:
             assert later is not None
         assert await one._access.store.acquire_lease(SESSION, COMPACTION, "x", 1)
+
+
+async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None:
+    held = anyio.Event()
+
+    async def compact(stash: Stash) -> None:
+        async with only_one(stash._access, SESSION) as lease:
+            assert lease is not None
+            held.set()
+            await anyio.sleep_forever()
+
+    async with stash_at(tmp_path / "c.db") as stash:
+        await stash.record_messages([user(4)], session_id=SESSION)
+        async with anyio.create_task_group() as group:
+            group.start_soon(compact, stash)
+            await held.wait()
+            group.cancel_scope.cancel()
+        assert await stash._access.store.acquire_lease(SESSION, COMPACTION, "another", 1)
+
+
+async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tmp_path: Path) -> None:
+    group = anyio.create_task_group()
+
+    async def compact(stash: Stash) -> None:
+        async with only_one(stash._access, SESSION):
+            await anyio.sleep_forever()
+
+    async with stash_at(tmp_path / "a.db") as stash:
+        await stash.record_messages([user(4)], session_id=SESSION)
+        acquire = stash._access.store.acquire_lease
+
+        async def acquire_and_cancel(*arguments: object) -> bool:
+            acquired = await acquire(*arguments)  # type: ignore[arg-type]
+            group.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            return acquired
+
+        stash._access.store.acquire_lease = acquire_and_cancel  # type: ignore[assignment, method-assign]
+        async with group:
+            group.start_soon(compact, stash)
+        assert await acquire("local", SESSION, COMPACTION, "another", 1)

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import anyio
+
 from contextstash.faults import fault_of
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import ContextstashError, StoreError
@@ -68,7 +70,7 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | Non
     """The lease of the only compaction of the session, renewed until the end of the block; None if another has it."""
     holder = secrets.token_hex(8)
     ends = asyncio.get_running_loop().time() + LEASE_SECONDS
-    if not await _acquired(access, session_id, holder):
+    if not await _acquired_or_released(access, session_id, holder):
         yield None
         return
     lease = Lease()
@@ -77,11 +79,28 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | Non
         yield lease
     finally:
         renewing.cancel()
-        await asyncio.gather(renewing, return_exceptions=True)
-        try:
-            await access.store.release_lease(session_id, COMPACTION, holder)
-        except ContextstashError as error:  # it ends without us; what was compacted must not look as if it failed
-            logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
+        # A client that closes its connection cancels the whole call: without the shield, the first await here would be
+        # cancelled too, and other processes could not compact the session until the lease ends.
+        with anyio.CancelScope(shield=True):
+            await asyncio.gather(renewing, return_exceptions=True)
+            await _release(access, session_id, holder)
+
+
+async def _acquired_or_released(access: Access, session_id: str, holder: str) -> bool:
+    """Whether the lease is acquired; releases it if this is cancelled, as the store may have acquired it already."""
+    try:
+        return await _acquired(access, session_id, holder)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            await _release(access, session_id, holder)
+        raise
+
+
+async def _release(access: Access, session_id: str, holder: str) -> None:
+    try:
+        await access.store.release_lease(session_id, COMPACTION, holder)
+    except ContextstashError as error:  # it ends without us; what was compacted must not look as if it failed
+        logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
 async def _acquired(access: Access, session_id: str, holder: str) -> bool:
