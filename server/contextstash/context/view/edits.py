@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from contextstash.context.text.sanitize import unforged
-from contextstash.context.tool_outputs.digest import filled_placeholder, placeholder
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
 from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, change
