@@ -10,7 +10,7 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import encodable, one_line, unbracketed
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
-from contextstash.context.view.handoff_text import SUMMARY_MUST_HOLD
+from contextstash.context.view.handoff_text import SUMMARY_CONTENTS
 from contextstash.summarizers.base import SummaryRequest
 from contextstash_storage.records import Block
 
@@ -18,7 +18,7 @@ HANDOFF = f"""\
 Write a hand-off summary of an agent's session, for another model that takes the task over and sees nothing else of \
 what happened. Hold all of this, in short bullet points under these headings; leave out a heading with nothing to say:
 
-{SUMMARY_MUST_HOLD}"""
+{SUMMARY_CONTENTS}"""
 
 CHECKPOINT = """\
 Write a checkpoint of an agent's session from which it goes on, under these headings; leave out one with nothing to say:
