@@ -58,7 +58,7 @@ def check_names(
     """Raises BadInputError on a name that is no setting; `others` are further names that would be right."""
     if not settings:
         return
-    from contextstash.context.window.settings import PARENT_NAMES, known_settings
+    from contextstash.context.window.settings import NAMES_ELSEWHERE, known_settings
 
     known = known_settings()
     for name in settings:
@@ -67,7 +67,7 @@ def check_names(
         spelled = [*map(spelling, known), *others]
         shown = spelling(str(name))
         near = difflib.get_close_matches(shown, spelled, n=1, cutoff=0.5)
-        ours = PARENT_NAMES.get(str(name).lower())
+        ours = NAMES_ELSEWHERE.get(str(name).lower())
         hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(spelled)}."
         raise BadInputError(
             f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"

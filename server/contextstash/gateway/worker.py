@@ -59,18 +59,11 @@ class Taken:
     warnings: tuple[str, ...] = ()
 
 
-def _plain(options: ServeOptions) -> ServeOptions:
-    """The options as another process can be given them: values instead of what reads files, and no secret. A worker
-    calls no model and asks for no agent's settings, since outputs belong to none."""
-    settings = options.settings(None) if callable(options.settings) else options.settings
-    return replace(options, settings=dict(settings), api_key=None, consent=None)
-
-
 class Workers:
     """The processes. They start at the first large answer, and end with the event loop."""
 
     def __init__(self, setup: Setup) -> None:
-        self._setup = replace(setup, options=_plain(setup.options))
+        self._setup = replace(setup, options=replace(setup.options, api_key=None))
         self._limiter = anyio.CapacityLimiter(PROCESSES)
 
     async def shortened(self, line: bytes, call: Call) -> Taken:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Entry, edits_in_force, lay
+from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
@@ -36,4 +36,4 @@ async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequen
         messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
     else:
         messages = [entry.message for entry in snapshot.entries if entry.message]
-    return lay(messages, overlay)
+    return build_view(messages, overlay)

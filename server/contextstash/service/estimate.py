@@ -37,7 +37,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
         messages_trigger=_trigger(thresholds.since_summary(counters), budget.messages_at)
         if budget.messages_at
         else None,
-        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(budget, settings)),
+        tokens_trigger=_trigger(tokens, thresholds.automatic_threshold(budget, settings)),
         next_step=thresholds.next_step(level, followed=followed),
     )
 
@@ -81,7 +81,7 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
         model=model,
         breakdown=counting.breakdown(counters, tokens),
         messages_trigger=_trigger(len(natives), budget.messages_at) if budget.messages_at else None,
-        tokens_trigger=_trigger(tokens, thresholds.tokens_mark(budget, settings)),
+        tokens_trigger=_trigger(tokens, thresholds.automatic_threshold(budget, settings)),
         next_step=thresholds.next_step(level),
     )
 

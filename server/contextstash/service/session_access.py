@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Overlay, edits_in_force, lay
+from contextstash.context.view.view import Overlay, build_view, edits_in_force
 from contextstash.context.window.settings import (
     ContextSettings,
     consenting,
@@ -156,7 +156,7 @@ class Access:
             format=get_format(session.format),
             edits=tuple(edits),
             overlay=overlay,
-            entries=tuple(lay(messages, overlay)),
+            entries=tuple(build_view(messages, overlay)),
             outputs={(output.seq, output.block): output for output in outputs},
         )
 

@@ -10,7 +10,7 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import encodable, one_line, unbracketed
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
-from contextstash.context.view.handoff_text import SUMMARY_MUST_HOLD
+from contextstash.context.view.handoff_text import SUMMARY_CONTENTS
 from contextstash.summarizers.base import SummaryRequest
 from contextstash_storage.records import Block
 
@@ -18,7 +18,7 @@ HANDOFF = f"""\
 Write a hand-off summary of an agent's session for another model that continues the task and sees nothing else of the \
 session. Include all of the following, as short bullet points under these headings; omit a heading without content:
 
-{SUMMARY_MUST_HOLD}"""
+{SUMMARY_CONTENTS}"""
 
 CHECKPOINT = """\
 Write a checkpoint from which an agent's session can continue, under these headings; omit a heading without content:

@@ -1,4 +1,4 @@
-"""Limits on one output: each preset's rule one below, at and one above, and the laws that hold for all of them."""
+"""Limits on one output: each preset's limit just below, at and just above it, and the laws that hold for all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def limited(preset: str, text: str) -> Limited:
 
 
 def numbered(characters: int) -> str:
-    """A text of that many characters, no two lines the same."""
+    """A text of that many characters in which no line is repeated."""
     lines = "".join(f"{number:07d}\n" for number in range(characters // 8 + 1))
     return lines[:characters]
 
@@ -75,7 +75,7 @@ def test_rolling_leaves_up_to_two_thousand_lines_alone(lines: int) -> None:
     assert not limited("rolling", "line\n" * lines).cut
 
 
-def test_rolling_cuts_one_line_more_with_a_mark_where_the_cut_is_and_figures_at_the_end() -> None:
+def test_rolling_cuts_one_line_more_with_a_mark_at_the_cut_and_figures_at_the_end() -> None:
     text = "".join(f"line {number}\n" for number in range(1, 2_002))
     shown = limited("rolling", text)
     lines = shown.text.split("\n")
@@ -103,7 +103,7 @@ def test_rolling_shows_only_a_preview_above_two_hundred_kibicharacters(size: int
     assert (len(shown.text) < 2_500) == spilled
 
 
-def test_a_preview_names_handle_size_and_checksum_and_shows_both_ends() -> None:
+def test_a_preview_names_handle_size_and_checksum_and_shows_head_and_tail() -> None:
     text = numbered(300_000)
     shown = limited("rolling", text)
     notice, _, rest = shown.text.partition("\n")
@@ -121,7 +121,7 @@ def test_byte_budget_leaves_up_to_four_thousand_bytes_alone(size: int) -> None:
     assert not limited("byte-budget", numbered(size)).cut
 
 
-def test_byte_budget_shows_the_first_four_thousand_bytes_of_one_more_and_a_notice_beside_them() -> None:
+def test_byte_budget_cuts_one_byte_more_to_the_first_four_thousand_with_a_notice_added() -> None:
     text = numbered(4_001)
     shown = limited("byte-budget", text)
     notice = "[contextstash: cut after the first 4,000 of 4,001 bytes; whole output: out_k3f9x2ab]"
@@ -156,7 +156,7 @@ def test_smart_shows_errors_and_counts_between_the_ends_with_their_line_numbers(
     assert shown.startswith("compiling module 1 of 900\n")
     assert shown.endswith("\ncompiling module 900 of 900")
     middle = shown[shown.index("[") : shown.index(" on:]")].split("\n")
-    assert middle[0].endswith(f"cut here; whole output: {HANDLE}; what matters of it:]")
+    assert middle[0].endswith(f"cut here; whole output: {HANDLE}; the relevant lines:]")
     assert middle[2] == "300: src/a.py:3: error: Name 'x' is not defined"
     assert middle[3] == "… 300 lines"
     assert middle[4] == "601: 2 failed, 41 passed in 3.2s"
@@ -199,7 +199,7 @@ def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "most"),
+    ("text", "maximum"),
     [
         ("e\u0301" * 500, 301),
         ("\U0001f469\u200d\U0001f4bb" * 400, 302),
@@ -210,43 +210,43 @@ def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> Non
     ids=["accents", "joined emoji", "surrogate pairs", "line ends", "skin tones"],
 )
 @pytest.mark.parametrize("cut", ["head", "head_tail", "middle"])
-def test_what_is_shown_as_one_character_is_not_cut_in_two(text: str, most: int, cut: Any) -> None:
+def test_a_visible_character_of_several_code_points_is_not_cut_in_two(text: str, maximum: int, cut: Any) -> None:
     unit = text[: len(text) // (500 if len(text) != 1_200 else 400)]
-    shown = limit(text, OutputLimits(chars=most, cut=cut), quarter)
+    shown = limit(text, OutputLimits(chars=maximum, cut=cut), quarter)
     assert shown.cut
     assert shown.head % len(unit) == 0
     assert shown.tail % len(unit) == 0
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
-def test_with_fewer_than_four_lines_only_the_start_is_shown(most: int) -> None:
-    shown = limit("one\ntwo\nthree\nfour\nfive\n", OutputLimits(lines=most, cut="head_tail"), quarter, HANDLE)
+@pytest.mark.parametrize("maximum", [1, 2, 3])
+def test_with_fewer_than_four_lines_only_the_head_is_shown(maximum: int) -> None:
+    shown = limit("one\ntwo\nthree\nfour\nfive\n", OutputLimits(lines=maximum, cut="head_tail"), quarter, HANDLE)
     assert shown.text.startswith("one")
     assert shown.tail == 0
     assert HANDLE in shown.text
-    assert line_count(shown.text) <= most
+    assert line_count(shown.text) <= maximum
 
 
-def test_limits_too_small_for_any_notice_get_the_bare_start() -> None:
+def test_limits_too_small_for_any_notice_leave_the_bare_head() -> None:
     shown = limit("abcdefghij" * 10, OutputLimits(chars=12, cut="middle"), quarter, HANDLE)
     assert (shown.text, shown.notice, shown.characters) == ("abcdefghijab", "", 88)
 
 
 @pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
 @pytest.mark.parametrize("handle", ["", HANDLE])
-def test_the_notice_names_the_whole_where_it_is_kept(cut: Any, handle: str) -> None:
+def test_the_notice_names_the_handle_if_the_whole_output_is_archived(cut: Any, handle: str) -> None:
     shown = limit(numbered(5_000), OutputLimits(chars=1_000, cut=cut), quarter, handle)
     assert ("whole output: " in shown.notice) == bool(handle)
     assert shown.notice in shown.text
 
 
-def test_the_limits_of_one_call_stand_in_for_the_settings() -> None:
+def test_the_limits_of_one_call_override_the_settings() -> None:
     merged = limits_of("rolling").merged({"lines": 10, "bytes": None, "cut": "head"})
     assert (merged.lines, merged.bytes, merged.chars, merged.cut) == (10, None, 204_800, "head")
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"line": 3}, "Did you mean 'lines'?"),
         ({"max_tokens": 3}, "Did you mean 'tokens'?"),
@@ -255,13 +255,13 @@ def test_the_limits_of_one_call_stand_in_for_the_settings() -> None:
         ({"lines": 0}, "limits.lines must be a whole number above 0"),
         ({"lines": True}, "limits.lines must be a whole number above 0"),
         ({"tokens": "9"}, "limits.tokens must be a whole number above 0"),
-        ({"cut": "tail"}, "limits.cut is one of head, head_tail, middle, smart, not 'tail'"),
+        ({"cut": "tail"}, "limits.cut must be one of head, head_tail, middle, smart, not 'tail'"),
     ],
 )
-def test_a_limit_that_is_none_is_refused_with_what_is_right(given: dict[str, Any], said: str) -> None:
+def test_an_invalid_limit_is_refused_with_the_right_one(given: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInputError) as refused:
         OutputLimits().merged(given)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 output_lines = st.sampled_from(["error: no", "all fine", "3 failed", "x" * 90, "fatal: 漢", ""])
@@ -282,13 +282,13 @@ some_limits = st.builds(
 
 
 def uneven(text: str) -> int:
-    """Tokens as words and what is between them, so that pieces do not add up to the whole."""
+    """A count of tokens in which the pieces of a text do not add up to the whole."""
     return len(text.split()) + len(text) // 5
 
 
 @laws
 @given(anything, some_limits, st.sampled_from([quarter, uneven]), st.sampled_from(["", HANDLE]))
-def test_no_limit_is_ever_passed_notice_included(text: str, limits: OutputLimits, count: Any, handle: str) -> None:
+def test_no_limit_is_ever_exceeded_notice_included(text: str, limits: OutputLimits, count: Any, handle: str) -> None:
     shown = limit(text, limits, count, handle)
     assert limits.lines is None or line_count(shown.text) <= limits.lines
     assert limits.chars is None or len(shown.text) <= limits.chars
@@ -298,7 +298,7 @@ def test_no_limit_is_ever_passed_notice_included(text: str, limits: OutputLimits
 
 @laws
 @given(anything, some_limits)
-def test_a_text_within_its_limits_is_shown_whole_and_no_other_is(text: str, limits: OutputLimits) -> None:
+def test_only_a_text_within_its_limits_is_shown_whole(text: str, limits: OutputLimits) -> None:
     shown = limit(text, limits, quarter)
     assert shown.cut != limits.holds(text, quarter)
     assert shown.cut or shown.text == text
@@ -306,7 +306,7 @@ def test_a_text_within_its_limits_is_shown_whole_and_no_other_is(text: str, limi
 
 @laws
 @given(anything, some_limits, st.sampled_from(["within", "beside"]))
-def test_both_ends_are_the_text_s_own_and_what_was_cut_adds_up_to_the_rest(
+def test_head_and_tail_are_unchanged_and_what_was_cut_adds_up_to_the_rest(
     text: str, limits: OutputLimits, notice: Any
 ) -> None:
     limits = replace(limits, notice=notice)
@@ -322,7 +322,7 @@ def test_both_ends_are_the_text_s_own_and_what_was_cut_adds_up_to_the_rest(
 
 @laws
 @given(anything, some_limits)
-def test_a_text_that_cannot_be_over_is_known_without_reading_it(text: str, limits: OutputLimits) -> None:
+def test_a_text_that_cannot_exceed_a_limit_is_known_without_reading_it(text: str, limits: OutputLimits) -> None:
     if not limits.may_cut(len(text), quarter(text)):
         assert limits.holds(text, quarter)
 

@@ -13,7 +13,7 @@ def words(count: int, tokens: int = 100) -> list[Entry]:
     return [Entry(message=message(seq, roles[seq % 2], text(tokens))) for seq in range(count)]
 
 
-def test_about_the_wanted_tokens_are_kept() -> None:
+def test_about_the_configured_tokens_are_kept() -> None:
     plan = plan_compaction(words(20), KeepLimits(400, 0))
     assert (plan.first_seq, plan.last_seq, len(plan.kept)) == (0, 15, 4)
 
@@ -22,7 +22,7 @@ def test_at_most_half_is_kept_so_that_a_short_session_shrinks_too() -> None:
     assert len(plan_compaction(words(6), KeepLimits(20_000, 0)).kept) == 3
 
 
-def test_at_least_so_many_messages_are_kept() -> None:
+def test_at_least_the_configured_messages_are_kept() -> None:
     plan = plan_compaction(words(20), KeepLimits(0, 6))
     assert len(plan.kept) == 6
 
@@ -74,14 +74,14 @@ def test_either_tokens_or_messages_are_kept_as_the_rolling_design_does() -> None
     assert plan_compaction(words(4), KeepLimits(400, 5, either=True)).covered == ()
 
 
-def test_with_levels_an_earlier_summary_stays_beside_the_new_one() -> None:
+def test_with_levels_an_earlier_summary_stays_next_to_the_new_one() -> None:
     summary = Entry(summary=summarizing(0, 9, tokens=50))
     later = [Entry(message=message(seq, ("user", "assistant")[seq % 2], text(100))) for seq in range(10, 20)]
     plan = plan_compaction([summary, *later], KeepLimits(200, 0, levels=True))
     assert (plan.first_seq, plan.last_seq) == (10, 17)
 
 
-def test_the_same_messages_are_planned_again_while_the_view_may_be_split_there() -> None:
+def test_the_same_messages_are_planned_again_if_the_view_can_be_split_there() -> None:
     plan = plan_compaction(words(20), KeepLimits(400, 0))
     again = plan_same(words(30), plan.first_seq, plan.last_seq)
     assert again is not None

@@ -1,11 +1,11 @@
-"""What a host's model is told about writing and reading summaries."""
+"""The texts that tell a host's model how to write and read summaries."""
 
 from __future__ import annotations
 
 from contextstash.context.view.handoff_text import compaction_prompt, summary_text
 
 
-def test_the_prompt_names_all_that_a_summary_must_hold() -> None:
+def test_the_prompt_names_everything_that_a_summary_must_contain() -> None:
     prompt = compaction_prompt().lower()
     for part in (
         "progress",
@@ -20,13 +20,13 @@ def test_the_prompt_names_all_that_a_summary_must_hold() -> None:
     assert "compact_session" in prompt
 
 
-def test_the_prompt_carries_the_session_and_the_users_wishes() -> None:
+def test_the_prompt_contains_the_session_and_the_users_wishes() -> None:
     prompt = compaction_prompt(session_id="s-1", instructions=" keep the ports ")
     assert 'session_id "s-1"' in prompt
     assert "In particular: keep the ports\n" in prompt
 
 
-def test_a_summary_in_the_view_says_what_it_stands_for_and_how_to_get_the_originals() -> None:
+def test_a_summary_in_the_view_says_what_it_replaces_and_how_to_retrieve_the_originals() -> None:
     shown = summary_text("Done: the parser.", 0, 41, 42, handles=7)
     assert "42 earlier messages (0 to 41, 7 tool outputs among them)" in shown
     assert "search_history" in shown

@@ -1,4 +1,4 @@
-"""Which outputs a prune takes."""
+"""Which outputs a prune archives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def taken(found: PrunePlan) -> list[int]:
     return [candidate.output.tokens for candidate in found.chosen]
 
 
-def test_without_protection_everything_goes_oldest_first() -> None:
+def test_without_protection_everything_is_archived_oldest_first() -> None:
     assert taken(plan([100, 200, 300])) == [100, 200, 300]
 
 
@@ -28,7 +28,7 @@ def test_the_newest_outputs_are_kept(keep: int, left: int) -> None:
 
 
 @pytest.mark.parametrize(("protect", "left"), [(299, 3), (300, 2), (499, 2), (500, 1), (600, 0)])
-def test_an_output_is_protected_while_all_from_it_on_fit_the_protected_tokens(protect: int, left: int) -> None:
+def test_an_output_is_protected_if_it_and_all_newer_ones_fit_the_protected_tokens(protect: int, left: int) -> None:
     assert len(taken(plan([100, 200, 300], protect_tokens=protect))) == left
 
 
@@ -45,7 +45,7 @@ def test_the_newest_user_turns_are_skipped(turns_protected: int, left: int) -> N
     assert len(taken(found)) == left
 
 
-def test_small_outputs_stay_because_a_placeholder_would_be_no_smaller() -> None:
+def test_small_outputs_stay_because_a_placeholder_would_not_be_smaller() -> None:
     found = plan([100, 2_000], smallest=150)
     assert taken(found) == [2_000]
     assert "too small" in plan([100], smallest=150).reason
@@ -55,7 +55,7 @@ def test_a_view_without_outputs_says_so() -> None:
     assert "no tool output" in plan([]).reason
 
 
-def test_the_price_of_a_broken_prompt_cache_is_known_beforehand() -> None:
+def test_the_cost_of_an_invalidated_prompt_cache_is_known_in_advance() -> None:
     after = loop([50, 1_000])
     effect = cache_effect(after, first_changed_seq=2, saved=9_000)
     assert effect.rewritten == sum(entry.tokens for entry in after if entry.first_seq >= 2)

@@ -1,4 +1,4 @@
-"""Which summaries are merged, and to what level."""
+"""Which summaries are merged, and into which level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.stored_edits import summarizing
 
 
 def standing(*levels: str, tokens: int = 100) -> list[Entry]:
-    """A view that begins with summaries of these levels, each of ten messages."""
+    """A view that starts with summaries of these levels, each of ten messages."""
     entries = [
         Entry(summary=summarizing(10 * place, 10 * place + 9, level=level, tokens=tokens))
         for place, level in enumerate(levels)
@@ -19,9 +19,9 @@ def standing(*levels: str, tokens: int = 100) -> list[Entry]:
     return [*entries, Entry(message=message(10 * len(levels), "user", text(50)))]
 
 
-@pytest.mark.parametrize(("room", "merged"), [(399, True), (400, False), (401, False)])
-def test_summaries_are_merged_once_they_take_more_than_their_room(room: int, merged: bool) -> None:
-    assert (plan_merge(standing(*["recent"] * 4), room) is not None) == merged
+@pytest.mark.parametrize(("budget", "merged"), [(399, True), (400, False), (401, False)])
+def test_summaries_are_merged_if_they_exceed_their_budget(budget: int, merged: bool) -> None:
+    assert (plan_merge(standing(*["recent"] * 4), budget) is not None) == merged
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,9 @@ def test_summaries_are_merged_once_they_take_more_than_their_room(room: int, mer
         (("long", "recent"), (0, 19), "long"),
     ],
 )
-def test_older_ones_go_first_and_the_newest_last(levels: tuple[str, ...], span: tuple[int, int], level: str) -> None:
+def test_older_ones_are_merged_first_and_the_newest_last(
+    levels: tuple[str, ...], span: tuple[int, int], level: str
+) -> None:
     plan = plan_merge(standing(*levels), 10)
     assert plan is not None
     assert ((plan.first_seq, plan.last_seq), plan.level) == (span, level)
@@ -47,7 +49,7 @@ def test_one_summary_alone_is_not_merged() -> None:
     assert plan_merge(standing("recent", tokens=10_000), 10) is None
 
 
-def test_only_summaries_that_stand_side_by_side_are_merged() -> None:
+def test_only_adjacent_summaries_are_merged() -> None:
     first, second, third, last = standing("recent", "recent", "recent")
     between = Entry(message=message(10, "user", text(50)))
     assert plan_merge([first, between, second, third, last], 10) is None

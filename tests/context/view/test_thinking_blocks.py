@@ -1,4 +1,4 @@
-"""What an edit does to the thinking after it, on models whose API checks what stood before."""
+"""What an edit does to the thinking after it, for models whose API checks the messages before it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.laid_views import loop, message, text
         (None, False),
     ],
 )
-def test_models_with_preserved_thinking_are_known_by_name(model: str | None, preserves: bool) -> None:
+def test_models_with_preserved_thinking_are_recognized_by_name(model: str | None, preserves: bool) -> None:
     assert preserves_thinking(model) == preserves
 
 
@@ -56,13 +56,13 @@ IN_A_LOOP = [*ANSWERED[:4], CALLING]
         (ANSWERED, "keep", "prune", "none"),
     ],
 )
-def test_what_becomes_of_broken_thinking(messages: list[Message], choice: str, level: str, chosen: str) -> None:
+def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, level: str, chosen: str) -> None:
     effect = thinking_effect(messages, 0, preserved=True, choice=choice, level=level)
     assert effect.choice == chosen
     assert bool(effect.reason) == (chosen != "none")
 
 
-def test_only_thinking_after_the_change_is_broken() -> None:
+def test_only_thinking_after_the_change_is_invalidated() -> None:
     effect = thinking_effect(ANSWERED, 2, preserved=True, choice="auto", level="prune")
     assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
     assert thinking_effect(ANSWERED, 4, preserved=True, choice="auto", level="prune").choice == "none"
@@ -74,14 +74,14 @@ def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() ->
     assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
 
 
-def test_an_open_tool_loop_is_waited_for_only_where_its_own_thinking_is_broken() -> None:
+def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
     calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
     answer = message(6, "user", Block(type="tool_result", call_id="c"))
     effect = thinking_effect([*ANSWERED, calling, answer], 0, preserved=True, choice="auto", level="prune")
     assert (effect.choice, effect.open_loop) == ("strip", False)
 
 
-def test_the_request_that_has_the_provider_drop_thinking_is_whole() -> None:
+def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None:
     binding = {"prefix_mismatch_behavior": "drop_block"}
     assert DROP_REQUEST["thinking"] == {"type": "adaptive", "block_binding": binding}
     assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
@@ -99,18 +99,18 @@ def plan(kept: list[Message]) -> CompactPlan:
     return CompactPlan(tuple(covered), tuple(Entry(message=each) for each in kept), "")
 
 
-def test_a_compaction_cuts_later_where_little_is_given_up_for_it() -> None:
+def test_a_compaction_cuts_later_if_it_keeps_most_messages() -> None:
     kept = [message(4, "user", text(20)), thought(5, 20), *(message(seq, "user", text(40)) for seq in range(6, 10))]
     moved = plan_without_thinking(plan(kept))
     assert [entry.first_seq for entry in moved.kept] == [6, 7, 8, 9]
 
 
-def test_it_does_not_where_more_than_half_of_what_is_kept_would_go() -> None:
+def test_it_does_not_if_it_would_lose_more_than_half_of_what_is_kept() -> None:
     kept = [*(message(seq, "user", text(40)) for seq in range(4, 9)), thought(9), message(10, "user", text(40))]
     assert plan_without_thinking(plan(kept)) == plan(kept)
 
 
-def test_without_thinking_among_what_is_kept_the_plan_stays() -> None:
+def test_without_thinking_in_what_is_kept_the_plan_is_unchanged() -> None:
     entries = loop([50, 50])
     unthinking = CompactPlan((), tuple(entries), "")
     assert plan_without_thinking(unthinking) == unthinking

@@ -1,4 +1,4 @@
-"""Laws of stripping: over generated Anthropic conversations with thinking, edited and cut where they may be."""
+"""Laws of stripping: for generated Anthropic conversations with thinking, edited and cut at any allowed position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction that fires again and again: when it is said, when it is over, and when another attempt is worth it."""
+"""Repeated compactions: when an oscillation is reported, when it ends, and when another attempt is worth it."""
 
 from __future__ import annotations
 
@@ -17,59 +17,59 @@ def at(seq: int, after: int, before: int = 80_500) -> ReductionAttempt:
     return ReductionAttempt(seq, before, after)
 
 
-def said(*attempts: ReductionAttempt) -> str | None:
+def report(*attempts: ReductionAttempt) -> str | None:
     return oscillation(attempts, THRESHOLD, USABLE)
 
 
-def test_three_passages_that_land_close_under_the_threshold_are_an_oscillation() -> None:
+def test_three_attempts_that_end_close_below_the_threshold_are_an_oscillation() -> None:
     close = [at(100, 78_000), at(140, 77_000), at(180, 76_000)]
-    assert said(*close[:2]) is None
-    assert said(*close) == (
-        "The context oscillates near its threshold of 80,000 tokens: made smaller 3 times within 80 messages, by 3,500"
-        " tokens each on average, it stands at 76,000 after it. What is left can hardly be made smaller: keep fewer"
-        " recent messages, have fewer tools and a shorter system prompt, take a model with a larger window, or begin a"
-        " new session with the summary."
+    assert report(*close[:2]) is None
+    assert report(*close) == (
+        "The context oscillates near its threshold of 80,000 tokens: 3 reductions within 80 messages freed 3,500 tokens"
+        " each on average, and 76,000 tokens are left. These can hardly be reduced further: keep fewer recent messages,"
+        " offer fewer tools, shorten the system prompt, use a model with a larger window, or start a new session with"
+        " the summary."
     )
 
 
 def test_three_refills_within_few_messages_each_are_an_oscillation_however_much_was_freed() -> None:
     refilled = [at(100, 30_000), at(108, 30_000), at(116, 30_000), at(124, 30_000)]
-    assert said(*refilled[:3]) is None
-    assert "fills again at once. Large outputs or files are the likely cause" in str(said(*refilled))
+    assert report(*refilled[:3]) is None
+    assert "fills again at once. Large outputs or files are the likely cause" in str(report(*refilled))
 
 
 @pytest.mark.parametrize(("gap", "oscillates"), [(10, True), (11, False)])
 def test_few_messages_are_ten(gap: int, oscillates: bool) -> None:
-    assert bool(said(*(at(100 + gap * place, 30_000) for place in range(4)))) is oscillates
+    assert bool(report(*(at(100 + gap * place, 30_000) for place in range(4)))) is oscillates
 
 
 @pytest.mark.parametrize(("after", "oscillates"), [(75_001, True), (75_000, False)])
 def test_close_is_less_than_a_twentieth_of_usable_below_the_threshold(after: int, oscillates: bool) -> None:
-    assert bool(said(*(at(100 * place, after) for place in range(3)))) is oscillates
+    assert bool(report(*(at(100 * place, after) for place in range(3)))) is oscillates
 
 
-def test_compactions_that_hold_for_long_are_none() -> None:
-    assert said(*(at(100 * place, 30_000) for place in range(9))) is None
+def test_compactions_that_last_are_no_oscillation() -> None:
+    assert report(*(at(100 * place, 30_000) for place in range(9))) is None
 
 
-def test_prunes_that_a_count_triggers_far_below_the_threshold_are_none() -> None:
-    assert said(*(at(2 * place, 20_000, before=20_500) for place in range(30))) is None
+def test_prunes_that_a_count_triggers_far_below_the_threshold_are_no_oscillation() -> None:
+    assert report(*(at(2 * place, 20_000, before=20_500) for place in range(30))) is None
 
 
-def test_a_prune_and_the_compaction_after_it_are_one_passage() -> None:
+def test_a_prune_and_the_compaction_after_it_are_one_attempt() -> None:
     both = [attempt for seq in (100, 200, 300) for attempt in (at(seq, 79_000), at(seq, 30_000, before=79_000))]
-    assert said(*both) is None
+    assert report(*both) is None
 
 
-def test_an_oscillation_ends_with_a_passage_that_clearly_makes_room_and_not_before() -> None:
+def test_an_oscillation_ends_with_an_attempt_that_clearly_frees_tokens_and_not_before() -> None:
     close = [at(100, 78_000), at(140, 77_000), at(180, 76_000)]
-    assert said(*close, at(220, 74_000)) is not None
-    assert said(*close, at(220, 70_000)) is None
-    assert said(*close, at(220, 70_000), at(260, 78_000)) is None
+    assert report(*close, at(220, 74_000)) is not None
+    assert report(*close, at(220, 70_000)) is None
+    assert report(*close, at(220, 70_000), at(260, 78_000)) is None
 
 
-def test_middling_passages_do_not_begin_one() -> None:
-    assert said(at(100, 78_000), at(140, 74_000), at(180, 78_000), at(220, 78_000)) is None
+def test_middling_attempts_do_not_start_an_oscillation() -> None:
+    assert report(at(100, 78_000), at(140, 74_000), at(180, 78_000), at(220, 78_000)) is None
 
 
 POOR = at(100, 79_000, before=82_000)
@@ -97,11 +97,11 @@ def test_a_middling_one_leaves_the_wait_as_it_is() -> None:
     assert worth_trying([POOR, MIDDLING], 79_000, 310, USABLE)
 
 
-def test_nothing_new_is_nothing_to_try_again() -> None:
+def test_without_a_new_message_another_attempt_is_not_worth_it() -> None:
     assert not worth_trying([POOR], 90_000, 100, USABLE)
 
 
-def test_a_context_over_its_room_need_not_wait_longer_than_ten_messages() -> None:
+def test_a_context_over_the_usable_window_waits_at_most_ten_messages() -> None:
     attempts = [at(100, 99_500, before=100_500)] * 4
     assert not worth_trying(attempts, 100_400, 109, USABLE)
     assert worth_trying(attempts, 100_400, 110, USABLE)
@@ -114,13 +114,13 @@ drawn = st.lists(
 
 @laws
 @given(drawn)
-def test_after_a_passage_that_clearly_made_room_nothing_oscillates(attempts: list[ReductionAttempt]) -> None:
-    assert said(*attempts, at(600, 60_000)) is None
+def test_after_an_attempt_that_clearly_frees_tokens_nothing_oscillates(attempts: list[ReductionAttempt]) -> None:
+    assert report(*attempts, at(600, 60_000)) is None
 
 
 @laws
 @given(drawn, st.integers(0, USABLE), st.integers(0, USABLE))
-def test_what_is_worth_trying_stays_so_as_the_context_grows(
+def test_an_attempt_that_is_worth_it_stays_so_as_the_context_grows(
     attempts: list[ReductionAttempt], tokens: int, more: int
 ) -> None:
     if worth_trying(attempts, tokens, 700, USABLE):

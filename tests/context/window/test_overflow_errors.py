@@ -1,4 +1,4 @@
-"""Providers' refusals of too large a request, each wording as somebody met it, and what only looks like one."""
+"""Providers' refusals of requests that are too large, each with a real example, and errors that only look like one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.window.overflow_errors import EDGE, ContextOverflow, recognize
+from contextstash.context.window.overflow_errors import MAX_END_LENGTH, ContextOverflow, recognize
 from tests.support.json_values import json_values
 from tests.support.refusals import SEEN, Seen
 
@@ -26,7 +26,7 @@ def test_a_refusal_is_recognized_with_its_numbers(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.source)
-def test_a_refusal_is_recognized_in_whatever_it_is_wrapped(seen: Seen) -> None:
+def test_a_refusal_is_recognized_inside_any_wrapper(seen: Seen) -> None:
     body = json.dumps({"error": {"message": seen.error}})
     assert recognize({"status": 400, "headers": {"retry-after": "1"}, "body": body}) == expected(seen)
     assert recognize({"status": 400, "body": body.encode()}) == expected(seen)
@@ -36,7 +36,7 @@ def test_a_refusal_is_recognized_in_whatever_it_is_wrapped(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.source)
-def test_a_refusal_amid_a_long_text_is_nobody_s_error(seen: Seen) -> None:
+def test_a_refusal_in_the_middle_of_a_long_text_is_not_an_error(seen: Seen) -> None:
     page = "The build went on and wrote its files.\n" * 400
     assert recognize(f"{page}{seen.error}\n{page}") is None
     assert recognize({"role": "tool", "content": seen.error}) is None
@@ -81,11 +81,11 @@ TOO_MANY_BYTES: list[tuple[str, str, str | dict[str, Any]]] = [
         "413 status code (no body)",
     ),
 ]  # fmt: skip
-"""Refusals of a request for its bytes: who showed it, the provider, the error."""
+"""Refusals of a request because of its bytes: the source, the provider, the error."""
 
 
 @pytest.mark.parametrize(("source", "provider", "error"), TOO_MANY_BYTES, ids=[row[0] for row in TOO_MANY_BYTES])
-def test_a_request_too_large_in_bytes_says_nothing_of_the_window(
+def test_a_request_with_too_many_bytes_does_not_reveal_the_window(
     source: str, provider: str, error: str | dict[str, Any]
 ) -> None:
     assert recognize(error) == ContextOverflow(provider, None, None, None, "bytes"), source
@@ -219,11 +219,11 @@ LOOK_ALIKES: list[tuple[str, str | dict[str, Any]]] = [
         "",
     ),
 ]  # fmt: skip
-"""Errors about something else: who showed it, the error."""
+"""Errors about something else: the source, the error."""
 
 
 @pytest.mark.parametrize(("source", "error"), LOOK_ALIKES, ids=[row[0] for row in LOOK_ALIKES])
-def test_what_only_sounds_like_it_is_not_recognized(source: str, error: str | dict[str, Any]) -> None:
+def test_an_error_that_only_looks_like_a_refusal_is_not_recognized(source: str, error: str | dict[str, Any]) -> None:
     assert recognize(error) is None, source
 
 
@@ -235,12 +235,12 @@ def test_what_only_sounds_like_it_is_not_recognized(source: str, error: str | di
         ({"choices": [{"message": {"content": "…"}, "finish_reason": "model_context_window_exceeded"}]}, "zai"),
     ],
 )  # fmt: skip
-def test_an_answer_cut_off_by_the_window_is_recognized(answer: dict[str, Any], provider: str) -> None:
+def test_a_reply_cut_off_by_the_window_is_recognized(answer: dict[str, Any], provider: str) -> None:
     assert recognize(answer) == ContextOverflow(provider, None, None, None)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "found"),
     [
         ({"error": {"code": "context_length_exceeded", "message": ""}}, ("openai", None, None)),
         ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, ("copilot", None, None)),
@@ -250,18 +250,18 @@ def test_an_answer_cut_off_by_the_window_is_recognized(answer: dict[str, Any], p
         ("litellm.ContextWindowExceededError: GroqException", ("groq", None, None)),
     ],
 )
-def test_a_type_or_code_suffices(error: str | dict[str, Any], told: tuple[str, int | None, int | None]) -> None:
-    assert recognize(error) == ContextOverflow(*told, None)
+def test_a_type_or_code_suffices(error: str | dict[str, Any], found: tuple[str, int | None, int | None]) -> None:
+    assert recognize(error) == ContextOverflow(*found, None)
 
 
-def test_what_an_answer_only_quotes_is_not_its_error() -> None:
+def test_a_refusal_that_a_reply_only_quotes_is_not_recognized() -> None:
     quoted = "The log says: prompt is too long: 213462 tokens > 200000 maximum"
     answer = {"role": "assistant", "content": [{"type": "text", "text": quoted}], "stop_reason": "end_turn"}
     assert recognize({"status": 200, "body": answer}) is None
     assert recognize({"status": 500, "body": {"error": "overloaded"}, "request": {"prompt": quoted}}) is None
 
 
-def test_a_mention_in_prose_longer_than_an_error_needs_an_error_beside_it() -> None:
+def test_a_mention_in_long_prose_needs_a_word_such_as_error_near_it() -> None:
     prose = "The chapter goes on about rivers and their banks. " * 30
     assert recognize(f"{prose}The editor noted that the prompt is too long here.") is None
     assert recognize(f"{prose}invalid_request_error: prompt is too long") is not None
@@ -275,7 +275,7 @@ def test_numbers_may_be_grouped(limit: str, prompt: str) -> None:
     assert recognize(error) == ContextOverflow("anthropic", 200_000, 1_213_462, None)
 
 
-def test_escapes_of_json_writers_are_undone() -> None:
+def test_json_escapes_are_decoded() -> None:
     error = r"400 {\"message\":\"prompt is too long: 7 tokens \u003e 5 maximum\"}"
     assert recognize(error) == ContextOverflow("anthropic", 5, 7, None)
 
@@ -285,7 +285,7 @@ def test_a_fallback_s_rate_limit_does_not_hide_the_refusal_with_its_numbers() ->
     assert recognize(error) == ContextOverflow("anthropic", 200_000, 209_303, None)
 
 
-def test_a_reply_that_takes_the_whole_window_is_told_apart() -> None:
+def test_a_reply_reserve_that_takes_the_whole_window_is_detected() -> None:
     full = ContextOverflow("openrouter", 131_072, 7_884, 131_072)
     usual = ContextOverflow("anthropic", 200_000, 199_759, 8_192)
     assert full.reply_fills_window
@@ -295,20 +295,20 @@ def test_a_reply_that_takes_the_whole_window_is_told_apart() -> None:
 
 def test_a_megabyte_is_read_only_at_its_ends() -> None:
     refusal = "invalid_request_error: prompt is too long: 213462 tokens > 200000 maximum"
-    told = ContextOverflow("anthropic", 200_000, 213_462, None)
+    overflow = ContextOverflow("anthropic", 200_000, 213_462, None)
     filling = "x" * 1_000_000
-    assert recognize(refusal + filling) == told
-    assert recognize(filling + " " + refusal) == told
-    assert recognize(filling[:EDGE] + refusal + filling) is None
+    assert recognize(refusal + filling) == overflow
+    assert recognize(filling + " " + refusal) == overflow
+    assert recognize(filling[:MAX_END_LENGTH] + refusal + filling) is None
     assert recognize("{" * 1_000_000) is None
-    assert recognize({"error": {"message": filling + " " + refusal, "code": "4" * 1_000_000}}) == told
+    assert recognize({"error": {"message": filling + " " + refusal, "code": "4" * 1_000_000}}) == overflow
 
 
 def nested(levels: int) -> str:
     return '{"error":' * levels + '"prompt is too long: 9 tokens > 5 maximum"' + "}" * levels
 
 
-def test_deep_nesting_ends_the_search_and_not_the_program() -> None:
+def test_deep_nesting_ends_the_search_without_an_error() -> None:
     assert recognize(nested(8)) == ContextOverflow("anthropic", 5, 9, None)
     assert recognize(nested(5_000)) is None
     loop: dict[str, Any] = {}
@@ -334,12 +334,12 @@ def numbers_in(text: str) -> set[int]:
 
 
 @given(before=TEXTS, seen=st.sampled_from(SEEN), after=TEXTS)
-def test_every_number_told_stands_in_the_text(before: str, seen: Seen, after: str) -> None:
+def test_every_number_returned_occurs_in_the_text(before: str, seen: Seen, after: str) -> None:
     text = f"{before} {seen.error} {after}"
     found = recognize(text)
     if found is not None:
-        told = {found.limit, found.prompt_tokens, found.completion_tokens} - {None}
-        assert told <= numbers_in(text)
+        numbers = {found.limit, found.prompt_tokens, found.completion_tokens} - {None}
+        assert numbers <= numbers_in(text)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Levels and the budget a window gives."""
+"""The budget of a window, and its levels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextstash.context.window.settings import ContextSettings, resolve_settin
 from contextstash.context.window.thresholds import budget_of, level_of, next_step, percent_of
 
 
-def test_numbers_left_open_follow_from_the_window() -> None:
+def test_numbers_that_are_not_set_follow_from_the_window() -> None:
     budget = budget_of(ContextSettings(), 200_000)
     assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
     small = budget_of(ContextSettings(), 8_000)
@@ -20,19 +20,19 @@ def test_numbers_left_open_follow_from_the_window() -> None:
     [(700, "ok"), (701, "prune"), (850, "prune"), (851, "compact"), (950, "compact"), (951, "critical"),
      (1_000, "critical"), (1_001, "overflow")],
 )  # fmt: skip
-def test_a_level_begins_above_its_mark(tokens: int, level: str) -> None:
+def test_a_level_starts_above_its_threshold(tokens: int, level: str) -> None:
     budget = budget_of(ContextSettings(output_reserve=0), 1_000)
     assert level_of(tokens, budget) == level
     assert percent_of(tokens, budget) == round(tokens / 10, 1)
 
 
-def test_the_same_mark_for_pruning_and_compacting_means_compact() -> None:
+def test_the_same_threshold_for_pruning_and_compacting_means_compact() -> None:
     budget = budget_of(resolve_settings({"preset": "token-budget"}), 200_000)
     assert level_of(142_801, budget) == "compact"
 
 
 @pytest.mark.parametrize("level", ["prune", "compact", "critical", "overflow"])
-def test_each_level_names_what_to_do(level: str) -> None:
+def test_each_level_says_what_to_do(level: str) -> None:
     budget = budget_of(ContextSettings(output_reserve=0), 1_000)
     found = {level_of(tokens, budget): next_step(level_of(tokens, budget)) for tokens in range(0, 1_100, 10)}
     assert "Call " in found[level] or "call " in found[level]  # type: ignore[index]

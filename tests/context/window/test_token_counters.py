@@ -1,4 +1,4 @@
-"""What a block of a message costs, and by which counter."""
+"""How many tokens a block of a message takes, and by which counter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tokens(native: Native, settings: ContextSettings, model: str | None = None) 
         (None, "unknown"),
     ],
 )
-def test_a_model_s_family_is_told_by_its_name(model: str | None, family: str) -> None:
+def test_the_family_of_a_model_follows_from_its_name(model: str | None, family: str) -> None:
     assert family_of(model).name == family
 
 
@@ -77,7 +77,7 @@ def test_an_empty_message_costs_its_overhead() -> None:
     assert tokens({"role": "user", "content": ""}, SETTINGS) == [4]
 
 
-def test_a_counter_says_how_it_counts() -> None:
+def test_the_name_of_a_counter_describes_its_method() -> None:
     assert counter_for("claude-opus-4-6", SETTINGS, count_with).name.startswith("o200k_base × ")
     assert counter_for(None, CHARS, count_with).name == "characters / 4"
     assert Counter("twice", len, factor=2.0).count("abc") == 6

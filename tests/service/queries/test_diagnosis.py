@@ -31,7 +31,7 @@ async def test_what_no_compaction_can_shrink_is_named_as_such(tmp_path: Path) ->
         usage = {"input_tokens": 26_000, "output_tokens": 50}
         await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
         estimate = await stash.estimate_context(SESSION)
-    assert "unrecorded" in " ".join(estimate.notes or [])
+    assert "other unlogged text" in " ".join(estimate.notes or [])
 
 
 async def test_a_client_that_does_not_send_the_pruned_view_is_told_so(tmp_path: Path) -> None:

@@ -180,4 +180,4 @@ async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tm
         stash._access.store.acquire_lease = acquire_and_cancel  # type: ignore[assignment, method-assign]
         async with group:
             group.start_soon(compact, stash)
-        assert await acquire("local", SESSION, COMPACTION, "another", 1)
+        assert await acquire(SESSION, COMPACTION, "another", 1)

@@ -1,1 +1,1 @@
-"""Tool outputs: what one is, which of its lines matter, and how one that is too long is shown."""
+"""Tool outputs: what each is, which of its lines are relevant, and how one that is too long is cut."""

@@ -1,4 +1,4 @@
-"""Recognizers of kinds of tool output: each says in one line what an output is, or None if it is no such."""
+"""Classifiers of tool outputs: each describes one kind of output in one line, or returns None if it does not match."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.text.truncate import line_count
 from contextstash.context.tool_outputs.run_outcomes import error_lines, find_crash, find_test_run
 
-HEAD_ROOM = 40_000
-JSON_ROOM = 400_000
-"""Larger JSON is described by its beginning only."""
+MAX_HEAD_CHARACTERS = 40_000
+"""How much of an output its head is, on which most classifiers work: a bound on the time, which is a guess."""
+
+MAX_JSON_CHARACTERS = 400_000
+"""Longer JSON is not parsed but described by its beginning: parsing is the most expensive step here. A guess."""
+
+MIN_TENTHS = 8
+"""How many tenths of the lines must match before an output counts as a log, a search result or a listing; a guess."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A tool output as the recognizers look at it: `head` is its beginning, whole lines."""
+class ToolOutput:
+    """A tool output as the classifiers read it: `head` is its beginning, in whole lines."""
 
     tool: str
     argument: str
@@ -34,22 +39,22 @@ def _plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else ending}"
 
 
-def _names(names: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown}, …" if len(names) > most else shown
+def _names(names: Sequence[str], maximum: int = 4) -> str:
+    shown = ", ".join(names[:maximum])
+    return f"{shown}, …" if len(names) > maximum else shown
 
 
 def _base_name(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1] or path
 
 
-def describe_test_run(seen: Seen) -> str | None:
-    run = find_test_run(seen.text)
+def describe_test_run(output: ToolOutput) -> str | None:
+    run = find_test_run(output.text)
     return f"tests: {run.line()}" if run else None
 
 
-def describe_crash(seen: Seen) -> str | None:
-    return find_crash(seen.text) or None
+def describe_crash(output: ToolOutput) -> str | None:
+    return find_crash(output.text) or None
 
 
 _DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
@@ -57,13 +62,13 @@ _DIFF_FILE = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: 
 _STAT = re.compile(r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE)
 
 
-def describe_diff(seen: Seen) -> str | None:
-    if _DIFF.search(seen.head[:4_000]) and re.search(r"^@@|^\*\*\* ", seen.head, re.MULTILINE):
-        files = [_base_name(name) for name in dict.fromkeys(_DIFF_FILE.findall(seen.text))]
-        added = len(re.findall(r"^\+(?!\+\+ )", seen.text, re.MULTILINE))
-        removed = len(re.findall(r"^-(?!-- )", seen.text, re.MULTILINE))
+def describe_diff(output: ToolOutput) -> str | None:
+    if _DIFF.search(output.head[:4_000]) and re.search(r"^@@|^\*\*\* ", output.head, re.MULTILINE):
+        files = [_base_name(name) for name in dict.fromkeys(_DIFF_FILE.findall(output.text))]
+        added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
+        removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
         return f"diff of {_plural(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
-    stat = _STAT.search(seen.text[-2_000:])
+    stat = _STAT.search(output.text[-2_000:])
     if stat:
         count, added_lines, removed_lines = stat.groups(default="0")
         return f"{_plural(int(count), 'file')} changed, +{added_lines} −{removed_lines}"
@@ -77,19 +82,19 @@ _BRANCH = re.compile(r"^On branch (\S+)", re.MULTILINE)
 _CHANGED = re.compile(r"^\t(?:(?:modified|new file|deleted|renamed):\s+)?(\S[^\n]{0,200})$", re.MULTILINE)
 
 
-def describe_git(seen: Seen) -> str | None:
-    commits = _COMMIT.findall(seen.text)
-    if commits and seen.head.lstrip().startswith("commit "):
-        subject = _SUBJECT.search(seen.head)
+def describe_git(output: ToolOutput) -> str | None:
+    commits = _COMMIT.findall(output.text)
+    if commits and output.head.lstrip().startswith("commit "):
+        subject = _SUBJECT.search(output.head)
         newest = f"{commits[0][:9]} {subject.group(1) if subject else ''}"
         return f"{_plural(len(commits), 'commit')}, newest {newest}"
-    branch = _BRANCH.search(seen.head[:500])
+    branch = _BRANCH.search(output.head[:500])
     if branch:
-        changed = _CHANGED.findall(seen.head)
+        changed = _CHANGED.findall(output.head)
         state = f"{_plural(len(changed), 'changed file')}: {_names(changed)}" if changed else "clean"
         return f"branch {branch.group(1)}, {state}"
-    short = _SHORT_COMMIT.findall(seen.head)
-    if short and len(short) * 10 >= 8 * line_count(seen.head):
+    short = _SHORT_COMMIT.findall(output.head)
+    if short and len(short) * 10 >= MIN_TENTHS * line_count(output.head):
         return f"{_plural(len(short), 'commit')}, newest {short[0][0]} {short[0][1]}"
     return None
 
@@ -99,20 +104,20 @@ _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORE
 _FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")
 
 
-def describe_search(seen: Seen) -> str | None:
-    searching = _SEARCHING.search(f" {seen.tool} {seen.argument}")
-    matches = _GREP_LINE.findall(seen.text)
-    if matches and (searching or len(matches) * 10 >= 8 * line_count(seen.text)):
+def describe_search(output: ToolOutput) -> str | None:
+    searching = _SEARCHING.search(f" {output.tool} {output.argument}")
+    matches = _GREP_LINE.findall(output.text)
+    if matches and (searching or len(matches) * 10 >= MIN_TENTHS * line_count(output.text)):
         files = list(dict.fromkeys(name for name, _ in matches))
         where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]
         where += [_base_name(name) for name in files[1:]]
         return f"{_plural(len(matches), 'match')} in {_plural(len(files), 'file')}: {_names(where)}"
-    found = _FOUND_FILES.match(seen.head)
+    found = _FOUND_FILES.match(output.head)
     if found:
-        names = [_base_name(line) for line in seen.head[found.end() :].split("\n") if line.strip()]
+        names = [_base_name(line) for line in output.head[found.end() :].split("\n") if line.strip()]
         return f"{_plural(int(found.group(1)), 'file')}: {_names(names, 6)}"
-    if searching and seen.tool.lower() in ("grep", "search") and line_count(seen.text) > 1:
-        return f"{_plural(line_count(seen.text), 'line')} found: {one_line(seen.head.lstrip(), 100)}"
+    if searching and output.tool.lower() in ("grep", "search") and line_count(output.text) > 1:
+        return f"{_plural(line_count(output.text), 'line')} found: {one_line(output.head.lstrip(), 100)}"
     return None
 
 
@@ -123,38 +128,38 @@ _LONG_ENTRY = re.compile(r"^[-dlbcps][rwxsStT-]{9}\S*\s+(?:\S+\s+){7}(\S[^\n]{0,
 _PATH_LINE = re.compile(r"^[\w.@~+/ -]{1,250}$")
 
 
-def describe_listing(seen: Seen) -> str | None:
-    if not _LISTING.search(f" {seen.tool} {seen.argument}"):
+def describe_listing(output: ToolOutput) -> str | None:
+    if not _LISTING.search(f" {output.tool} {output.argument}"):
         return None
-    entries = [line for line in seen.head.split("\n") if line.strip() and not line.startswith("total ")]
+    entries = [line for line in output.head.split("\n") if line.strip() and not line.startswith("total ")]
     names = [long.group(1) if (long := _LONG_ENTRY.match(line)) else line for line in entries]
-    if not names or sum(1 for name in names if _PATH_LINE.match(name)) * 10 < 8 * len(names):
+    if not names or sum(1 for name in names if _PATH_LINE.match(name)) * 10 < MIN_TENTHS * len(names):
         return None
-    count = max(len(entries), line_count(seen.text) - 1) if len(seen.text) > len(seen.head) else len(entries)
+    count = max(len(entries), line_count(output.text) - 1) if len(output.text) > len(output.head) else len(entries)
     shown = [_base_name(name.strip()) for name in names if name not in (".", "..")]
     return f"{_plural(count, 'entry')}: {_names(shown, 6)}"
 
 
-def describe_json(seen: Seen) -> str | None:
-    start = seen.head.lstrip()[:1]
+def describe_json(output: ToolOutput) -> str | None:
+    start = output.head.lstrip()[:1]
     if start not in ("{", "["):
         return None
-    if len(seen.text) > JSON_ROOM:
-        keys = list(dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', seen.head[:4_000])))
-        return f"JSON, {len(seen.text):,} characters, keys: {_names(keys, 6)}" if keys else None
+    if len(output.text) > MAX_JSON_CHARACTERS:
+        keys = list(dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', output.head[:4_000])))
+        return f"JSON, {len(output.text):,} characters, keys: {_names(keys, 6)}" if keys else None
     try:
-        value = json.loads(seen.text)
+        value = json.loads(output.text)
     except (ValueError, RecursionError):
-        return _describe_json_lines(seen)
+        return _describe_json_lines(output)
     return _json_line(value)
 
 
-def _describe_json_lines(seen: Seen) -> str | None:
+def _describe_json_lines(output: ToolOutput) -> str | None:
     try:
-        value = json.loads(seen.head.lstrip().split("\n", 1)[0])
+        value = json.loads(output.head.lstrip().split("\n", 1)[0])
     except (ValueError, RecursionError):
         return None
-    count = _plural(line_count(seen.text), "line")
+    count = _plural(line_count(output.text), "line")
     return f"{count}, the first {_json_line(value)}" if isinstance(value, dict) else None
 
 
@@ -182,11 +187,11 @@ _HTTP = re.compile(r"^(?:< )?HTTP/[\d.]{1,3} (\d{3}[^\r\n]{0,60})", re.MULTILINE
 _CONTENT_TYPE = re.compile(r"^(?:< )?content-type: ([^\r\n;]{1,60})", re.MULTILINE | re.IGNORECASE)
 
 
-def describe_http(seen: Seen) -> str | None:
-    statuses = _HTTP.findall(seen.head[:8_000])
+def describe_http(output: ToolOutput) -> str | None:
+    statuses = _HTTP.findall(output.head[:8_000])
     if not statuses:
         return None
-    kind = _CONTENT_TYPE.search(seen.head[:8_000])
+    kind = _CONTENT_TYPE.search(output.head[:8_000])
     return f"HTTP {statuses[-1].strip()}{', ' + kind.group(1).strip() if kind else ''}"
 
 
@@ -206,22 +211,22 @@ DEFINITION = re.compile(
 _HEADING = re.compile(r"^(?: {0,8}\d{1,7}(?:→|\t))?#{1,3} (\S[^\n]{0,80})$", re.MULTILINE)
 
 
-def describe_file(seen: Seen) -> str | None:
-    if not _READING.search(f" {seen.tool} {seen.argument}"):
+def describe_file(output: ToolOutput) -> str | None:
+    if not _READING.search(f" {output.tool} {output.argument}"):
         return None
-    lines = line_count(seen.text)
-    numbers = _NUMBERED.findall(seen.head[:2_000])
+    lines = line_count(output.text)
+    numbers = _NUMBERED.findall(output.head[:2_000])
     extent = _plural(lines, "line")
     if len(numbers) >= min(3, lines):
         first = int(numbers[0])
         extent = f"lines {first:,}–{first + lines - 1:,}" if first > 1 else extent
-    names = list(dict.fromkeys(DEFINITION.findall(seen.head)))
+    names = list(dict.fromkeys(DEFINITION.findall(output.head)))
     if names:
         return f"{extent}; defines {_names(names, 6)}"
-    headings = _HEADING.findall(seen.head)
+    headings = _HEADING.findall(output.head)
     if headings:
         return f"{extent}; headings {_names(headings, 4)}"
-    return f"{extent}, begins: {_first_text(seen.head)}"
+    return f"{extent}, begins: {_first_text(output.head)}"
 
 
 def _first_text(text: str) -> str:
@@ -232,19 +237,19 @@ def _first_text(text: str) -> str:
     return one_line(text, 100)
 
 
-def describe_errors(seen: Seen) -> str | None:
-    """Only of an output that the tool itself marked as an error."""
-    if not seen.is_error:
+def describe_errors(output: ToolOutput) -> str | None:
+    """Matches only outputs that the tool itself marked as errors: in others "error" is usually a mere word."""
+    if not output.is_error:
         return None
-    lines = error_lines(seen.text, 1)
+    lines = error_lines(output.text, 1)
     return lines[0] if lines else None
 
 
-def describe_ends(seen: Seen) -> str:
-    """The first and the last line that say something."""
-    first = _first_text(seen.head)
-    lines = line_count(seen.text)
-    tail = seen.text[-4_000:].rstrip().rsplit("\n", 40)[1:]
+def describe_ends(output: ToolOutput) -> str:
+    """The first and the last line that contain text; matches every output."""
+    first = _first_text(output.head)
+    lines = line_count(output.text)
+    tail = output.text[-4_000:].rstrip().rsplit("\n", 40)[1:]
     last = next((shown for line in reversed(tail) if len(shown := one_line(line, 100)) > 3), "")
     if not last or last == first:
         return first or "no text"
@@ -252,7 +257,7 @@ def describe_ends(seen: Seen) -> str:
     return f"{clip(first, 80)} … {last}{count}"
 
 
-RECOGNIZERS: tuple[Callable[[Seen], str | None], ...] = (
+CLASSIFIERS: tuple[Callable[[ToolOutput], str | None], ...] = (
     describe_test_run,
     describe_crash,
     describe_errors,
@@ -264,3 +269,5 @@ RECOGNIZERS: tuple[Callable[[Seen], str | None], ...] = (
     describe_json,
     describe_file,
 )
+"""In the order in which they are tried; the first that matches describes the output. Results of runs come first: they
+matter more than the files or matches that the same command prints."""

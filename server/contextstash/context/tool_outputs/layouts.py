@@ -1,121 +1,128 @@
-"""Shapes: what a cut output looks like, and how it is made as large as its limits allow."""
+"""Layouts: how the excerpt of an output that was cut is composed, and made as large as its limits allow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from contextstash.context.tool_outputs.measures import Gauge, Split, at_both_ends, ends
-from contextstash.context.tool_outputs.notices import Shown, Wording
-from contextstash.context.tool_outputs.salient_lines import choose, telling_lines, written
+from contextstash.context.tool_outputs.measures import Split, UnitLimit, ends, head_and_tail
+from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
+from contextstash.context.tool_outputs.salient_lines import rendered, salient_lines, select
 
-MIDDLE_ROOM = {"lines": 3, "characters": 50, "bytes": 50, "tokens": 0}
-"""What the middle-out cut leaves free on each side for its notice; the 50 are the parent designs', who take four
-characters for a token."""
+MIDDLE_NOTICE_RESERVE = {"lines": 3, "characters": 50, "bytes": 50, "tokens": 0}
+"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
+`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
 
 SLACK = 12
-"""By how much a notice may grow once its numbers are known, in characters, bytes and tokens."""
+"""How much a notice may grow once its numbers are known, in characters, bytes and tokens. A guess: a few more digits
+than in the sample notice; `fitted` measures the result anyway."""
 
-TELLING_SHARE = 0.3
-"""Most of the room that telling lines take."""
+SALIENT_SHARE = 0.3
+"""Largest share of the budget that the salient lines take. A guess: the head and the tail keep the larger part."""
 
-SNAP_SHARE = 0.25
-"""Up to this much of an end is given up for whole lines."""
+MAX_SNAP_SHARE = 0.25
+"""Up to this share of an end is given up so that it consists of whole lines. A guess."""
 
 SAMPLE = "x\n"
 
-ATTEMPTS = 6
+MAX_ATTEMPTS = 6
+"""How often an excerpt is made smaller before a shorter notice is used. Each attempt removes the excess and a quarter
+more, so that two are usually enough; a guess."""
 
-Shape = Callable[[Sequence[Gauge], Sequence[int]], Shown | None]
-"""`shape(gauges, rooms)`: what is shown in about that much room, in the gauges' units; None if there is too little
-for any of the text and what must be said."""
+Layout = Callable[[Sequence[UnitLimit], Sequence[int]], Excerpt | None]
+"""`layout(limits, budgets)`: an excerpt of about that size, each budget in its limit's unit; None if the budgets are
+too small for the notice and any text."""
 
-Say = Callable[[str, str], Shown]
-"""`say(first, last)`: the two ends of a text put together with what is said of the rest."""
+Compose = Callable[[str, str], Excerpt]
+"""`compose(first, last)`: the head and the tail of a text, with the notice."""
 
 
-def fitted(gauges: Sequence[Gauge], shape: Shape) -> Shown | None:
-    """The shape made so that every limit holds, None if it can't be: tokens do not add up, so it is measured."""
-    rooms = [gauge.most for gauge in gauges]
-    for _ in range(ATTEMPTS):
-        shown = shape(gauges, rooms)
+def fitted(limits: Sequence[UnitLimit], layout: Layout) -> Excerpt | None:
+    """The layout's excerpt within every limit, None if there is none.
+
+    The excerpt is measured as a whole, because the tokens of its pieces do not add up to its own.
+    """
+    budgets = [limit.maximum for limit in limits]
+    for _ in range(MAX_ATTEMPTS):
+        shown = layout(limits, budgets)
         if shown is None:
             return None
-        excess = [gauge.measure(shown.text) - gauge.most for gauge in gauges]
+        excess = [limit.measure(shown.text) - limit.maximum for limit in limits]
         if max(excess) <= 0:
             return shown
-        rooms = [room - (over + over // 4 + 1) * (over > 0) for room, over in zip(rooms, excess, strict=True)]
+        budgets = [budget - (over + over // 4 + 1) * (over > 0) for budget, over in zip(budgets, excess, strict=True)]
     return None
 
 
-def plain(text: str, split: Split, say: Say) -> Shape:
-    """The ends that `split` leaves, with room kept for what `say` adds."""
-    sample = say(SAMPLE, "").text
+def plain(text: str, split: Split, compose: Compose) -> Layout:
+    """The ends that `split` leaves, less the room for the notice that `compose` adds."""
+    sample = compose(SAMPLE, "").text
 
-    def shape(gauges: Sequence[Gauge], rooms: Sequence[int]) -> Shown | None:
-        inner = _inner(gauges, rooms, sample)
-        return say(*ends(text, gauges, inner, split)) if inner else None
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+        inner = _budgets_for_text(limits, budgets, sample)
+        return compose(*ends(text, limits, inner, split)) if inner else None
 
-    return shape
+    return layout
 
 
-def middle_out(wording: Wording) -> Shape:
-    """The first and the last half of the limit less 50."""
+def middle_out(writer: NoticeWriter) -> Layout:
+    """Half of the limit from each end, less 50 characters."""
 
-    def split(gauge: Gauge, room: int) -> tuple[int, int]:
-        keep = room // 2 - MIDDLE_ROOM[gauge.unit]
+    def split(limit: UnitLimit, budget: int) -> tuple[int, int]:
+        keep = budget // 2 - MIDDLE_NOTICE_RESERVE[limit.unit]
         return keep, keep
 
-    def shape(gauges: Sequence[Gauge], rooms: Sequence[int]) -> Shown | None:
-        if any(split(gauge, room)[0] <= 0 for gauge, room in zip(gauges, rooms, strict=True)):
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+        if any(split(limit, budget)[0] <= 0 for limit, budget in zip(limits, budgets, strict=True)):
             return None
-        return wording.middle(*ends(wording.text, gauges, rooms, split))
+        return writer.middle(*ends(writer.text, limits, budgets, split))
 
-    return shape
+    return layout
 
 
-def telling(wording: Wording) -> Shape:
-    """Head and tail, and between them the lines that matter, with their numbers."""
-    text = wording.text
-    found = telling_lines(text)
-    sample = wording.telling("…" if found else "", SAMPLE, "").text
+def smart(writer: NoticeWriter) -> Layout:
+    """Head and tail, and between them the salient lines with their numbers."""
+    text = writer.text
+    found = salient_lines(text)
+    sample = writer.smart("…" if found else "", SAMPLE, "").text
 
-    def shape(gauges: Sequence[Gauge], rooms: Sequence[int]) -> Shown | None:
-        inner = _inner(gauges, rooms, sample)
+    def layout(limits: Sequence[UnitLimit], budgets: Sequence[int]) -> Excerpt | None:
+        inner = _budgets_for_text(limits, budgets, sample)
         if not inner:
             return None
-        shares = [int(room * TELLING_SHARE) for room in inner]
-        first, last = _whole_lines(*ends(text, gauges, _less(inner, shares), at_both_ends))
-        chosen = choose(found, gauges, shares, len(first), len(text) - len(last))
-        used = [gauge.measure(written(chosen, 0)) for gauge in gauges]
-        first, last = _whole_lines(*ends(text, gauges, _less(inner, used), at_both_ends))
-        shown = [line for line in chosen if line.start >= len(first) and line.end <= len(text) - len(last)]
-        return wording.telling(written(shown, first.count("\n")), first, last)
+        shares = [int(budget * SALIENT_SHARE) for budget in inner]
+        first, last = _whole_lines(*ends(text, limits, _less(inner, shares), head_and_tail))
+        selected = select(found, limits, shares, len(first), len(text) - len(last))
+        # What the selected lines leave of their share goes to head and tail, which may then include some of them.
+        used = [limit.measure(rendered(selected, 0)) for limit in limits]
+        first, last = _whole_lines(*ends(text, limits, _less(inner, used), head_and_tail))
+        shown = [line for line in selected if line.start >= len(first) and line.end <= len(text) - len(last)]
+        return writer.smart(rendered(shown, first.count("\n")), first, last)
 
-    return shape
+    return layout
 
 
-def _inner(gauges: Sequence[Gauge], rooms: Sequence[int], sample: str) -> list[int]:
-    """The rooms without what is said around the text, as around the sample; none if nothing is left of one."""
+def _budgets_for_text(limits: Sequence[UnitLimit], budgets: Sequence[int], sample: str) -> list[int]:
+    """The budgets less the notice, whose size is that in the sample; an empty list if nothing is left of one."""
     inner = []
-    for gauge, room in zip(gauges, rooms, strict=True):
-        said = gauge.measure(sample) - gauge.measure(SAMPLE)
-        left = room - said - SLACK * (gauge.unit != "lines")
+    for limit, budget in zip(limits, budgets, strict=True):
+        notice = limit.measure(sample) - limit.measure(SAMPLE)
+        left = budget - notice - SLACK * (limit.unit != "lines")
         if left <= 0:
             return []
         inner.append(left)
     return inner
 
 
-def _less(rooms: Sequence[int], used: Sequence[int]) -> list[int]:
-    return [room - less for room, less in zip(rooms, used, strict=True)]
+def _less(budgets: Sequence[int], used: Sequence[int]) -> list[int]:
+    return [budget - less for budget, less in zip(budgets, used, strict=True)]
 
 
 def _whole_lines(first: str, last: str) -> tuple[str, str]:
-    """Both ends without the part of a line at the cut, if it is small against what is left."""
+    """Both ends without the partial line at the cut, unless it is a large part of the end."""
     end = first.rfind("\n") + 1
     start = last.find("\n") + 1
-    if end < len(first) * (1 - SNAP_SHARE):
+    if end < len(first) * (1 - MAX_SNAP_SHARE):
         end = len(first)
-    if start > len(last) * SNAP_SHARE:
+    if start > len(last) * MAX_SNAP_SHARE:
         start = 0
     return first[:end], last[start:]

@@ -1,4 +1,4 @@
-"""Limits on one output: by lines, characters, bytes and tokens, and what is shown of an output that is longer."""
+"""Limits on one output: in lines, characters, bytes and tokens, and the excerpt of an output that exceeds them."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ from typing import Any, Literal, get_args
 
 from contextstash.context.text.truncate import Count
 from contextstash.context.tool_outputs import layouts
-from contextstash.context.tool_outputs.layouts import Shape, fitted
+from contextstash.context.tool_outputs.layouts import Layout, fitted
 from contextstash.context.tool_outputs.measures import (
-    Gauge,
-    at_both_ends,
-    at_the_start,
-    byte_gauge,
-    character_gauge,
+    UnitLimit,
+    byte_limit,
+    character_limit,
     ends,
-    line_gauge,
-    token_gauge,
+    head_and_tail,
+    head_only,
+    line_limit,
+    token_limit,
 )
-from contextstash.context.tool_outputs.notices import Shown, Wording
+from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
 from contextstash.context.window.settings import ContextSettings, Cut, current_value
 from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
-"""The rule of thumb by which the middle-out cut turns tokens into characters, as the token-budget design has it."""
+"""How many characters the middle-out cut counts as a token: the rule of the preset `token-budget`, whose 2,500 tokens
+are 10,000 characters."""
 
-PREVIEW_CHARACTERS = 2_000
-"""What is shown of an output that is too large to be cut: its head and tail together."""
+MAX_PREVIEW_CHARACTERS = 2_000
+"""Longest preview of an output above `spill_chars`: its head and tail together. A guess: some 30 lines, about 500
+tokens."""
 
 MIN_LINES_FOR_BOTH_ENDS = 4
-"""With fewer lines there is room for the start only."""
+"""With fewer lines only the head is shown: one line of text, the mark, another line and the notice are four."""
 
-PARENT_NAMES = {
+NAMES_ELSEWHERE = {
     "max_lines": "lines",
     "max_chars": "chars",
     "max_characters": "chars",
@@ -46,13 +48,13 @@ PARENT_NAMES = {
     "large_output_threshold": "spill_chars",
     "spill": "spill_chars",
 }
-"""What these limits are called elsewhere."""
+"""What other systems call these limits; for the hint in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """The most of one output that is shown; None is no limit. Above `spill_chars` characters only a preview is shown.
-    `notice` tells whether what says what was cut counts against the limits or comes on top of them."""
+    """How much of one output is shown at most; None is no limit. Above `spill_chars` characters only a preview is
+    shown. `notice` is "within" if the notice of the cut counts towards the limits, "beside" if it is added to them."""
 
     lines: int | None = None
     chars: int | None = None
@@ -64,12 +66,12 @@ class OutputLimits:
 
     @classmethod
     def of(cls, settings: ContextSettings) -> OutputLimits:
-        """The limits that a session's settings give."""
+        """The limits in a session's settings."""
         return cls(**{field.name: getattr(settings, f"output_{field.name}") for field in fields(cls)})
 
     def merged(self, given: Mapping[str, Any] | None) -> OutputLimits:
-        """These limits with those of one call in their place; None lifts a limit. Raises BadInputError on a wrong
-        name, naming the right one, and on a value that is none."""
+        """These limits, overridden by those of one call; None removes a limit. Raises BadInputError if a name is
+        unknown, naming the nearest right one, or if a value is invalid."""
         changes = {}
         for name, value in (given or {}).items():
             known = NAMES.get(name)
@@ -79,64 +81,65 @@ class OutputLimits:
                 value = current_value("output_cut", value)
                 _check_cut(value)
             elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no such limit.")
+                raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no limit.")
             changes[known] = value
         return replace(self, **changes)
 
     def may_cut(self, characters: int, tokens: int) -> bool:
-        """Whether a text of that many characters and about that many tokens can be over a limit at all."""
-        most_bytes = 4 * characters
+        """Whether a text of that many characters and about that many tokens could exceed a limit. If not, the text
+        need not be read."""
+        max_bytes = 4 * characters  # UTF-8 takes at most four bytes for a character
         return (
             _over(characters, self.lines)
             or _over(characters, self.chars)
             or _over(characters, self.spill_chars)
-            or _over(most_bytes, self.bytes)
+            or _over(max_bytes, self.bytes)
             or _over(max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN)), self.tokens)
         )
 
     def holds(self, text: str, count: Count) -> bool:
         """Whether a text is within all the limits."""
-        return not _over(len(text), self.spill_chars) and all(gauge.holds(text) for gauge in self.gauges(count))
+        return not _over(len(text), self.spill_chars) and all(each.holds(text) for each in self.unit_limits(count))
 
-    def gauges(self, count: Count) -> tuple[Gauge, ...]:
+    def unit_limits(self, count: Count) -> tuple[UnitLimit, ...]:
         """The limits in the order in which they are applied."""
         found = []
         if self.lines is not None:
-            found.append(line_gauge(self.lines))
+            found.append(line_limit(self.lines))
         if self.chars is not None:
-            found.append(character_gauge(self.chars))
+            found.append(character_limit(self.chars))
         if self.tokens is not None and self.cut == "middle":
-            found.append(character_gauge(CHARACTERS_PER_TOKEN * self.tokens))
+            found.append(character_limit(CHARACTERS_PER_TOKEN * self.tokens))
         if self.bytes is not None:
-            found.append(byte_gauge(self.bytes))
+            found.append(byte_limit(self.bytes))
         if self.tokens is not None:
-            found.append(token_gauge(self.tokens, count))
+            found.append(token_limit(self.tokens, count))
         return tuple(found)
 
 
 NAMES = {field.name: field.name for field in fields(OutputLimits) if field.name != "notice"}
 
 
-def _over(value: int, most: int | None) -> bool:
-    return most is not None and value > most
+def _over(value: int, maximum: int | None) -> bool:
+    return maximum is not None and value > maximum
 
 
 def _unknown(name: str) -> str:
     near = difflib.get_close_matches(name.removeprefix("output_"), list(NAMES), n=1, cutoff=0.5)
-    right = PARENT_NAMES.get(name.lower()) or (near[0] if near else None)
+    right = NAMES_ELSEWHERE.get(name.lower()) or (near[0] if near else None)
     hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
     return f"There is no limit '{name}'. {hint}"
 
 
 def _check_cut(value: object) -> None:
     if value not in get_args(Cut):
-        raise BadInputError(f"limits.cut is one of {', '.join(get_args(Cut))}, not '{value}'.")
+        raise BadInputError(f"limits.cut must be one of {', '.join(get_args(Cut))}, not '{value}'.")
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A text within limits. `text` includes `notice`. `lines` (line ends), `characters` and `bytes` (UTF-8) are what
-    was left out between its first `head` and its last `tail` characters, 0 if nothing was cut."""
+    """A text cut to its limits. `text` includes `notice`. `lines` (line ends), `characters` and `bytes` (UTF-8) were
+    left out between its first `head` and its last `tail` characters; they are 0 if nothing was cut."""
 
     text: str
     cut: bool = False
@@ -150,66 +153,66 @@ class Limited:
 
 
 def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> Limited:
-    """The text within all the limits, by lines first, then characters, bytes and tokens.
+    """The text cut to all the limits: lines first, then characters, bytes and tokens.
 
-    The start and the end shown are the text's own to the letter, and end between characters. A notice says what was
-    cut, and `handle`, if the whole is; it counts against the limits, unless they say that it comes beside them.
-    Limits too small for a notice get a shorter one, or the bare start.
+    Head and tail are unchanged parts of the text, and end between characters. A notice says what was cut, and gives
+    `handle`, under which the whole text is archived. The notice counts towards the limits, unless `limits.notice` is
+    "beside". If the limits are too small for the notice, it is shortened, and finally left out.
     """
     if _over(len(text), limits.spill_chars):
         return _limited(_spilled(text, limits, count, handle), spilled=True)
-    gauges = limits.gauges(count)
-    over = [gauge.unit for gauge in gauges if not gauge.holds(text)]
-    if not over:
+    unit_limits = limits.unit_limits(count)
+    exceeded = [each.unit for each in unit_limits if not each.holds(text)]
+    if not exceeded:
         return Limited(text, head=len(text))
-    wording = Wording(text, over[0], handle)
+    writer = NoticeWriter(text, exceeded[0], handle)
     if limits.notice == "beside":
-        split = at_the_start if limits.cut == "head" else at_both_ends
-        say = wording.head if limits.cut == "head" else wording.middle
-        return _limited(say(*ends(text, gauges, [gauge.most for gauge in gauges], split)))
-    shown = fitted(gauges, _shape(limits, wording))
-    return _limited(shown or _smallest(gauges, wording))
+        split = head_only if limits.cut == "head" else head_and_tail
+        compose = writer.head if limits.cut == "head" else writer.middle
+        return _limited(compose(*ends(text, unit_limits, [each.maximum for each in unit_limits], split)))
+    excerpt = fitted(unit_limits, _layout(limits, writer))
+    return _limited(excerpt or _smallest(unit_limits, writer))
 
 
-def _shape(limits: OutputLimits, wording: Wording) -> Shape:
+def _layout(limits: OutputLimits, writer: NoticeWriter) -> Layout:
     few_lines = limits.lines is not None and limits.lines < MIN_LINES_FOR_BOTH_ENDS
     if limits.cut == "head" or few_lines:
-        return layouts.plain(wording.text, at_the_start, wording.head)
+        return layouts.plain(writer.text, head_only, writer.head)
     if limits.cut == "head_tail":
-        return layouts.plain(wording.text, at_both_ends, wording.head_tail)
+        return layouts.plain(writer.text, head_and_tail, writer.head_tail)
     if limits.cut == "middle":
-        return layouts.middle_out(wording)
-    return layouts.telling(wording)
+        return layouts.middle_out(writer)
+    return layouts.smart(writer)
 
 
-def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Shown:
-    wording = Wording(text, handle=handle)
-    preview = partial(wording.preview, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
-    room = PREVIEW_CHARACTERS + len(preview("", "").text)
-    gauges = (*replace(limits, cut="head_tail").gauges(count), character_gauge(room))
-    return fitted(gauges, layouts.plain(text, at_both_ends, preview)) or _smallest(gauges, wording)
+def _spilled(text: str, limits: OutputLimits, count: Count, handle: str) -> Excerpt:
+    writer = NoticeWriter(text, handle=handle)
+    preview = partial(writer.preview, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    maximum = MAX_PREVIEW_CHARACTERS + len(preview("", "").text)
+    unit_limits = (*replace(limits, cut="head_tail").unit_limits(count), character_limit(maximum))
+    return fitted(unit_limits, layouts.plain(text, head_and_tail, preview)) or _smallest(unit_limits, writer)
 
 
-def _smallest(gauges: Sequence[Gauge], wording: Wording) -> Shown:
-    """The start with a few words, or bare if there is no room for them."""
-    shown = fitted(gauges, layouts.plain(wording.text, at_the_start, wording.brief))
-    if shown is not None:
-        return shown
-    first = wording.text
-    for gauge in gauges:
-        first = gauge.first(first, gauge.most)
-    return wording.bare(first, "")
+def _smallest(unit_limits: Sequence[UnitLimit], writer: NoticeWriter) -> Excerpt:
+    """The head with a brief notice, or without one if there is no room for it."""
+    excerpt = fitted(unit_limits, layouts.plain(writer.text, head_only, writer.brief))
+    if excerpt is not None:
+        return excerpt
+    first = writer.text
+    for each in unit_limits:
+        first = each.first(first, each.maximum)
+    return writer.bare(first, "")
 
 
-def _limited(shown: Shown, *, spilled: bool = False) -> Limited:
+def _limited(excerpt: Excerpt, *, spilled: bool = False) -> Limited:
     return Limited(
-        text=shown.text,
+        text=excerpt.text,
         cut=True,
-        notice=shown.notice,
-        lines=shown.lines,
-        characters=shown.characters,
-        bytes=shown.bytes,
+        notice=excerpt.notice,
+        lines=excerpt.lines,
+        characters=excerpt.characters,
+        bytes=excerpt.bytes,
         spilled=spilled,
-        head=shown.head,
-        tail=shown.tail,
+        head=excerpt.head,
+        tail=excerpt.tail,
     )

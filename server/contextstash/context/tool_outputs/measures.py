@@ -1,4 +1,4 @@
-"""Gauges: each is one limit on a text, how it is measured and how a text is cut to it; and the ends that hold all."""
+"""Limits in one unit: how a text is measured in lines, characters, bytes or tokens, and how its ends are cut to fit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextstash.context.text.truncate import Count
 Unit = Literal["lines", "characters", "bytes", "tokens"]
 
 Take = Callable[[str, int], str]
-"""`take(text, most)`: one end of a text, of at most that many units."""
+"""`take(text, maximum)`: one end of a text, of at most that many units."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gauge:
-    """At most `most` units. `first` and `last` take the longest end that fits a number of units; `fits` tells whether
-    a text does, without measuring more of it than is needed."""
+class UnitLimit:
+    """At most `maximum` units. `first` and `last` return the longest end of a text within a number of units; `fits`
+    checks whether the whole text is within it, without measuring more of the text than it needs."""
 
     unit: Unit
-    most: int
+    maximum: int
     measure: Count
     first: Take
     last: Take
@@ -29,63 +29,64 @@ class Gauge:
 
     def holds(self, text: str) -> bool:
         """Whether a text is within the limit."""
-        return self.fits(text, self.most)
+        return self.fits(text, self.maximum)
 
 
-def line_gauge(most: int) -> Gauge:
+def line_limit(maximum: int) -> UnitLimit:
     """At most that many lines."""
-    return _counted("lines", most, truncate.line_count, truncate.first_lines, truncate.last_lines)
+    return _counted("lines", maximum, truncate.line_count, truncate.first_lines, truncate.last_lines)
 
 
-def character_gauge(most: int) -> Gauge:
+def character_limit(maximum: int) -> UnitLimit:
     """At most that many characters."""
-    return _counted("characters", most, len, truncate.first_characters, truncate.last_characters)
+    return _counted("characters", maximum, len, truncate.first_characters, truncate.last_characters)
 
 
-def byte_gauge(most: int) -> Gauge:
+def byte_limit(maximum: int) -> UnitLimit:
     """At most that many bytes in UTF-8."""
-    return _counted("bytes", most, truncate.byte_length, truncate.first_bytes, truncate.last_bytes)
+    return _counted("bytes", maximum, truncate.byte_length, truncate.first_bytes, truncate.last_bytes)
 
 
-def token_gauge(most: int, count: Count) -> Gauge:
+def token_limit(maximum: int, count: Count) -> UnitLimit:
     """At most that many tokens as `count` counts them."""
-    return Gauge(
+    return UnitLimit(
         "tokens",
-        most,
+        maximum,
         count,
-        lambda text, room: truncate.first_tokens(text, room, count),
-        lambda text, room: truncate.last_tokens(text, room, count),
-        lambda text, room: truncate.within_tokens(text, room, count),
+        lambda text, budget: truncate.first_tokens(text, budget, count),
+        lambda text, budget: truncate.last_tokens(text, budget, count),
+        lambda text, budget: truncate.within_tokens(text, budget, count),
     )
 
 
-def _counted(unit: Unit, most: int, measure: Count, first: Take, last: Take) -> Gauge:
-    return Gauge(unit, most, measure, first, last, lambda text, room: measure(text) <= room)
+def _counted(unit: Unit, maximum: int, measure: Count, first: Take, last: Take) -> UnitLimit:
+    return UnitLimit(unit, maximum, measure, first, last, lambda text, budget: measure(text) <= budget)
 
 
-Split = Callable[[Gauge, int], tuple[int, int]]
-"""`split(gauge, room)`: how much of the room the start gets, and how much the end."""
+Split = Callable[[UnitLimit, int], tuple[int, int]]
+"""`split(limit, budget)`: how much of the budget the head gets, and how much the tail."""
 
 
-def at_the_start(gauge: Gauge, room: int) -> tuple[int, int]:
-    """All of the room for the start."""
-    return room, 0
+def head_only(limit: UnitLimit, budget: int) -> tuple[int, int]:
+    """The whole budget for the head."""
+    return budget, 0
 
 
-def at_both_ends(gauge: Gauge, room: int) -> tuple[int, int]:
-    """Half of the room for each end."""
-    return room - room // 2, room // 2
+def head_and_tail(limit: UnitLimit, budget: int) -> tuple[int, int]:
+    """Half of the budget for each end."""
+    return budget - budget // 2, budget // 2
 
 
-def ends(text: str, gauges: Sequence[Gauge], rooms: Sequence[int], split: Split) -> tuple[str, str]:
-    """The start and the end to show of a text that does not fit: cut by each gauge in turn to its room."""
+def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], split: Split) -> tuple[str, str]:
+    """The head and the tail to show of a text that does not fit: cut by each limit in turn to its budget."""
     first = last = text
     whole = True
-    for gauge, room in zip(gauges, rooms, strict=True):
-        if whole and gauge.fits(text, room):
+    for limit, budget in zip(limits, budgets, strict=True):
+        # Limits in several units cut independently; one that the whole text meets must not cut it to its halves.
+        if whole and limit.fits(text, budget):
             continue
-        head, tail = split(gauge, room)
-        first, last, whole = gauge.first(first, head), gauge.last(last, tail), False
+        head, tail = split(limit, budget)
+        first, last, whole = limit.first(first, head), limit.last(last, tail), False
     if len(first) + len(last) > len(text):
         last = text[len(first) :]
     return first, last

@@ -1,4 +1,4 @@
-"""Notices: what is said where a part of an output was cut."""
+"""Notices: the text that replaces the part of an output that was cut."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from contextstash.context.text.truncate import byte_length, line_count
 from contextstash.context.tool_outputs.measures import Unit
 
 MAX_MIDDLE_LENGTH = 96
-"""Room for the middle-out notice between its line ends, in characters and bytes."""
+"""Longest notice of the middle-out cut, in characters. With its four line ends it takes 100: the 50 characters that
+the cut leaves free on each side (`layouts.MIDDLE_NOTICE_RESERVE`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Excerpt:
     """What is shown of a text: its first `head` and last `tail` characters and the notice. `lines` (line ends),
-    `characters` and `bytes` (UTF-8) stood between them."""
+    `characters` and `bytes` (UTF-8) were left out between them."""
 
     text: str
     notice: str
@@ -27,36 +28,36 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
-    """What stands between the two ends that are shown of a text."""
+class Omission:
+    """How much is left out between the head and the tail of a text."""
 
     lines: int
     characters: int
     bytes: int
 
     def amount(self, unit: Unit) -> str:
-        """How much it is, in words: lines, and bytes if these were the limit, else characters."""
+        """The size in words: the lines, and the bytes if the limit is in bytes, else the characters."""
         size = f"{self.bytes:,} bytes" if unit == "bytes" else f"{self.characters:,} characters"
         return f"{self.lines:,} line{'s' * (self.lines != 1)}, {size}" if self.lines else size
 
 
-def between(text: str, first: str, last: str) -> Between:
-    """What of a text is not in its two ends."""
+def omission(text: str, first: str, last: str) -> Omission:
+    """What of a text is in neither its head nor its tail."""
     gone = text[len(first) : len(text) - len(last)]
-    return Between(gone.count("\n"), len(gone), byte_length(gone))
+    return Omission(gone.count("\n"), len(gone), byte_length(gone))
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """How the cuts of one text are told. `unit` is that of the first limit it was over; `handle` is where the whole
-    is kept, empty if it is kept nowhere."""
+class NoticeWriter:
+    """Writes the excerpts of one text, each with its notice. `unit` is that of the first limit that the text exceeds;
+    `handle` is where the whole text is archived, empty if it is not."""
 
     text: str
     unit: Unit = "characters"
     handle: str = ""
 
-    def head(self, first: str, last: str) -> Shown:
-        """The start, and how much of the whole it is."""
+    def head(self, first: str, last: str) -> Excerpt:
+        """The head, and how much of the whole text it is."""
         if self.unit == "lines":
             extent = f"{line_count(first):,} of {line_count(self.text):,} lines"
         elif self.unit == "bytes":
@@ -64,52 +65,52 @@ class Wording:
         else:
             extent = f"{len(first):,} of {len(self.text):,} characters"
         notice = f"{MARKER}: cut after the first {extent}{self._whole()}]"
-        return self._shown(f"{_ended(first)}{notice}", notice, first, last)
+        return self._excerpt(f"{_ended(first)}{notice}", notice, first, last)
 
-    def head_tail(self, first: str, last: str) -> Shown:
-        """Both ends, a mark where the cut is, and at the end how much was cut."""
-        gone = between(self.text, first, last)
-        mark = f"{MARKER}: {gone.amount('characters') if not gone.lines else f'{gone.lines:,} lines'} cut here]"
+    def head_tail(self, first: str, last: str) -> Excerpt:
+        """Head and tail, a short mark at the cut, and the notice at the end."""
+        gone = omission(self.text, first, last)
+        cut = f"{MARKER}: {gone.amount('characters') if not gone.lines else f'{gone.lines:,} lines'} cut here]"
         of = f"{line_count(self.text):,} lines, " if gone.lines else ""
         notice = f"{MARKER}: {gone.amount(self.unit)} of {of}{self._size()} cut{self._whole()}]"
-        return self._shown(f"{_ended(first)}{mark}\n{_ended(last)}{notice}", notice, first, last)
+        return self._excerpt(f"{_ended(first)}{cut}\n{_ended(last)}{notice}", notice, first, last)
 
-    def middle(self, first: str, last: str) -> Shown:
-        """Both ends, and between them how much was cut."""
-        gone = between(self.text, first, last)
+    def middle(self, first: str, last: str) -> Excerpt:
+        """Head and tail, and the notice between them."""
+        gone = omission(self.text, first, last)
         notice = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}]"
         if len(notice) > MAX_MIDDLE_LENGTH:
             notice = f"{MARKER}: {gone.characters:,} characters cut{self._whole()}]"
-        return self._shown(f"{first}\n\n{notice}\n\n{last}", notice, first, last)
+        return self._excerpt(f"{first}\n\n{notice}\n\n{last}", notice, first, last)
 
-    def preview(self, sha256: str, first: str, last: str) -> Shown:
-        """Size, checksum and handle of an output that is too large, then its two ends."""
+    def preview(self, sha256: str, first: str, last: str) -> Excerpt:
+        """Size, checksum and handle of an output that is too large, then its head and tail."""
         lines = line_count(self.text)
         size = f"{len(self.text):,} characters, {byte_length(self.text):,} bytes, {lines:,} line{'s' * (lines != 1)}"
-        notice = f"{MARKER}: too large to show, {size}, SHA-256 {sha256}{self._whole()}; its two ends:]"
-        mark = f"{MARKER}: {between(self.text, first, last).amount('characters')} cut here]"
-        return self._shown(f"{notice}\n{_ended(first)}{mark}\n{last}", notice, first, last)
+        notice = f"{MARKER}: too large to show, {size}, SHA-256 {sha256}{self._whole()}; head and tail:]"
+        cut = f"{MARKER}: {omission(self.text, first, last).amount('characters')} cut here]"
+        return self._excerpt(f"{notice}\n{_ended(first)}{cut}\n{last}", notice, first, last)
 
-    def telling(self, lines: str, first: str, last: str) -> Shown:
-        """Both ends, and between them the lines that matter of what was cut."""
-        gone = between(self.text, first, last)
-        said = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}"
+    def smart(self, lines: str, first: str, last: str) -> Excerpt:
+        """Head and tail, and between them the relevant lines of what was cut."""
+        gone = omission(self.text, first, last)
+        start = f"{MARKER}: {gone.amount(self.unit)} cut here{self._whole()}"
         if not lines:
-            notice = f"{said}]"
-            return self._shown(f"{_ended(first)}{notice}\n{last}", notice, first, last)
-        notice = f"{said}; what matters of it:]"
+            notice = f"{start}]"
+            return self._excerpt(f"{_ended(first)}{notice}\n{last}", notice, first, last)
+        notice = f"{start}; the relevant lines:]"
         on = f"{MARKER}: from line {self.text.count(chr(10), 0, len(self.text) - len(last)) + 1:,} on:]"
-        return self._shown(f"{_ended(first)}{notice}\n{lines}\n{on}\n{last}", notice, first, last)
+        return self._excerpt(f"{_ended(first)}{notice}\n{lines}\n{on}\n{last}", notice, first, last)
 
-    def brief(self, first: str, last: str) -> Shown:
-        """The start and the least that can be said, on the start's last line."""
+    def brief(self, first: str, last: str) -> Excerpt:
+        """The head and the shortest notice, on the head's last line."""
         notice = f"{MARKER}: cut{self._whole()}]"
         kept = first.rstrip()
-        return self._shown(f"{kept} {notice}" if kept else notice, notice, first, last)
+        return self._excerpt(f"{kept} {notice}" if kept else notice, notice, first, last)
 
-    def bare(self, first: str, last: str) -> Shown:
-        """The ends and not a word."""
-        return self._shown(first + last, "", first, last)
+    def bare(self, first: str, last: str) -> Excerpt:
+        """Head and tail without a notice."""
+        return self._excerpt(first + last, "", first, last)
 
     def _whole(self) -> str:
         return f"; whole output: {self.handle}" if self.handle else ""
@@ -117,11 +118,11 @@ class Wording:
     def _size(self) -> str:
         return f"{byte_length(self.text):,} bytes" if self.unit == "bytes" else f"{len(self.text):,} characters"
 
-    def _shown(self, shown: str, notice: str, first: str, last: str) -> Shown:
-        gone = between(self.text, first, last)
-        return Shown(shown, notice, len(first), len(last), gone.lines, gone.characters, gone.bytes)
+    def _excerpt(self, shown: str, notice: str, first: str, last: str) -> Excerpt:
+        gone = omission(self.text, first, last)
+        return Excerpt(shown, notice, len(first), len(last), gone.lines, gone.characters, gone.bytes)
 
 
 def _ended(text: str) -> str:
-    """The text with a line feed at its end, if it is any."""
+    """The text with a line feed at its end, unless it is empty."""
     return text if not text or text.endswith("\n") else f"{text}\n"

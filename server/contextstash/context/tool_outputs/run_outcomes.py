@@ -1,4 +1,4 @@
-"""How a run went: tests passed and failed, the error that ended it, the error lines it printed."""
+"""Outcomes of runs: the tests that passed and failed, the error that ended a program, the error lines it printed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 from contextstash.context.text.sanitize import one_line
 
-END_ROOM = 60_000
-"""Characters at either end of an output that are searched."""
+MAX_END_CHARACTERS = 60_000
+"""How much of each end of an output is searched: a bound on the time, which is a guess. Runners print counts last, and
+programs their errors first or last."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestRun:
-    """Counts as the runner printed them; None if it prints no such count. `first` is the first failure."""
+    """The counts that a test runner printed; `passed` is None if it prints none. `first` is the first failure."""
 
     failed: int
     passed: int | None
     first: str = ""
 
     def line(self) -> str:
-        """The run in words."""
+        """The run in words, such as "2 failed, 41 passed"."""
         counts = f"{self.failed} failed" if self.failed else "all passed"
         if self.passed is not None:
             counts = f"{self.failed} failed, {self.passed} passed" if self.failed else f"{self.passed} passed"
@@ -28,8 +29,8 @@ class TestRun:
 
 
 def ends_of(text: str) -> str:
-    """The text, or its two ends if it is long."""
-    return text if len(text) <= 2 * END_ROOM else f"{text[:END_ROOM]}\n{text[-END_ROOM:]}"
+    """The text; if it is long, its head and its tail."""
+    return text if len(text) <= 2 * MAX_END_CHARACTERS else f"{text[:MAX_END_CHARACTERS]}\n{text[-MAX_END_CHARACTERS:]}"
 
 
 _PYTEST = re.compile(
@@ -54,7 +55,7 @@ _COUNT = re.compile(r"(\d+) (failed|passed|error)")
 
 
 def find_test_run(text: str) -> TestRun | None:
-    """The test run that an output shows, or None: pytest, unittest, go test, cargo, jest, vitest, mocha."""
+    """The run of pytest, unittest, go test, cargo, jest, vitest or mocha in an output; None if there is none."""
     text = ends_of(text)
     for reader in (_pytest, _go, _cargo, _unittest, _jest, _mocha):
         run = reader(text)
@@ -141,7 +142,7 @@ _STACK = re.compile(r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{
 
 
 def find_crash(text: str) -> str:
-    """The line that says what ended a program (Python, Go, Rust, JavaScript, Java), or nothing."""
+    """The line with the error that ended a program (Python, Go, Rust, JavaScript, Java); empty if there is none."""
     text = ends_of(text)
     traces = list(_TRACEBACK.finditer(text))
     if traces:
@@ -165,13 +166,13 @@ _ERROR_LINE = re.compile(
 _NOT_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failed|failures)\b", re.IGNORECASE)
 
 
-def error_lines(text: str, most: int = 3) -> list[str]:
-    """The first lines that read like errors, each once."""
+def error_lines(text: str, maximum: int = 3) -> list[str]:
+    """The first lines that look like errors, each once."""
     found: dict[str, None] = {}
     for match in _ERROR_LINE.finditer(ends_of(text)):
         line = one_line(match.group(), 200)
         if line and not _NOT_ERROR.search(line):
             found[line] = None
-        if len(found) == most:
+        if len(found) == maximum:
             break
     return list(found)

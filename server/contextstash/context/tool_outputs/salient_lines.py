@@ -1,4 +1,4 @@
-"""Telling lines: what matters in the middle of a long output: errors and counts; of source code, definitions."""
+"""Salient lines: what is worth showing of the middle of a long output: errors and counts; in code, definitions."""
 
 from __future__ import annotations
 
@@ -8,37 +8,44 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.classifiers import DEFINITION
-from contextstash.context.tool_outputs.measures import Gauge
+from contextstash.context.tool_outputs.measures import UnitLimit
 
 WORDS = (
     "error", "fail", "fatal", "exception", "panic", "traceback", "assert", "denied", "refused", "not found", "no such",
     "undefined", "unexpected", "cannot", "warning", "critical", "timed out", "killed", "passed", "summary", "total",
     "result", "exit", "错误", "失败", "エラー",
 )  # fmt: skip
-"""What a telling line holds at least one of, in lower case."""
+"""In lower case; a line without any of them is never salient. Scanning for words first is cheaper than matching the
+patterns below against each line."""
 
 MAX_HITS = 2_000
-"""How often each word is looked at from the start of an output; as many lines again from its end."""
+"""How many lines with each word are examined from the start of an output, and as many from its end. A bound on the
+time that a huge output takes; the number is a guess."""
 
 MAX_LINES = 100
+"""How many salient lines are shown at most; a guess, usually the budget is used up before."""
+
 MAX_MENTIONS = 8
-"""How many lines are shown that only mention a word, as source code does."""
+"""How many lines are shown that only mention a word, as prose does; a guess."""
 
 MAX_LENGTH = 200
-"""Characters of a line that are shown."""
+"""Characters shown of a line; a guess."""
 
-BEFORE = 80
-"""Characters before the word that are shown of a line in which it stands far behind."""
+MAX_BEFORE = 80
+"""Characters shown before the word, if the word is far from the start of its line; a guess."""
 
-REACH = 1_000
-"""How far around a word its line is looked for, and how far apart two finds in one line are, in characters."""
+SEARCH_DISTANCE = 1_000
+"""In characters: how far from a word the ends of its line are searched, and how far apart two hits in one line are.
+Without it a line of a megabyte would be searched once for each hit in it."""
 
 MIN_DEFINITIONS = 3
-"""With so many at its start an output is taken for source code, whose errors are none."""
+"""With this many definitions at its start an output is source code, where "error" is usually a name. A guess."""
 
 SOURCE_START = 8_000
-SOURCE_SCANNED = 1_000_000
-"""Characters of source code in which definitions are looked for."""
+"""In how many characters at the start of an output these definitions are counted; a guess."""
+
+MAX_SOURCE_SCANNED = 1_000_000
+"""Characters of source code in which definitions are searched: a bound on the time, which is a guess."""
 
 GAP_MARK = "… {:,} lines"
 
@@ -66,14 +73,14 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 _GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
-"""A line number that the tool itself wrote before a line."""
+"""A line number that the tool itself wrote before a line, as tools that read files do."""
 
 
 @dataclass(frozen=True, slots=True)
-class TellingLine:
-    """A line that matters. `rank` is 0 for counts, 1 for errors and outer definitions, 2 for warnings and inner
+class SalientLine:
+    """A line worth showing. `rank` is 0 for counts, 1 for errors and outer definitions, 2 for warnings and inner
     definitions, 3 for mentions; `number` counts from 1; `start` and `end` are its place in the output; `times` is how
-    many lines are like it but for numbers; `has_number` tells that the tool has written one before it."""
+    many lines differ from it in numbers only; `has_number` is true if the tool wrote a line number before it."""
 
     rank: int
     number: int
@@ -85,17 +92,17 @@ class TellingLine:
 
     @property
     def shown(self) -> str:
-        """The line behind its number, its own one if it has one."""
+        """The line after its number: the one that the tool wrote, if it wrote one."""
         number = "" if self.has_number else f"{self.number}: "
         return f"{number}{self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
 
 
-def telling_lines(text: str) -> list[TellingLine]:
-    """The lines that matter, the most telling first: counts from the last on, all else from the first on. Of lines
-    that differ in numbers alone the first counts, of counts the last."""
+def salient_lines(text: str) -> list[SalientLine]:
+    """The salient lines by rank: counts from the last to the first, all others from the first to the last. Of lines
+    that differ in numbers only the first is returned, of counts the last."""
     if len(DEFINITION.findall(text[:SOURCE_START])) >= MIN_DEFINITIONS:
         return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
-    kinds: dict[tuple[int, str], TellingLine] = {}
+    kinds: dict[tuple[int, str], SalientLine] = {}
     for line in _numbered(text, _hits(_folded(text))):
         kind = (line.rank, _NUMBER.sub("#", line.text))
         known = kinds.get(kind)
@@ -107,17 +114,17 @@ def telling_lines(text: str) -> list[TellingLine]:
     return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == 0 else line.start))
 
 
-def _definitions(text: str) -> Iterator[TellingLine]:
-    """The lines that define something. Those that are not indented rank first."""
+def _definitions(text: str) -> Iterator[SalientLine]:
+    """The lines that define something; those without indentation rank first."""
     number, counted = 1, 0
-    for match in DEFINITION.finditer(text[:SOURCE_SCANNED]):
+    for match in DEFINITION.finditer(text[:MAX_SOURCE_SCANNED]):
         start = match.start()
         number += text.count("\n", counted, start)
         counted = start
         end = _stretch_end(text, match.end())
         gutter = _GUTTER.match(text, start)
         code = text[gutter.end() if gutter else start]
-        yield TellingLine(
+        yield SalientLine(
             rank=2 if code.isspace() else 1,
             number=number,
             start=start,
@@ -128,12 +135,12 @@ def _definitions(text: str) -> Iterator[TellingLine]:
 
 
 def _folded(text: str) -> str:
-    """The text in lower case, every character at its place: İ alone would become two."""
+    """The text in lower case, each character at its index: only İ would become two characters."""
     return text.replace("\u0130", "I").lower()
 
 
 def _hits(folded: str) -> list[int]:
-    """Where telling words stand, at most one place for each word and stretch of a line, in order."""
+    """The positions of `WORDS`, in order; at most one for each word and stretch of a line."""
     found: set[int] = set()
     for word in WORDS:
         place = folded.find(word)
@@ -153,18 +160,18 @@ def _last_hits(folded: str, word: str, after: int) -> Iterator[int]:
         if place < 0:
             return
         yield place
-        start = max(folded.rfind("\n", after, place), place - REACH, after + 1)
+        start = max(folded.rfind("\n", after, place), place - SEARCH_DISTANCE, after + 1)
         place = folded.rfind(word, after + 1, start)
 
 
 def _stretch_end(text: str, place: int) -> int:
-    """Where looking goes on after a hit: behind its line, or after a while within it."""
-    end = text.find("\n", place, place + REACH)
-    return end if end >= 0 else place + REACH
+    """Where the search continues after a hit: after its line, or `SEARCH_DISTANCE` later within it."""
+    end = text.find("\n", place, place + SEARCH_DISTANCE)
+    return end if end >= 0 else place + SEARCH_DISTANCE
 
 
-def _numbered(text: str, hits: Iterable[int]) -> Iterator[TellingLine]:
-    """The telling lines among those with hits, each once."""
+def _numbered(text: str, hits: Iterable[int]) -> Iterator[SalientLine]:
+    """The salient lines among those with hits, each once."""
     number, counted, done = 1, 0, -1
     for hit in hits:
         if hit < done:
@@ -173,17 +180,17 @@ def _numbered(text: str, hits: Iterable[int]) -> Iterator[TellingLine]:
         counted = hit
         start = _start(text, hit)
         done = _stretch_end(text, hit)
-        shown = one_line(text[start : min(done, start + 2 * REACH)], MAX_LENGTH)
+        shown = one_line(text[start : min(done, start + 2 * SEARCH_DISTANCE)], MAX_LENGTH)
         rank = _rank(shown)
         if rank is not None:
             has_number = _GUTTER.match(text, start) is not None
-            yield TellingLine(rank, number, start, min(done, len(text)), shown, has_number=has_number)
+            yield SalientLine(rank, number, start, min(done, len(text)), shown, has_number=has_number)
 
 
 def _start(text: str, hit: int) -> int:
-    """Where the shown part of a hit's line begins."""
-    start = text.rfind("\n", max(0, hit - MAX_LENGTH + BEFORE), hit) + 1
-    return start if start or hit < MAX_LENGTH - BEFORE else hit - BEFORE
+    """Where the shown part of a hit's line starts."""
+    start = text.rfind("\n", max(0, hit - MAX_LENGTH + MAX_BEFORE), hit) + 1
+    return start if start or hit < MAX_LENGTH - MAX_BEFORE else hit - MAX_BEFORE
 
 
 def _rank(line: str) -> int | None:
@@ -198,29 +205,29 @@ def _rank(line: str) -> int | None:
     return 3 if _MENTION.search(line) else None
 
 
-def choose(
-    lines: Iterable[TellingLine], gauges: Sequence[Gauge], rooms: Sequence[int], start: int, end: int
-) -> list[TellingLine]:
-    """The most telling of the lines between two places of the text for which there is room, in the text's order."""
-    left = list(rooms)
-    chosen: list[TellingLine] = []
+def select(
+    lines: Iterable[SalientLine], limits: Sequence[UnitLimit], budgets: Sequence[int], start: int, end: int
+) -> list[SalientLine]:
+    """The lines between two positions of the text that fit the budgets, chosen by rank, in the text's order."""
+    left = list(budgets)
+    selected: list[SalientLine] = []
     mentions = 0
     for line in lines:
         if line.start < start or line.end > end or (line.rank == 3 and mentions == MAX_MENTIONS):
             continue
-        cost = [gauge.measure(f"{line.shown}\n{GAP_MARK.format(line.number)}\n") for gauge in gauges]
-        if any(price > room for price, room in zip(cost, left, strict=True)):
+        cost = [limit.measure(f"{line.shown}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
+        if any(price > budget for price, budget in zip(cost, left, strict=True)):
             continue
-        left = [room - price for price, room in zip(cost, left, strict=True)]
+        left = [budget - price for price, budget in zip(cost, left, strict=True)]
         mentions += line.rank == 3
-        chosen.append(line)
-        if len(chosen) == MAX_LINES:
+        selected.append(line)
+        if len(selected) == MAX_LINES:
             break
-    return sorted(chosen, key=lambda line: line.start)
+    return sorted(selected, key=lambda line: line.start)
 
 
-def written(lines: Sequence[TellingLine], after: int) -> str:
-    """The lines with a mark for each gap between them; `after` is the number of the last line shown before them."""
+def rendered(lines: Sequence[SalientLine], after: int) -> str:
+    """The lines as text, with a mark for each gap; `after` is the number of the last line shown before them."""
     rows: list[str] = []
     for line in lines:
         gap = line.number - after - 1

@@ -1,4 +1,4 @@
-"""Own retrievals: outputs that are pages of the archive already, which are never cut or archived again."""
+"""Self-retrievals: outputs of our own tools, which quote the archive and so are never cut or archived again."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import re
 _TOOL = re.compile(
     r"(?:.*[._/:-])?get_archived_output|(?:.*contextstash[\w./:-]*[._/:-])(?:search_history|get_summary)", re.IGNORECASE
 )
-"""However a client writes our tools' names, such as `mcp__contextstash__get_archived_output`."""
+"""Our tools' names with any prefix that a client adds, such as `mcp__contextstash__get_archived_output`. The names of
+the other tools are common, so that for them the prefix must name contextstash."""
 
 _COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
 
 
 def is_own_retrieval(tool: str | None, argument: str | None = None) -> bool:
-    """Whether an output came from our own tools, by its tool's name, or from our own command alone, by the tool's main
-    argument. What an output says of itself is not asked: it could be forged."""
+    """Whether an output came from one of our own tools, by the tool's name, or from our own command and no other, by
+    the tool's main argument. The output's text is not considered: any tool could forge it."""
     if tool and _TOOL.fullmatch(tool):
         return True
     return bool(argument and _COMMAND.fullmatch(argument))

@@ -1,4 +1,4 @@
-"""What a command printed, without the wrapping that an agent's shell tool puts around it."""
+"""Shell envelopes: what a command printed, without the headers and tags that an agent's shell tool adds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import without_ansi
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """The text that a tool gave back; `exit_code` is None if it says none."""
+    """What a command printed; `exit_code` is None if the output does not contain it."""
 
     text: str
     exit_code: int | None = None
@@ -29,19 +29,19 @@ _PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
 REMINDER_START, REMINDER_END = "<system-reminder>", "</system-reminder>"
 _FOLDER_RESET = re.compile(r"\n?Shell cwd was reset to [^\n]*\s*\Z")
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
-HEADER_ROOM = 2_000
-"""Characters at the start in which a wrapping is looked for."""
+MAX_HEADER_CHARACTERS = 2_000
+"""How much of each end is searched for an envelope; a guess: Codex's headers are a few short lines."""
 
 
 def unwrap(text: str) -> Printed:
-    """The output proper and the exit code, from the forms that common agents wrap them in: Codex's headers
-    and its JSON envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
+    """What a command printed, and its exit code, without the envelopes of common agents: Codex's headers and its JSON
+    envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
     text = without_ansi(text)
     text = without_reminders(text)
-    text = text[:-HEADER_ROOM] + _FOLDER_RESET.sub("", text[-HEADER_ROOM:])
+    text = text[:-MAX_HEADER_CHARACTERS] + _FOLDER_RESET.sub("", text[-MAX_HEADER_CHARACTERS:])
     if text.startswith('{"output":'):
         return _from_envelope(text)
-    tagged = _TAGGED.match(text[:HEADER_ROOM])
+    tagged = _TAGGED.match(text[:MAX_HEADER_CHARACTERS])
     if tagged:
         return Printed(_TAGS.sub("", text[tagged.end() :]), int(tagged.group(1)))
     if text.startswith("<tool_use_error>"):
@@ -49,7 +49,7 @@ def unwrap(text: str) -> Printed:
     plain = _PLAIN.match(text)
     if plain:
         return Printed(text[plain.end() :], int(plain.group(1)))
-    header = _CHUNK_HEADER.match(text[:HEADER_ROOM])
+    header = _CHUNK_HEADER.match(text[:MAX_HEADER_CHARACTERS])
     if header:
         code = _EXITED.search(header.group())
         return Printed(text[header.end() :], int(code.group(1)) if code else None)
@@ -57,7 +57,7 @@ def unwrap(text: str) -> Printed:
 
 
 def without_reminders(text: str) -> str:
-    """The text without the reminders that a host puts into outputs and requests."""
+    """The text without the reminders that a host inserts into outputs and requests."""
     kept: list[str] = []
     place = 0
     while (start := text.find(REMINDER_START, place)) >= 0:
@@ -82,7 +82,7 @@ def _from_envelope(text: str) -> Printed:
 
 
 def without_heredocs(command: str) -> tuple[str, list[str]]:
-    """The command without the texts fed to it, and these texts."""
+    """The command without its here-documents, and the text of these."""
     kept: list[str] = []
     bodies: list[str] = []
     closing: str | None = None

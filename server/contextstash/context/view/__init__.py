@@ -1,1 +1,1 @@
-"""The view: what the model is sent, and the plans that shrink it."""
+"""The view: what is sent to the model, and the plans that reduce it."""

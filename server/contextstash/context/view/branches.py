@@ -1,4 +1,4 @@
-"""Branches: a conversation goes back to an earlier message and on from there; the way it left stays stored."""
+"""Branches: a conversation goes back to an earlier message and continues from there; the old branch stays stored."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from contextstash_storage.records import Cover, Edit, RestoreEdit, RewindEdit, SummaryEdit
 
 HOST = "host"
-"""The strategy of edits that follow what a client or program did to its own conversation."""
+"""The strategy of edits that repeat what a client or a program did to its own conversation."""
 
 AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None, "delta": {}, "view_messages": 0, "view_results": 0}
-"""What an edit that is made once more begins with."""
+"""The fields that are reset if an earlier edit is made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPath:
-    """How far a list of messages is stored along one branch: at which positions."""
+    """The stored messages that are equal to the beginning of a list, along one branch, by their positions."""
 
     seqs: tuple[int, ...] = ()
 
@@ -26,31 +26,31 @@ class KnownPath:
 
     @property
     def last(self) -> int:
-        """The position of the last one that is stored, -1 if none is."""
+        """The position of the last of them, -1 if there is none."""
         return self.seqs[-1] if self.seqs else -1
 
 
 def known_path(edits: Iterable[Edit], stored: Sequence[bytes], listed: Sequence[bytes]) -> KnownPath:
-    """The longest way from the beginning on which the stored messages are the listed ones, by their fingerprints. Of
-    two equal ones the newer is taken."""
+    """The longest path from the first message along which the stored messages are equal to the listed ones, by their
+    fingerprints. Of two paths of the same length the newer one is returned."""
     parents = _parents(edits)
     after = _followers(parents, len(stored))
     last = -1
-    front = [last]
-    for mark in listed:
-        front = [seq for at in front for seq in after(at) if stored[seq] == mark]
-        if not front:
+    ends = [last]
+    for fingerprint in listed:
+        ends = [seq for at in ends for seq in after(at) if stored[seq] == fingerprint]
+        if not ends:
             break
-        last = max(front)
-    return KnownPath(tuple(sorted(_way(parents, last))))
+        last = max(ends)
+    return KnownPath(tuple(sorted(_ancestors(parents, last))))
 
 
 def path_to(edits: Iterable[Edit], last: int) -> frozenset[int]:
-    """The messages that `last` descends from, itself among them."""
-    return frozenset(_way(_parents(edits), last))
+    """The message `last` and those that it descends from."""
+    return frozenset(_ancestors(_parents(edits), last))
 
 
-def _way(parents: Mapping[int, int], last: int) -> Iterator[int]:
+def _ancestors(parents: Mapping[int, int], last: int) -> Iterator[int]:
     """A message and those that it descends from, the nearest first."""
     while last >= 0:
         yield last
@@ -58,8 +58,8 @@ def _way(parents: Mapping[int, int], last: int) -> Iterator[int]:
 
 
 def _parents(edits: Iterable[Edit]) -> dict[int, int]:
-    """What the messages descend from that do not descend from their neighbour. The message after a rewind descends from
-    the one before what that hid, unless the rewind was undone before the message came."""
+    """The parents of the messages whose parent is not the message before them. The message after a rewind descends from
+    the one before what the rewind hid, unless the rewind was undone before that message was recorded."""
     parents: dict[int, int] = {}
     live: dict[int, tuple[int, int]] = {}
     for edit in edits:
@@ -69,7 +69,7 @@ def _parents(edits: Iterable[Edit]) -> dict[int, int]:
         elif isinstance(edit, RestoreEdit):
             for undone in edit.undoes:
                 live.pop(undone, None)
-            if edit.seq is not None:  # the next message, not stored yet, has another parent now
+            if edit.seq is not None:  # the next message, which is not stored yet, gets another parent
                 starts = [first for first, last in live.values() if last + 1 == edit.seq]
                 parents[edit.seq] = min(starts, default=edit.seq) - 1
     return parents
@@ -91,58 +91,58 @@ def _followers(parents: Mapping[int, int], messages: int) -> Callable[[int], lis
 
 
 def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
-    """The edits after which a view of `messages` messages goes on after message `last`: the way there is shown, what
-    was left is not. No edits if it does so already."""
+    """The edits after which a view of `messages` messages continues after message `last`: its path is shown, the other
+    branches are hidden. No edits if the view does so already."""
     path = path_to(edits, last)
-    live, given_back = _live(edits)
+    live, undone_by_host = _live(edits)
     covers = [edit for edit in live if isinstance(edit, SummaryEdit | RewindEdit)]
-    undone = [cover for cover in covers if not _stands(cover, path)]
+    undone = [cover for cover in covers if not _applies(cover, path)]
     standing = [cover.span for cover in covers if isinstance(cover, RewindEdit) and cover not in undone]
     shown = {cover.summary_id for cover in covers if isinstance(cover, SummaryEdit)}
     again = [
         edit.model_copy(update=AS_NEW)
-        for edit in given_back
+        for edit in undone_by_host
         if isinstance(edit, SummaryEdit)
         and edit.strategy == HOST
-        and _stands(edit, path)
+        and _applies(edit, path)
         and edit.summary_id not in shown
     ]
-    left = [
+    hidden = [
         RewindEdit(first_seq=first, last_seq=end)
         for first, end in _gaps(path, messages)
         if not any(start <= first and end <= stop for start, stop in standing)
     ]
-    return [*restored(undone, at=messages), *again[-1:], *left]
+    return [*restored(undone, at=messages), *again[-1:], *hidden]
 
 
 def restored(edits: Sequence[Cover], *, at: int | None = None) -> list[RestoreEdit]:
-    """The edit that undoes these; `at` is the position of the next message, if the conversation goes on elsewhere."""
+    """The edit that undoes these; `at` is the position of the next message, if the conversation changes its branch."""
     if not edits:
         return []
     return [RestoreEdit(strategy=HOST, seq=at, undoes=tuple(edit.edit_id for edit in edits))]
 
 
 def _live(edits: Iterable[Edit]) -> tuple[list[Edit], list[Edit]]:
-    """The edits that no restore undid, those that others hide included, and those that a client's own doing undid."""
+    """The edits that no restore has undone, including hidden ones; and those that the client itself undid."""
     live: dict[int, Edit] = {}
-    given_back: list[Edit] = []
+    undone_by_host: list[Edit] = []
     for edit in edits:
         live[edit.edit_id] = edit
         if isinstance(edit, RestoreEdit):
             undone = [live.pop(number) for number in edit.undoes if number in live]
-            given_back += undone if edit.strategy == HOST else []
-    return list(live.values()), given_back
+            undone_by_host += undone if edit.strategy == HOST else []
+    return list(live.values()), undone_by_host
 
 
-def _stands(cover: Cover, path: frozenset[int]) -> bool:
-    """Whether a rewind hides nothing, or a summary was written, on the way."""
+def _applies(cover: Cover, path: frozenset[int]) -> bool:
+    """Whether a cover is right for a path: a rewind if it hides nothing of it, a summary if it was written on it."""
     if isinstance(cover, RewindEdit):
         return path.isdisjoint(range(cover.first_seq, cover.last_seq + 1))
     return (cover.last_seq if cover.seq is None else cover.seq) in path
 
 
 def _gaps(path: frozenset[int], messages: int) -> list[tuple[int, int]]:
-    """The runs of messages that are not on the way."""
+    """The runs of messages that are not on the path."""
     gaps: list[tuple[int, int]] = []
     for seq in range(messages):
         if seq in path:

@@ -1,4 +1,4 @@
-"""Where to split a session for a summary: pure planning over a view."""
+"""Compaction plans: where to split a view into what is summarized and what is kept."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
 from contextstash.context.view.view import Entry
 
-MINIMUM_PROGRESS = 0.9
-"""A compaction is worth doing only if the summary takes less than this share of what it replaces."""
+MAX_SUMMARY_SHARE = 0.9
+"""A compaction is only done if the summary takes less than this share of what it replaces. A guess: a smaller saving is
+not worth the loss of detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactPlan:
-    """Messages `first_seq..last_seq` are to be summarized; `covered` are their entries in the view, an earlier
-    summary among them included. Without entries, `reason` says why."""
+    """Messages `first_seq` to `last_seq` are to be summarized; `covered` are their entries in the view, which may
+    include an earlier summary. If there are none, `reason` says why."""
 
     covered: tuple[Entry, ...]
     kept: tuple[Entry, ...]
@@ -25,7 +26,7 @@ class CompactPlan:
 
     @property
     def first_seq(self) -> int:
-        """A digest message at the head stands after a message that is not covered."""
+        """Digest messages at the head are skipped: each belongs to a message that is not covered."""
         return next(entry.first_seq for entry in self.covered if not entry.digest)
 
     @property
@@ -39,8 +40,8 @@ class CompactPlan:
 
 @dataclass(frozen=True, slots=True)
 class KeepLimits:
-    """What a compaction keeps of the newest: about `tokens`, and at least `messages`. With `either`, the messages
-    count only if `tokens` is 0. `levels` leaves earlier summaries standing beside the new one."""
+    """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
+    `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one."""
 
     tokens: int
     messages: int
@@ -49,11 +50,11 @@ class KeepLimits:
 
 
 def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
-    """Split a view into what is summarized and what is kept.
+    """Splits a view into what is summarized and what is kept.
 
-    System messages at the head are always kept. Of the rest about `keep.tokens` of the newest are kept, at most
-    half unless `keep.either`, and at least `keep.messages` messages; the split falls where no provider's rule is
-    broken.
+    System messages at the head are always kept. Of the rest about `keep.tokens` of the newest are kept, at most half
+    unless `keep.either`, and at least `keep.messages` messages. The view is split only where no provider's rule is
+    violated.
     """
     head = leading_system(entries)
     if keep.levels:
@@ -61,10 +62,15 @@ def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
     body = entries[head:]
     cuts = [cut for cut in cuts_of(body) if cut > 0]
     if not cuts:
-        return CompactPlan((), tuple(entries), "Nothing done: there is no place where the session may be split.")
+        return CompactPlan(
+            (),
+            tuple(entries),
+            "Nothing done: the session cannot be split at any message.",
+        )
     messages = 0 if keep.either and keep.tokens else keep.messages
-    room = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
-    wanted = _wanted_cut(body, room, messages)
+    # At most half, so that a short session gets smaller too.
+    budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
+    wanted = _wanted_cut(body, budget, messages)
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
     if not wanted or (not later and not earlier):
@@ -76,20 +82,20 @@ def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
     cut = later[0] if later else earlier[-1]
     covered = tuple(body[:cut])
     if not any(entry.message for entry in covered):
-        return CompactPlan((), tuple(entries), "Nothing done: only summaries stand before the recent messages.")
+        return CompactPlan((), tuple(entries), "Nothing done: only summaries precede the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
 
 
 def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
-    """The plan with its cut moved to where no thinking is kept, if that costs no more than half of what is kept;
-    else as it is."""
+    """The plan with its cut moved so that no thinking is kept, if at least half of what it keeps is still kept; else
+    the same plan."""
     entries = [*plan.covered, *plan.kept]
     cut = later_cut(entries, cuts_of(entries), len(plan.covered))
     return plan if cut is None else CompactPlan(tuple(entries[:cut]), tuple(entries[cut:]), "")
 
 
 def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> CompactPlan | None:
-    """The plan that covers just these messages once more; None if the view may not be split there any more."""
+    """The plan that covers exactly these messages again; None if the view cannot be split there any more."""
     head = leading_system(entries)
     while head < len(entries) and entries[head].last_seq < first_seq:
         head += 1
@@ -103,7 +109,7 @@ def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> Compac
 
 
 def _leading_summaries(entries: Sequence[Entry]) -> int:
-    """How many summaries stand at the head."""
+    """How many entries at the head are summaries."""
     count = 0
     while count < len(entries) and entries[count].summary:
         count += 1
@@ -121,7 +127,7 @@ def leading_system(entries: Sequence[Entry]) -> int:
 
 
 def cuts_of(entries: Sequence[Entry]) -> list[int]:
-    """Positions in a list of entries where it may be split: those that every pairing rule allows."""
+    """The positions at which a list of entries can be split: those that every pairing rule allows."""
     messages = [entry.message for entry in entries if entry.message]
     allowed = set(safe_cuts(messages))
     cuts: list[int] = []
@@ -135,10 +141,10 @@ def cuts_of(entries: Sequence[Entry]) -> list[int]:
     return cuts
 
 
-def _wanted_cut(body: Sequence[Entry], room: int, keep_messages: int) -> int:
+def _wanted_cut(body: Sequence[Entry], budget: int, keep_messages: int) -> int:
     tokens = 0
     cut = len(body)
-    while cut > 0 and tokens + body[cut - 1].tokens <= room:
+    while cut > 0 and tokens + body[cut - 1].tokens <= budget:
         cut -= 1
         tokens += body[cut].tokens
     return min(cut, max(0, len(body) - keep_messages))

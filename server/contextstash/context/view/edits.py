@@ -1,4 +1,4 @@
-"""The edits that shorten a view, and what each of them changes of the counters."""
+"""The edits that shorten a view, and how each changes the counters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from contextstash.context.text.sanitize import unforged
-from contextstash.context.tool_outputs.digest import filled_placeholder, placeholder
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.placeholders import filled_placeholder, placeholder
 from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, change
@@ -28,7 +28,7 @@ Weighed = TypeVar("Weighed", bound=EditRecord)
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
-    """The edit that shows an output as its placeholder; what it changes of the counters is left to the caller."""
+    """The edit that shows an output as its placeholder. The caller adds the change of the counters (`weighed`)."""
     if snapshot.settings.placeholder == DESCRIBED:
         shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
     else:
@@ -43,7 +43,7 @@ def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> Arch
 
 
 def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
-    """The edit that shows an output within limits, with the handle of the whole; its `delta` is left to the caller."""
+    """The edit that cuts an output to limits. The caller adds the change of the counters (`weighed`)."""
     shown = limit(text, limits, snapshot.counter.count, output.handle).text
     return TruncateEdit(
         seq=output.seq,
@@ -55,12 +55,12 @@ def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: O
 
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:
-    """The edit that shows an output cut to so many tokens, in the session's own way."""
+    """The edit that cuts an output to this many tokens, in the way that the session's settings choose."""
     return limited_edit(snapshot, output, text, OutputLimits(tokens=tokens, cut=snapshot.settings.output_cut))
 
 
 def summary_id(first_seq: int, last_seq: int, text: str) -> str:
-    """The short name of a summary: made from what it covers and says."""
+    """The short id of a summary, derived from what it covers and from its text."""
     content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
     return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
@@ -75,8 +75,7 @@ def summary_edit(
     level: SummaryLevel = "recent",
     merges: tuple[str, ...] = (),
 ) -> SummaryEdit:
-    """The edit that shows messages `first_seq..last_seq` as this text; what it changes of the counters is left to
-    the caller."""
+    """The edit that shows `first_seq` to `last_seq` as this text. The caller adds the change of the counters."""
     marker = snapshot.settings.summary_marker
     if marker is None:
         shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
@@ -96,12 +95,12 @@ def summary_edit(
 
 
 def replaced(entry: Entry, block: int, edit: Replacement) -> Entry:
-    """The entry with one block shown as the edit says."""
+    """The entry with one block replaced by the edit's text."""
     return replace(entry, replaced={**entry.replaced, block: edit})
 
 
 def weighed(edit: Weighed, before: Entry, after: Entry) -> Weighed:
-    """The edit with what it changes of the counters: of one entry, `before` and `after`."""
+    """The edit with its change of the counters, computed from the one entry that it changes, `before` and `after`."""
     return edit.model_copy(
         update={
             "delta": change([before], [after]),

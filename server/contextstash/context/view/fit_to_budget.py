@@ -1,4 +1,4 @@
-"""Making a view fit a budget for one request, without changing the session: what is left out, and in what order."""
+"""Fits a view to the budget of one request without changing the session: what is shortened or left out, in order."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from contextstash.context.view.view import Entry, output_tokens, total_tokens
 from contextstash_storage.records import Message, Output, Replacement
 
 PLACEHOLDER_TOKENS = 60
-"""About what a placeholder costs; the exact figure comes with its text."""
+"""About how many tokens a placeholder takes; the exact number is counted from its text. Ours take about 50."""
 
 CUT_TO_TOKENS = 500
-"""What is left of an output of the protected tail that must be cut for the view to fit."""
+"""How many tokens remain of an output that must be cut for the view to fit. A guess: enough for its head and tail."""
+
+NOTICE_TOKENS = 80
+"""What the notice about messages left out takes at most; a guess, the caller passes the exact number."""
 
 Shorten = Callable[[Message, Output, int | None], Replacement]
-"""`shorten(message, output, tokens)`: the output as a placeholder, or cut to that many tokens."""
+"""`shorten(message, output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A view for one request. `dropped` are the entries left out, a run after the system messages;
-    `kept` is all else. `excess` is by how many tokens the view is still over, 0 if it fits."""
+    """A view for one request. `dropped` are the entries left out, which follow the system messages; `kept` are all
+    others. `excess` is by how many tokens the view still exceeds the budget, 0 if it fits."""
 
     kept: tuple[Entry, ...]
     dropped: tuple[Entry, ...]
@@ -36,13 +39,13 @@ def fit(
     budget: int,
     shorten: Shorten,
     *,
-    notice_tokens: int = 80,
+    notice_tokens: int = NOTICE_TOKENS,
     archive: bool = True,
     keep_messages: int = 0,
 ) -> Fitted:
-    """Shrink a view to `budget` tokens: first old tool outputs become placeholders, oldest first, if `archive`; then
-    the oldest messages go, at a place where every pairing rule holds, but never the `keep_messages` newest; last the
-    large outputs of the tail are cut."""
+    """Shortens a view to `budget` tokens. First tool outputs become placeholders, the oldest first, if `archive`. Then
+    the oldest messages are left out, up to a position that every pairing rule allows, but never the `keep_messages`
+    newest. Last, large outputs in what remains are cut."""
     current = list(entries)
     excess = total_tokens(current) - budget
     if excess <= 0:
@@ -62,7 +65,7 @@ def fit(
 
 
 def _tail_start(entries: Sequence[Entry]) -> int:
-    """Where the newest indivisible piece begins: the last place before the end where the view may be split."""
+    """Where the newest indivisible part starts: the last position before the end at which the view can be split."""
     cuts = [cut for cut in cuts_of(entries) if cut < len(entries)]
     return cuts[-1] if cuts else 0
 
@@ -91,7 +94,8 @@ def _shorten_outputs(
     shorten: Shorten,
     tokens: int | None,
 ) -> tuple[list[Entry], int]:
-    """Shorten outputs, oldest first (largest first if they are cut), until `excess` tokens are freed."""
+    """Shortens outputs, the oldest first (if they are cut, the largest first), until `excess` tokens are freed."""
+    # A shorter one would save less than half of itself.
     found = _whole_outputs(entries, outputs, places, 2 * (PLACEHOLDER_TOKENS if tokens is None else tokens))
     if tokens is not None:
         found.sort(key=lambda item: (-item[0], item[1]))
@@ -113,15 +117,15 @@ def _shorten_outputs(
 
 
 def _whole_outputs(
-    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], places: range, least: int
+    entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], places: range, minimum: int
 ) -> list[tuple[int, int, int]]:
-    """Outputs shown whole that cost more than `least`: cost, place of the entry, block."""
+    """Outputs that are shown whole and take more than `minimum` tokens: tokens, position of the entry, block."""
     found: list[tuple[int, int, int]] = []
     for place in places:
         message = entries[place].message
         for index in range(len(message.blocks) if message else 0):
             if message and (message.seq, index) in outputs and index not in entries[place].replaced:
                 cost = output_tokens(message, index)
-                if cost > least:
+                if cost > minimum:
                     found.append((cost, place, index))
     return found

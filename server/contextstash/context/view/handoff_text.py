@@ -1,11 +1,10 @@
-"""The words around summaries: what a host's model is asked to write, and what stands before a summary in
-the view."""
+"""Texts about summaries: the prompt for the host's model, and what precedes a summary in the view."""
 
 from __future__ import annotations
 
 from contextstash.context.text.sanitize import MARKER, unforged
 
-SUMMARY_MUST_HOLD = """\
+SUMMARY_CONTENTS = """\
 1. Progress: what has been done and what came of it.
 2. Decisions, each with its reason, and approaches that were given up.
 3. Constraints and preferences: everything the user asked for or ruled out, in the user's own words.
@@ -16,35 +15,29 @@ SUMMARY_MUST_HOLD = """\
 
 
 def compaction_prompt(session_id: str | None = None, instructions: str | None = None) -> str:
-    """What the prompt `compact` asks of the host's model: to write the summary, and to hand it over."""
+    """The prompt `compact`: asks the host's model to write the summary and to pass it to compact_session."""
     session = f' and session_id "{session_id}"' if session_id else ""
     wishes = f"\n\nIn particular: {instructions.strip()}" if instructions and instructions.strip() else ""
     return (
-        "Write a hand-off summary of this session now. Whoever goes on will see your summary"
-        " instead of the older"
-        " messages, and nothing else of them. Hold all of this, in short bullet points under"
-        " these headings:\n\n"
-        f"{SUMMARY_MUST_HOLD}\n\n"
-        "State only what this session shows. Copy names, paths, figures and error texts"
-        " exactly. Leave out what no"
-        " longer matters; if an old tool output may be wanted again, give its handle (out_…)."
+        "Write a hand-off summary of this session now. Whoever continues will see your summary instead of the older"
+        " messages, and nothing else of them. Include all of this, in short bullet points under these headings:\n\n"
+        f"{SUMMARY_CONTENTS}\n\n"
+        "State only what this session shows. Copy names, paths, figures and error texts exactly. Leave out what is no"
+        " longer relevant; if an old tool output may be needed again, give its handle (out_…)."
         f"{wishes}\n\n"
         f"Then call the tool compact_session with the whole text as `summary`{session}."
     )
 
 
 def summary_text(text: str, first_seq: int, last_seq: int, messages: int, handles: int = 0) -> str:
-    """A summary as the view shows it: what it stands for, and how to get at the originals.
+    """A summary as the view shows it: what it replaces, and how to retrieve the originals.
 
-    `messages` is how many it covers, `first_seq` to `last_seq`; `handles` how many tool outputs are among
-    them.
+    `messages` is how many it covers, `first_seq` to `last_seq`; `handles` is how many tool outputs are among them.
     """
     outputs = f", {handles:,} tool outputs among them" if handles else ""
     count = f"{messages:,} earlier message{'' if messages == 1 else 's'}"
     return (
-        f"{MARKER} summary: this stands for {count} ({first_seq} to {last_seq}{outputs}) of this"
-        " same session, whose"
-        " work is done and need not be repeated. The originals are kept: search_history finds"
-        " them, get_archived_output"
+        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}{outputs}) of this same session, whose"
+        " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
         f" reads tool outputs by handle.]\n\n{unforged(text)}"
     )

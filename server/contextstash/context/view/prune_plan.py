@@ -1,4 +1,4 @@
-"""Which tool outputs to archive: pure planning over a view."""
+"""Prune plans: which tool outputs of a view to archive."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextstash_storage.records import ArchiveEdit, Output
 
 CACHE_WRITE = 1.25
 CACHE_READ = 0.10
-"""Price of writing to and of reading from the prompt cache, in prices of a plain input token
-(Anthropic's five-minute cache)."""
+"""Prices of a token written to and read from the prompt cache, relative to an uncached input token. Source: Anthropic's
+page on prompt caching, for its five-minute cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class PruneLimits:
-    """What a prune may touch, in effective numbers (see ContextSettings). An output below `smallest` tokens is not
-    worth a placeholder of some 50: it often holds the one fact that matters."""
+    """What a prune protects, in numbers that are in force (see ContextSettings). An output below `smallest` tokens is
+    not archived: its placeholder would take about 50 tokens, and it often consists of the one relevant fact."""
 
     keep_last: int
     protect_tokens: int
@@ -30,10 +30,10 @@ class PruneLimits:
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """What a caller asks of a prune; what is None comes from the session's settings.
+    """A caller's options for a prune; the session's settings replace those that are None.
 
-    Where `keep_last` or `protect_tokens` is given, it alone protects, and any saving is worth it unless
-    `minimum_tokens` says otherwise. With `dry_run` nothing is done.
+    If `keep_last` or `protect_tokens` is given, the settings protect nothing else, and any saving is enough unless
+    `minimum_tokens` is given too. With `dry_run` nothing is changed.
     """
 
     keep_last: int | None = None
@@ -50,13 +50,13 @@ class PruneOptions:
 
 
 BY_SETTINGS = PruneOptions()
-"""A prune of which nothing is asked: the session's settings decide."""
+"""A prune without options: the session's settings decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An output that could go to the archive. It costs `view_tokens` in the view now, `content_tokens` of them for
-    what it says, without the overhead of a message."""
+    """An output that could be archived. It takes `view_tokens` in the view now; `content_tokens` of them are for its
+    content, without the overhead of a message."""
 
     output: Output
     view_tokens: int
@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """`chosen` in order of position; empty if `reason` says why nothing is worth doing."""
+    """The outputs to archive, in order of position. If there are none, `reason` says why."""
 
     chosen: tuple[Candidate, ...]
     tokens: int
@@ -73,11 +73,11 @@ class PrunePlan:
 
 
 def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], limits: PruneLimits) -> PrunePlan:
-    """Walk back from the newest output, skip what is protected, take the rest in one batch.
+    """Goes back from the newest output, skips what is protected, and takes all others as one batch.
 
-    An output counts as protected while fewer than `protect_turns` user turns lie after it, while it is among
-    the `keep_last` newest, or while the outputs from it to the end add up to no more than `protect_tokens`.
-    The batch is taken only if it frees more than `minimum_tokens`.
+    An output is protected if fewer than `protect_turns` user turns follow it, if it is among the `keep_last` newest,
+    or if it and all newer outputs add up to at most `protect_tokens`. The batch is taken only if it frees more than
+    `minimum_tokens`: each prune invalidates the provider's prompt cache from its first change on.
     """
     turns = seen = total = protected = small = 0
     chosen: list[Candidate] = []
@@ -105,14 +105,14 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
             0,
             f"Nothing done: pruning {len(chosen)} outputs would free about {freed:,} tokens, not more than the minimum"
             f" of {limits.minimum_tokens:,} that pays for the broken prompt cache."
-            " Pass minimum_tokens=0 to prune all the same.",
+            " Pass minimum_tokens=0 to prune anyway.",
         )
     plural = "s" if len(chosen) > 1 else ""
     return PrunePlan(tuple(reversed(chosen)), freed, f"Archived {len(chosen)} tool output{plural}.")
 
 
 def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int) -> PrunePlan:
-    """Take the oldest outputs, one by one, until no more than `keep` are in the view, whatever their size."""
+    """Takes the oldest outputs, whatever their size, so that at most `keep` are left in the view."""
     visible = [candidate for entry in entries for candidate in reversed(_visible_outputs(entry, outputs))]
     chosen = tuple(visible[: max(0, len(visible) - keep)])
     if not chosen:
@@ -123,7 +123,7 @@ def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outp
 
 
 def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
-    """The outputs that an entry shows whole or cut, the last one first."""
+    """The outputs that an entry shows whole or cut, the last first."""
     message = entry.message
     found: list[Candidate] = []
     for place in range(len(message.blocks) - 1, -1, -1) if message else ():
@@ -145,7 +145,7 @@ def _is_archived(entry: Entry, place: int) -> bool:
 
 def _nothing(protected: int, small: int) -> str:
     if protected:
-        rest = f", the other {small} are too small to be worth it" if small else ""
+        rest = f", the other {small} are too small to archive" if small else ""
         return (
             f"Nothing done: {protected} tool outputs are recent enough to be protected{rest}."
             " Pass a smaller keep_last to prune more."
@@ -157,22 +157,22 @@ def _nothing(protected: int, small: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CacheEffect:
-    """`rewritten` tokens stand after the first change and go to the prompt cache anew;
-    after `requests` more requests the saving has paid for that."""
+    """`rewritten` tokens follow the first change and are written to the prompt cache again; after `requests` more
+    requests the saving exceeds that cost."""
 
     rewritten: int
     requests: float
 
 
 def cache_effect(after: Sequence[Entry], first_changed_seq: int, saved: int) -> CacheEffect:
-    """What an edit does to the prompt cache. `after` is the view with the edit, `saved` its tokens gone."""
+    """The effect of an edit on the prompt cache. `after` is the view with the edit, `saved` the tokens it removes."""
     rewritten = sum(entry.tokens for entry in after if entry.last_seq >= first_changed_seq)
     cost = rewritten * (CACHE_WRITE - CACHE_READ)
     return CacheEffect(rewritten, round(cost / (saved * CACHE_READ), 1) if saved > 0 else float(rewritten))
 
 
 def prune_limits(snapshot: SessionSnapshot, options: PruneOptions) -> PruneLimits:
-    """What a prune may touch, by the caller's options and the session's settings."""
+    """What a prune protects, by the caller's options and the session's settings."""
     settings, budget, minimum_tokens = snapshot.settings, snapshot.budget, options.minimum_tokens
     if options.keep_last is None and options.protect_tokens is None:
         return PruneLimits(

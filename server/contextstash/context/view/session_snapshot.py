@@ -1,4 +1,4 @@
-"""A session laid out to be worked on: its edits, its view, its outputs, and the numbers in force."""
+"""A session at one moment: its edits, its view, its outputs, and the numbers in force."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from contextstash.formats.base import Format
 from contextstash_storage.records import Edit, Event, EventKind, Output, Session
 
 Place = tuple[int, int]
-"""Where an output stands: position of its message, index of its block."""
+"""The place of an output: the position of its message, and the index of its block."""
 
 
 @dataclass(frozen=True)
 class SessionSnapshot:
-    """What every use case that changes a view starts from: the session as it is at one moment."""
+    """The session at one moment, from which every use case that changes a view starts."""
 
     session: Session
     settings: ContextSettings
@@ -37,14 +37,14 @@ class SessionSnapshot:
 
     @property
     def followed(self) -> bool:
-        """Whether a client sends its own history, read out of its transcript."""
+        """Whether a client sends its own history, which is read from its transcript."""
         return self.session.source is not None
 
 
 def event_of(
     snapshot: SessionSnapshot, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0
 ) -> Event:
-    """What was done to a view, for the session's log; `entries` are those of the view afterwards."""
+    """An event for the session's log: what was done to the view. `entries` are those of the view afterwards."""
     return Event(
         kind=kind,
         tokens_before=total_tokens(snapshot.entries),
@@ -59,10 +59,10 @@ def event_of(
 
 
 def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, int]:
-    """What the window then holds by part, what was never recorded included."""
+    """The tokens in the window by part, including what was never recorded."""
     tokens, _ = counting.estimate(
         snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
     )
-    held = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
+    parts_now = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
     parts = {str(part): tokens for part, tokens in sorted(parts_of(entries).items()) if tokens}
-    return {**parts, "unrecorded": held["unrecorded"]} if "unrecorded" in held else parts
+    return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts

@@ -1,4 +1,4 @@
-"""Levels of summaries: recent ones in detail, older ones merged to medium and long; pure planning over a view."""
+"""Tiers of summaries: recent ones in detail, older ones merged to `medium` and `long`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from contextstash_storage.records import SummaryEdit, SummaryLevel
 LEVELS: tuple[SummaryLevel, ...] = ("recent", "medium", "long")
 
 MERGED_SHARE = 0.6
-"""A merged summary may take this share of what it is made of."""
+"""Maximum length of a merged summary, as a share of the summaries that it is made of. A guess: two merges in a row
+still keep a third of the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Adjacent summaries, oldest first, to be made one of `level`."""
+    """Adjacent summaries, oldest first, to be merged into one of `level`."""
 
     summaries: tuple[SummaryEdit, ...]
     level: SummaryLevel
@@ -37,7 +38,7 @@ class MergePlan:
 
 
 def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
-    """The summaries that stand one after the other at the head of a view, oldest first."""
+    """The summaries at the head of a view, after the system messages, oldest first."""
     found: list[SummaryEdit] = []
     for entry in entries[leading_system(entries) :]:
         if entry.summary is None:
@@ -46,13 +47,13 @@ def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
     return tuple(found)
 
 
-def plan_merge(entries: Sequence[Entry], room: int) -> MergePlan | None:
-    """Which summaries to merge if those at the head take more than `room` tokens; None if nothing is to be.
+def plan_merge(entries: Sequence[Entry], budget: int) -> MergePlan | None:
+    """Which summaries to merge if those at the head take more than `budget` tokens; None if none are to be merged.
 
-    The newest stays as it is as long as there are two older ones to merge: what is recent is told in detail.
+    The newest stays unchanged as long as there are two older ones to merge, so that recent work stays in detail.
     """
     standing = standing_summaries(entries)
-    if len(standing) < 2 or sum(edit.tokens for edit in standing) <= room:
+    if len(standing) < 2 or sum(edit.tokens for edit in standing) <= budget:
         return None
     older = standing[:-1]
     for level, next_level in pairwise(LEVELS):

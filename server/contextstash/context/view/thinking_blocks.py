@@ -1,11 +1,11 @@
-"""Preserved thinking: which of the model's own thinking an edit of earlier messages invalidates, and what to do.
+"""Preserved thinking: which thinking blocks an edit of earlier messages invalidates, and what to do with them.
 
-Anthropic's newer models tie each thinking block to everything that stood before it: system prompt, tools, messages.
-Where any of that differs when the block is sent again, that block and every later one are refused, or dropped by the
-API if the request says so (`thinking.block_binding.prefix_mismatch_behavior`). What stands before the change stays
-valid, and so does what the model thinks after it. The thinking that is sent must be an unbroken run of what there was:
-it may be left out from the start, from the end or all of it, not from between. Cache breakpoints are no part of the
-check. Source: Anthropic's guides to preserved thinking and to prefix checks on thinking blocks.
+Anthropic's newer models bind each thinking block to everything before it: system prompt, tools, messages. If any of
+that has changed when the block is sent again, the API refuses this block and every later one, or drops them if the
+request says so (`thinking.block_binding.prefix_mismatch_behavior`). Blocks before the change stay valid, and so do
+blocks that the model writes after it. The thinking that is sent must be an unbroken run of the original: it can be left
+out at the start, at the end or completely, but not in the middle. Cache breakpoints are not part of the check. Source:
+Anthropic's guides to preserved thinking and to prefix checks on thinking blocks.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ DROP_REQUEST: dict[str, Any] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     "betas": ["thinking-binding-controls-2026-08-01"],
 }
-"""What a request says to have the API leave invalid thinking out instead of refusing it, as the beta Messages method
-of its SDKs takes it. `betas` goes into the header `anthropic-beta`: the API refuses `block_binding` without it, and
-`thinking` without a `type`; `adaptive` is how these models think if nothing is said."""
+"""The fields of a request that make the API drop invalid thinking instead of refusing it, as arguments of the SDKs'
+beta Messages method. `betas` becomes the header `anthropic-beta`: the API refuses `block_binding` without it, and
+`thinking` without a `type`; `adaptive` is the default of these models."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingEffect:
-    """What an edit breaks: the messages whose thinking would be refused, their thinking's tokens, the cache breakpoints
-    that are written anew, and whether a tool loop is open whose thinking must stay. `choice` is what becomes of the
-    thinking, `reason` says so in a sentence."""
+    """What an edit invalidates: the messages whose thinking would be refused, the tokens of that thinking, the number
+    of cache breakpoints that are written again, and whether a tool loop is open, whose thinking must stay. `choice` is
+    what happens to the thinking, `reason` says so in a sentence."""
 
     broken_seqs: tuple[int, ...] = ()
     broken_tokens: int = 0
@@ -49,21 +49,21 @@ class ThinkingEffect:
 
 
 def preserves_thinking(model: str | None) -> bool:
-    """Whether the API checks that nothing before a thinking block has changed: Claude Fable and Mythos from 5.1 on,
-    Opus, Sonnet and Haiku from 5.5 on (Anthropic's list of the models with prefix checks). Accounts from before
-    2026-08-31 are checked only if the request asks for it; that cannot be seen from here."""
+    """Whether the API checks that nothing before a thinking block has changed: for Claude Fable and Mythos from 5.1 on,
+    for Opus, Sonnet and Haiku from 5.5 on (Anthropic's list of the models with prefix checks). Accounts created before
+    2026-08-31 are checked only if the request asks for it, which is unknown here."""
     return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
 
 
 def thinking_effect(
     messages: Sequence[Message], first_seq: int, *, preserved: bool, choice: str, level: str
 ) -> ThinkingEffect:
-    """What an edit breaks, and what to do: by `choice`, or `auto`. `first_seq` is the first message that is shown
-    differently or stands after something that is.
+    """What an edit invalidates, and what to do: what `choice` says, or the best if it is `auto`. `first_seq` is the
+    first message that is shown differently or follows one that is.
 
-    The thinking of a tool loop that is still open may not be stripped: the model ends the loop with it. An edit that
-    breaks some of it waits for the loop's end, unless the window is nearly full: then the API is asked to drop what is
-    invalid.
+    The thinking of an open tool loop must not be stripped: the model needs it to finish the loop. An edit that would
+    invalidate some of it waits for the end of the loop, unless the window is almost full: then the request asks the API
+    to drop what is invalid.
     """
     broken = [(message.seq, _thinking_tokens(message)) for message in messages if message.seq >= first_seq]
     broken = [(seq, tokens) for seq, tokens in broken if tokens]
@@ -79,8 +79,8 @@ def thinking_effect(
 
 
 def later_cut(entries: Sequence[Entry], cuts: Sequence[int], wanted: int) -> int | None:
-    """The first safe cut at or after `wanted` behind which no thinking is left, if at least half of what would be
-    kept is kept there too; None if there is none."""
+    """The first safe cut at or after `wanted` that no thinking follows, if it keeps at least half of what a cut at
+    `wanted` keeps; None if there is none."""
     thinking = [place for place, entry in enumerate(entries) if place >= wanted and _thinks(entry)]
     if not thinking:
         return None
@@ -95,7 +95,7 @@ def _thinks(entry: Entry) -> bool:
     return entry.message is not None and not entry.stripped and _thinking_tokens(entry.message) > 0
 
 
-LATER_CUT = "The cut was moved to where no thinking stands after it."
+LATER_CUT = "The cut was moved so that no thinking follows it."
 
 _REASONS: dict[Choice, str] = {
     "none": "",
@@ -122,10 +122,10 @@ def _thinking_tokens(message: Message) -> int:
 
 
 def _open_loop_start(messages: Sequence[Message]) -> int:
-    """The first position that belongs to a tool loop without an end: the list ends with a tool call or its result, and
-    since that position the user has said nothing. Past the end if there is none."""
+    """The first position of an open tool loop: the list ends with a tool call or its result, and the user has written
+    nothing from that position on. One past the end of the list if no loop is open."""
     past = messages[-1].seq + 1
     if not any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks):
         return past
-    said = [message.seq for message in messages if message.role == "user" and not answers_calls(message)]
-    return said[-1] + 1 if said else 0
+    written = [message.seq for message in messages if message.role == "user" and not answers_calls(message)]
+    return written[-1] + 1 if written else 0

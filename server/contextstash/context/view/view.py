@@ -1,4 +1,4 @@
-"""The view: a session's history with its edits laid over it, which is what the model is sent."""
+"""The view: a session's history with its edits applied, which is what is sent to the model."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from contextstash_storage.records import (
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """The edits in force. `replaced` maps (seq, block) to the archive or truncate edit shown there;
-    `covers` are the summaries and rewinds that hide messages, by position; `digests` the messages of ours that tell
-    of archived outputs; `strips` say where no thinking is shown."""
+    """The edits in force. `replaced` maps (seq, block) to the archive or truncate edit that is shown there; `covers`
+    are the summaries and rewinds that hide messages, by position; `digests` are our messages about archived outputs;
+    `strips` are the ranges in which no thinking is shown."""
 
     replaced: Mapping[tuple[int, int], Replacement]
     covers: tuple[Cover, ...]
@@ -43,7 +43,7 @@ class Overlay:
         return tuple(edit for edit in self.covers if isinstance(edit, SummaryEdit))
 
     def visible_ranges(self, messages: int) -> list[tuple[int, int]]:
-        """Runs `(first, last)` of the `messages` recorded ones that no summary or rewind hides."""
+        """The runs `(first, last)` of the `messages` recorded messages that no summary or rewind hides."""
         ranges: list[tuple[int, int]] = []
         start = 0
         for cover in self.covers:
@@ -56,9 +56,9 @@ class Overlay:
 
 
 def edits_in_force(edits: Iterable[Edit]) -> Overlay:
-    """What is left of an append-only list of edits once restores are taken into account.
+    """The edits of an append-only list that no restore has undone.
 
-    A cover that lies wholly inside a later one is hidden by it, and comes back when the later one is undone.
+    A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
     live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
     for edit in edits:
@@ -71,17 +71,17 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
     covers: list[Cover] = []
     digests: list[DigestEdit] = []
     strips: list[StripEdit] = []
-    for standing in live.values():
-        match standing:
+    for edit in live.values():
+        match edit:
             case ArchiveEdit() | TruncateEdit():
-                replaced[standing.seq, standing.block] = standing
+                replaced[edit.seq, edit.block] = edit
             case DigestEdit():
-                digests.append(standing)
+                digests.append(edit)
             case StripEdit():
-                strips.append(standing)
+                strips.append(edit)
             case SummaryEdit() | RewindEdit():
-                covers = [cover for cover in covers if not _inside(cover, standing)]
-                covers.append(standing)
+                covers = [cover for cover in covers if not _inside(cover, edit)]
+                covers.append(edit)
     return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
 
 
@@ -91,8 +91,8 @@ def _inside(inner: Cover, outer: Cover) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing the model sees: a recorded message, some of its blocks perhaps replaced or its thinking `stripped`, a
-    summary, or a digest message that tells of archived outputs."""
+    """One message as the model sees it: a recorded message, perhaps with blocks replaced or its thinking `stripped`; a
+    summary; or a digest message about archived outputs."""
 
     message: Message | None = None
     summary: SummaryEdit | None = None
@@ -110,7 +110,7 @@ class Entry:
 
     @property
     def edit(self) -> SummaryEdit | DigestEdit:
-        """The edit that made this entry; only for entries that are no message."""
+        """The edit that made this entry. Raises ValueError if the entry is a recorded message."""
         made_by = self.summary or self.digest
         if made_by is None:
             raise ValueError("this entry is a recorded message")
@@ -118,7 +118,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """What kind of message the model sees here."""
+        """The kind of message that the model sees here."""
         if self.message is None:
             return "summary" if self.summary else "tool_summary"
         archived = any(isinstance(edit, ArchiveEdit) for edit in self.replaced.values())
@@ -158,7 +158,7 @@ class Entry:
 
     @property
     def is_user_turn(self) -> bool:
-        """Whether a person speaks here, rather than a tool answering in the user's role."""
+        """Whether this is a message of a person, not the result of a tool in the user's role."""
         return (
             self.message is not None
             and self.message.role == "user"
@@ -167,7 +167,7 @@ class Entry:
 
 
 def own_blocks(message: Message) -> list[Block]:
-    """A message's blocks without the images that lie inside its tool results."""
+    """A message's blocks without the images inside its tool results."""
     nested = {
         index
         for place, block in enumerate(message.blocks)
@@ -178,7 +178,7 @@ def own_blocks(message: Message) -> list[Block]:
 
 
 def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
-    """A tool result's block index and those of the images nested in it, which follow it."""
+    """The index of a tool result's block and those of the images nested in it, which follow it."""
     indexes = [index]
     for later in range(index + 1, len(blocks)):
         block = blocks[later]
@@ -189,7 +189,7 @@ def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
 
 
 def output_tokens(message: Message, index: int) -> int:
-    """What a tool result costs in the view, the images nested in it included."""
+    """The tokens of a tool result in the view, including the images nested in it."""
     return sum(message.blocks[i].tokens for i in _with_images(message.blocks, index))
 
 
@@ -209,7 +209,7 @@ _PARTS_BY_ROLE: dict[str, Part] = {
 
 
 def part_of(message: Message | NewMessage, block: Block) -> Part:
-    """Which part of the window a block's tokens count to."""
+    """The part of the window that a block's tokens belong to."""
     return part_named(message.role, message.kind, block.type)
 
 
@@ -220,8 +220,8 @@ def part_named(role: Role, kind: Kind, block_type: str) -> Part:
     return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
-def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
-    """The view's entries in order. `messages` are at least those that no cover hides."""
+def build_view(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
+    """The view's entries in order. `messages` must include all that no cover hides."""
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
@@ -238,12 +238,12 @@ def lay(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
 
 
 def _place(entry: Entry) -> tuple[int, int]:
-    """A summary stands before the message of its position, a digest after it."""
+    """A summary comes before the message at its position, a digest after it."""
     return entry.first_seq, 0 if entry.summary else 1 if entry.message else 2
 
 
 class _Spans:
-    """Which positions lie inside any of some edits' spans."""
+    """The positions inside any of the edits' spans."""
 
     def __init__(self, edits: Iterable[SpanEdit]) -> None:
         self._starts: list[int] = []
@@ -261,7 +261,7 @@ class _Spans:
 
 
 def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
-    """Tokens by part over a whole view."""
+    """The tokens of a whole view by part."""
     totals: dict[Part, int] = {}
     for entry in entries:
         for part, tokens in entry.parts().items():
@@ -275,7 +275,7 @@ def total_tokens(entries: Iterable[Entry]) -> int:
 
 
 def change(before: Iterable[Entry], after: Iterable[Entry]) -> dict[Part, int]:
-    """By how many tokens each part differs from one view to the other; parts that don't are left out."""
+    """By how many tokens each part differs between two views, without parts that do not differ."""
     old, new = parts_of(before), parts_of(after)
     deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
     return {part: delta for part, delta in sorted(deltas.items()) if delta}
@@ -287,7 +287,7 @@ def results_of(entries: Iterable[Entry]) -> int:
 
 
 def difference(before: Sequence[Entry], after: Sequence[Entry]) -> dict[str, object]:
-    """The fields of an edit that keep a session's counters in step: what it changes of the view."""
+    """The fields of an edit by which a session's counters are updated: what it changes in the view."""
     return {
         "delta": change(before, after),
         "view_messages": len(after) - len(before),

@@ -1,1 +1,1 @@
-"""The window: settings, token counts, thresholds, and what a refused request says of it."""
+"""The window: settings, token counts, thresholds, and the errors of requests that exceed it."""

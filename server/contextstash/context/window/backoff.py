@@ -1,4 +1,4 @@
-"""Oscillation: prunes and compactions that come again and again without making room, and when to try again."""
+"""Back-off: detects prunes and compactions that repeat without freeing enough, and says when to try again."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 FEW_MESSAGES = 10
-"""An attempt that comes within so many messages of the one before was refilled at once. Claude Code stops at three
-refills within three turns each (its message on thrashing says so); a turn with parallel calls is about three
-messages."""
+"""If an attempt follows the previous one within this many messages, the window was refilled at once. Claude Code stops
+after three refills within three turns each (its message on thrashing says so); a turn with parallel calls is about
+three messages."""
 
-TIMES = 3
-"""So many bad attempts in a row are an oscillation: one or two can be a large file that was needed."""
+MIN_BAD_ATTEMPTS = 3
+"""This many bad attempts in a row are an oscillation, as in Claude Code: one or two can be a large file that the agent
+needed."""
 
-NEAR = 0.9
-"""From this share of the threshold on an attempt was made for want of room. Those that a count triggered, such as one
-prune for each output after the tenth, come often by design and are no sign of anything."""
+MIN_THRESHOLD_SHARE = 0.9
+"""An attempt counts only if the context had reached this share of the threshold; a guess. Attempts that a count
+triggers, such as one prune for each output after the tenth, are frequent by design and do not mean that the window is
+full."""
 
 CLOSE = 0.05
-"""An attempt that lands less than this share of usable below the threshold made next to no room."""
+"""An attempt that ends less than this share of the usable window below the threshold freed almost nothing; a guess."""
 
 CLEAR = 0.10
-"""One that lands this far below it, and did not come at once, ends an oscillation. What lies between `CLOSE` and this
-ends none and begins none, so that the report does not come and go."""
+"""An attempt that ends this far below it, and did not follow at once, ends an oscillation. One between `CLOSE` and this
+neither starts nor ends one, so that the report does not appear and disappear. Twice `CLOSE`; a guess."""
 
 LITTLE_SAVED = 0.05
-"""An attempt that saved less than this share of usable saved too little."""
+"""An attempt that saved less than this share of the usable window saved too little; a guess, like `CLOSE`."""
 
 WELL_SAVED = 0.10
-"""An attempt that saved this share of usable resets the back-off."""
+"""An attempt that saved this share of the usable window resets the back-off; a guess, like `CLEAR`."""
 
-FIRST_WAIT, MAX_WAIT = 0.05, 0.40
-"""By which share of usable the context has to grow before the next attempt: after one that saved too little, doubled
-by each further one, and at most."""
+MIN_WAIT, MAX_WAIT = 0.05, 0.40
+"""By which share of the usable window the context has to grow before the next attempt: after one attempt that saved too
+little, doubled by each further one, and at most. A guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,11 @@ class ReductionAttempt:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The bad attempts in a row so far: how many came at once after another, and how many landed close."""
+    """The bad attempts in a row so far: how many followed at once, and how many ended close to the threshold."""
 
     attempts: tuple[ReductionAttempt, ...] = ()
     refilled: int = 0
-    landed_close: int = 0
+    ended_close: int = 0
 
     @property
     def bad(self) -> int:
@@ -58,21 +60,21 @@ class _Run:
 
 
 def oscillation(attempts: Sequence[ReductionAttempt], threshold: int, usable: int) -> str | None:
-    """A sentence that says so, with what to do, if the context oscillates near `threshold`; else None.
+    """A sentence with the cause and the remedy if the context oscillates near `threshold`; else None.
 
-    It does where the last three attempts or more were bad: came within 10 messages of the one before, or landed less
-    than 5 % of `usable` below the threshold. It ends with one that did neither and landed 10 % below. A prune and a
-    compaction at the same message count as one attempt; those made far below the threshold do not count. Attempts are
-    in order, tokens as the trigger counts them.
+    It oscillates if at least the last three attempts were bad: if they followed the previous one within 10 messages,
+    or ended less than 5 % of `usable` below the threshold. An attempt that did neither and ended 10 % below it ends
+    the oscillation. A prune and a compaction at the same message count as one attempt; attempts far below the
+    threshold do not count. `attempts` are in order, with tokens as the trigger counts them.
     """
     run = _Run()
     before: ReductionAttempt | None = None
     for attempt in _joined(attempts):
-        if attempt.tokens_before < NEAR * threshold:
+        if attempt.tokens_before < MIN_THRESHOLD_SHARE * threshold:
             continue
         run = _next(run, attempt, before, threshold, usable)
         before = attempt
-    return _sentence(run, threshold) if run.bad >= TIMES else None
+    return _sentence(run, threshold) if run.bad >= MIN_BAD_ATTEMPTS else None
 
 
 def _joined(attempts: Sequence[ReductionAttempt]) -> list[ReductionAttempt]:
@@ -88,36 +90,37 @@ def _next(run: _Run, attempt: ReductionAttempt, before: ReductionAttempt | None,
     at_once = before is not None and attempt.seq - before.seq <= FEW_MESSAGES
     below = threshold - attempt.tokens_after
     if at_once or below < CLOSE * usable:
-        return _Run((*run.attempts, attempt), run.refilled + at_once, run.landed_close + (below < CLOSE * usable))
-    return run if run.bad >= TIMES and below < CLEAR * usable else _Run()
+        return _Run((*run.attempts, attempt), run.refilled + at_once, run.ended_close + (below < CLOSE * usable))
+    return run if run.bad >= MIN_BAD_ATTEMPTS and below < CLEAR * usable else _Run()
 
 
 def _sentence(run: _Run, threshold: int) -> str:
     span = run.attempts[-1].seq - run.attempts[0].seq
     freed = sum(attempt.tokens_before - attempt.tokens_after for attempt in run.attempts) // run.bad
-    told = (
-        f"The context oscillates near its threshold of {threshold:,} tokens: made smaller {run.bad} times within"
-        f" {span:,} messages, by {freed:,} tokens each on average, it stands at"
-        f" {run.attempts[-1].tokens_after:,} after it"
+    finding = (
+        f"The context oscillates near its threshold of {threshold:,} tokens: {run.bad} reductions within"
+        f" {span:,} messages freed {freed:,} tokens each on average, and"
+        f" {run.attempts[-1].tokens_after:,} tokens are left"
     )
-    if run.landed_close * 2 >= run.bad:
+    if run.ended_close * 2 >= run.bad:
         return (
-            f"{told}. What is left can hardly be made smaller: keep fewer recent messages, have fewer tools and a"
-            " shorter system prompt, take a model with a larger window, or begin a new session with the summary."
+            f"{finding}. These can hardly be reduced further: keep fewer recent messages, offer fewer tools, shorten"
+            " the system prompt, use a model with a larger window, or start a new session with the summary."
         )
     return (
-        f"{told}, and fills again at once. Large outputs or files are the likely cause: limit what one output may hold,"
-        " or have them read in parts."
+        f"{finding}, but the window fills again at once. Large outputs or files are the likely cause: limit the size of"
+        " one output, or read files in parts."
     )
 
 
 def worth_trying(attempts: Sequence[ReductionAttempt], tokens: int, messages: int, usable: int) -> bool:
-    """Whether another attempt of the kind that `attempts` are may save enough to be worth it (the back-off).
+    """Whether another attempt of the same kind as `attempts` may save enough to be worth it (the back-off).
 
-    After one that saved less than 5 % of `usable`, the context has to grow by 5 % of it from if that one left it;
-    after each further such one by twice as much, up to 40 %. One that saved 10 % resets this; one between changes
-    nothing. A context that is over `usable` cannot wait for growth: there 10 further messages are enough.
-    `tokens` and `messages` are those now. Pass compactions to ask for a compaction, not the prunes among them.
+    After an attempt that saved less than 5 % of `usable`, the context has to grow by 5 % of it, counted from what that
+    attempt left; after each further one by twice as much, up to 40 %. An attempt that saved 10 % resets this; one
+    between the two changes nothing. A context that exceeds `usable` cannot wait for growth: then 10 further messages
+    are enough. `tokens` and `messages` are the present numbers. `attempts` must be of one kind: compactions, without
+    the prunes among them, if the question is about a compaction.
     """
     wait = 0.0
     for attempt in attempts:
@@ -125,7 +128,7 @@ def worth_trying(attempts: Sequence[ReductionAttempt], tokens: int, messages: in
         if saved >= WELL_SAVED * usable:
             wait = 0.0
         elif saved < LITTLE_SAVED * usable:
-            wait = min(MAX_WAIT, 2 * wait or FIRST_WAIT)
+            wait = min(MAX_WAIT, 2 * wait or MIN_WAIT)
     if not wait:
         return True
     last = attempts[-1]

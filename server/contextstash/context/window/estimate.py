@@ -1,4 +1,4 @@
-"""A session's running counters: each message folded in once, and the estimate made from them alone."""
+"""A session's running counters: each message is added once, and the estimate is computed from the counters alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash_storage.records import Counters, NewMessage, Usage
 
 MIN_GROWTH = 200
-"""Growth below this, in tokens, says nothing about how well the counter counts."""
+"""Smaller growth, in tokens, does not calibrate: what a host adds to prompts unseen would outweigh it.
+bench/estimation.py leaves out increments below this size as well."""
 
 PRIOR_GROWTH = 5_000
-"""With how many tokens' weight a session's calibration starts at 1."""
+"""The calibration starts at a ratio of 1 with the weight of this many tokens, so that one odd report changes little. A
+guess."""
 
 MAX_RATIO = 2.0
+"""Largest calibration, and its inverse the smallest. A guess: the families' factors are between 1 and 1.55, so that a
+ratio beyond 2 comes from something other than the counter."""
+
+MAX_GROWTH_RATIO = 4
+"""Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
+tool definitions. A guess."""
 
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
@@ -39,9 +47,10 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
 
 
 def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, before: int) -> Counters:
-    """The counters anchored on what the provider reported for the reply that this message is (a part of).
+    """The counters anchored on the usage that the provider reported for this reply.
 
-    A reply that is recorded in several messages carries the same report in each.
+    If a reply is recorded in several messages, each contains the same report: the first anchors, the others
+    add their tokens.
     """
     if counters.reported is not None and message.group is not None and message.group == counters.reported_group:
         reported = counters.reported + message.tokens
@@ -52,7 +61,7 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
     if counters.reported is not None:
         true = usage.prompt_tokens - counters.reported
         counted = before - counters.replying - counters.reported_view
-        if true > MIN_GROWTH and counted > MIN_GROWTH and true < 4 * counted:
+        if true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted:
             growth = {
                 "true_growth": counters.true_growth + true,
                 "counted_growth": counters.counted_growth + counted,
@@ -62,8 +71,8 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
-    """The counters anchored on a window of `reported` tokens at message `seq`, the reply `group` if it is one; `since`
-    are the tokens of the messages that came after it."""
+    """The counters anchored on a window of `reported` tokens at message `seq`. `group` identifies the reply if several
+    messages make up one; `since` are the tokens of the messages after `seq`."""
     return counters.model_copy(
         update={
             "reported": reported,
@@ -77,17 +86,18 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
 
 
 def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
-    """The counters anchored on the report of a reply that was counted without it: message `seq`, of `tokens`.
-    `since` are the tokens of the messages that came after it. Nothing changes if a later one has reported."""
+    """The counters anchored on a report that arrived after its reply was counted: message `seq`, of `tokens`. `since`
+    are the tokens of the messages after it. Unchanged if a later message has a report already."""
     if counters.reported_seq >= seq:
         return counters
     reported = usage.prompt_tokens + max(usage.completion_tokens, tokens)
     anchored = reanchored(counters, reported, seq, since=since)
-    return anchored.model_copy(update={"replying": counters.replying})  # those of a later reply, still without report
+    # `replying` are the tokens of a later reply, which has no report yet.
+    return anchored.model_copy(update={"replying": counters.replying})
 
 
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
-    """True tokens for a counted one, by what this session's reports showed; 1 if they are not used."""
+    """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports."""
     if not (settings.anchored and settings.calibrated):
         return 1.0
     ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)
@@ -95,8 +105,8 @@ def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
 
 
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:
-    """Tokens of the view, and by what method. For a client that sends its own history (`followed`), what our edits
-    took from the view since the last report is still in its window."""
+    """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
+    removed from the view since the last report is still in the client's window."""
     ratio = growth_ratio(counters, settings)
     view = counters.view_tokens + (counters.unsent if followed else 0)
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
@@ -111,11 +121,12 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
 
 
 def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dict[str, int]:
-    """`tokens` by part. `unrecorded` is what was reported but never recorded: system prompt, tool definitions. For a
-    client that sends its own history (`followed`) our edits are left out: its window holds what was there before."""
+    """`tokens` by part. `unrecorded` is what the provider reported but nobody recorded: system prompt, tool definitions
+    and other unlogged text. If a client sends its own history (`followed`), our edits are ignored: its window still
+    contains what they replaced."""
     ours = counters.own if followed else {}
-    held = {part: counters.parts.get(part, 0) - ours.get(part, 0) for part in {*counters.parts, *ours}}
-    parts = {str(part): count for part, count in sorted(held.items()) if count > 0}
+    by_part = {part: counters.parts.get(part, 0) - ours.get(part, 0) for part in {*counters.parts, *ours}}
+    parts = {str(part): count for part, count in sorted(by_part.items()) if count > 0}
     view = sum(parts.values())
     if view <= tokens:
         rest = tokens - view

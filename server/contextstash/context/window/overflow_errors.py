@@ -1,4 +1,4 @@
-"""Recognizes a provider's refusal of a request that does not fit its context window, and its numbers."""
+"""Recognizes the error with which a provider refuses a request that exceeds its context window, and its numbers."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from typing import Any
 from contextstash.context.window.overflow_patterns import (
     LOOK_ALIKES,
     NAMED_PROVIDERS,
+    NEAR_AN_ERROR,
     OPENAI_COMPATIBLE,
-    SAID_OF_AN_ERROR,
     STATUS_OF_A_RATE_LIMIT,
     WORDINGS,
-    Shape,
+    SizeUnit,
     Wording,
     compiled,
 )
 
-EDGE = 4_000
-"""Characters looked at at either end of a text; a refusal stands first, or last after a traceback."""
+MAX_END_LENGTH = 4_000
+"""How much of each end of a text is searched: the refusal comes first, or last after a traceback. A guess."""
 
 MAX_JSON_LENGTH = 200_000
-"""Characters of a JSON text that is read as such; a longer one is looked at as text, at its ends."""
+"""Longest JSON text that is parsed, in characters; of a longer one the ends are searched as text. A bound on the time,
+which is a guess."""
 
 MAX_BARE_TEXT_LENGTH = 1_000
-"""Characters up to which a text is taken for the error itself, needing no word of an error beside it."""
+"""A text up to this length, in characters, is taken for the error itself. In a longer one a word such as "error" must
+be near the match, since it may only quote a refusal. A guess."""
 
-_MAX_TEXT_LENGTH = 8 * EDGE
+# Bounds on the time that a hostile or huge error takes; guesses.
+_MAX_TEXT_LENGTH = 8 * MAX_END_LENGTH
 _MAX_PARTS = 64
 _MAX_MENTIONS = 8
-_DEEPEST = 12
-_NEAR = 250
+_MAX_DEPTH = 12
+
+_MAX_DISTANCE = 250
+"""How far from a match a word such as "error" may be, in characters; a guess: about two sentences."""
 
 _ERROR_FIELDS = frozenset({
     "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",
@@ -43,7 +48,8 @@ _ERROR_FIELDS = frozenset({
     "nprompttokens", "object", "providername", "raw", "reason", "response", "responsebody", "status",
     "statuscode", "stopreason", "text", "title", "type",
 })  # fmt: skip
-"""Fields in which errors say what is wrong, without case, dash and underscore; others may quote a prompt."""
+"""Fields of errors that can describe the problem, in lower case without dash and underscore; other fields may quote a
+prompt."""
 
 _STOP_FIELDS = frozenset({"stopreason", "finishreason"})
 
@@ -59,20 +65,21 @@ _SEPARATORS = re.compile(r"[,_.]")
 
 @dataclass(frozen=True, slots=True)
 class ContextOverflow:
-    """What a provider's refusal of too large a request says; a number it does not say is None.
+    """A provider's refusal of a request that is too large; a number that it does not contain is None.
 
-    `provider` is who answered (a gateway before the model behind it), "unknown" if nothing tells.
+    `provider` is the one that responded (a gateway rather than the model behind it), "unknown" if the error does not
+    name it.
     `limit` is the limit in tokens that refused the request: the model's context length, or its largest
     prompt if the provider limits that. `prompt_tokens` counts the whole input, tool definitions
     included, `completion_tokens` the reserve for the reply counted on top of it. `shape` is "bytes"
-    if the request was too large for the transport, which says nothing of the context window.
+    if the request was too large for the transport, which does not depend on the context window.
     """
 
     provider: str
     limit: int | None
     prompt_tokens: int | None
     completion_tokens: int | None
-    shape: Shape = "tokens"
+    shape: SizeUnit = "tokens"
 
     @property
     def reply_fills_window(self) -> bool:
@@ -81,12 +88,11 @@ class ContextOverflow:
 
 
 def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
-    """The overflow that an error tells of, or None if it is about something else.
+    """The overflow that an error reports, or None if the error is about something else.
 
-    `error` is what the caller got: an exception's text, a JSON body or its text, or a whole HTTP
-    response with status and body. Rate limits, too large a `max_tokens`, single over-long strings,
-    images and quotas are not overflows. Never raises; the time taken does not grow beyond reading
-    both ends of a long text once.
+    `error` is what the caller received: the text of an exception, a JSON body or its text, or a whole HTTP response
+    with status and body. Rate limits, a `max_tokens` that is too large, single strings or images that are too large,
+    and quotas are not overflows. Never raises. Of a long text only the ends are read.
     """
     text = _text_of(error)
     if not text or compiled(STATUS_OF_A_RATE_LIMIT).search(text):
@@ -110,17 +116,17 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
 def _first_wording(text: str) -> tuple[Wording, re.Match[str]] | None:
     for wording in WORDINGS:
         for match in islice(compiled(wording.pattern).finditer(text), _MAX_MENTIONS):
-            if _is_said_of_an_error(text, match):
+            if _is_in_an_error(text, match):
                 return wording, match
     return None
 
 
-def _is_said_of_an_error(text: str, match: re.Match[str]) -> bool:
+def _is_in_an_error(text: str, match: re.Match[str]) -> bool:
     if len(text) <= MAX_BARE_TEXT_LENGTH:
         return True
-    before = text[max(0, match.start() - _NEAR) : match.start()]
-    after = text[match.end() : match.end() + _NEAR]
-    return compiled(SAID_OF_AN_ERROR).search(f"{before}\n{after}") is not None
+    before = text[max(0, match.start() - _MAX_DISTANCE) : match.start()]
+    after = text[match.end() : match.end() + _MAX_DISTANCE]
+    return compiled(NEAR_AN_ERROR).search(f"{before}\n{after}") is not None
 
 
 def _numbers(match: re.Match[str]) -> dict[str, int]:
@@ -130,7 +136,7 @@ def _numbers(match: re.Match[str]) -> dict[str, int]:
 
 def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
     if "least" in numbers:
-        # vLLM stops counting one token past what fits, and then says that number.
+        # vLLM stops counting one token past what fits, and then reports that number instead of the prompt's.
         one_too_many = numbers.get("limit", 0) - numbers.get("reply", 0) + 1
         return numbers["least"] if numbers["least"] != one_too_many else None
     if "prompt" not in numbers:
@@ -141,24 +147,24 @@ def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
 def _provider(wording: Wording, text: str) -> str:
     if not wording.shared:
         return wording.provider
-    marks = NAMED_PROVIDERS + OPENAI_COMPATIBLE if wording.provider == "openai" else NAMED_PROVIDERS
-    return next((name for name, mark in marks if compiled(mark).search(text)), wording.provider)
+    patterns = NAMED_PROVIDERS + OPENAI_COMPATIBLE if wording.provider == "openai" else NAMED_PROVIDERS
+    return next((name for name, pattern in patterns if compiled(pattern).search(text)), wording.provider)
 
 
 def _text_of(error: object) -> str:
-    """What an error says as one line of plain text, its fields as `name: value`."""
+    """The text of an error in one line, its fields as `name: value`."""
     lines: list[str] = []
-    room = _MAX_TEXT_LENGTH
+    budget = _MAX_TEXT_LENGTH
     for line in islice(_lines(error, "", 0), _MAX_PARTS):
         lines.append(line)
-        room -= len(line)
-        if room <= 0:
+        budget -= len(line)
+        if budget <= 0:
             break
     return _plain("\n".join(lines))
 
 
 def _lines(value: object, field: str, depth: int) -> Iterator[str]:
-    if depth > _DEEPEST or value is None or isinstance(value, bool):
+    if depth > _MAX_DEPTH or value is None or isinstance(value, bool):
         return
     if isinstance(value, bytes | bytearray):
         value = value[:MAX_JSON_LENGTH].decode("utf-8", "replace")
@@ -171,26 +177,26 @@ def _lines(value: object, field: str, depth: int) -> Iterator[str]:
     elif isinstance(value, int):
         yield f"{field}: {_short(value)}"
     elif isinstance(value, Mapping):
-        for name, part in _telling_parts(value):
+        for name, part in _error_fields(value):
             yield from _lines(part, name, depth + 1)
     elif isinstance(value, Sequence):
         for part in islice(value, _MAX_PARTS):
             yield from _lines(part, field, depth + 1)
 
 
-def _telling_parts(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields of an object that can hold a refusal; of a message only why it stopped."""
+def _error_fields(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields of an object that can contain a refusal; of a message only the reason why it stopped."""
     kind = value.get("type")
     if isinstance(kind, str) and kind in _CONTENT_TYPES:
         return
-    telling = _STOP_FIELDS if "role" in value else _ERROR_FIELDS
+    fields = _STOP_FIELDS if "role" in value else _ERROR_FIELDS
     for name, part in islice(value.items(), _MAX_PARTS):
-        if isinstance(name, str) and name.lower().replace("_", "").replace("-", "") in telling:
+        if isinstance(name, str) and name.lower().replace("_", "").replace("-", "") in fields:
             yield name, part
 
 
 def _parsed(text: str) -> Mapping[str, Any] | Sequence[Any] | None:
-    """The object or list that a JSON text holds, else None."""
+    """The object or list in a JSON text, else None."""
     if len(text) > MAX_JSON_LENGTH or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -205,7 +211,7 @@ def _short(value: int) -> str:
 
 
 def _ends(text: str) -> str:
-    return text if len(text) <= 2 * EDGE else f"{text[:EDGE]}\n\n{text[-EDGE:]}"
+    return text if len(text) <= 2 * MAX_END_LENGTH else f"{text[:MAX_END_LENGTH]}\n\n{text[-MAX_END_LENGTH:]}"
 
 
 def _plain(text: str) -> str:

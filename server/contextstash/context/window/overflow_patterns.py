@@ -1,12 +1,11 @@
-"""How each provider words that a request does not fit its model, and what only sounds like it.
+"""The words with which each provider refuses a request that is too large, and errors that only look like it.
 
-The wordings were collected from issue threads, provider documents and recorded refusals; the table in
-`tests/context/test_overflow_errors.py` holds a real example of each with its source.
+The wordings were collected from issue threads, provider documents and recorded refusals; `tests/support/refusals.py`
+contains a real example of each with its source.
 
-Patterns are matched, case-insensitively, against text in which white space is single spaces, quotes are
-straight and escapes are undone. Named groups give the numbers: `limit`, `prompt`, `least` (a prompt
-count that may have stopped one token past the limit), `tools` (tool definitions counted apart from the
-messages) and `reply` (the reserve for the reply).
+Patterns are matched, ignoring case, against text with single spaces, straight quotes and no escapes. Named groups
+capture the numbers: `limit`, `prompt`, `least` (a prompt count that may have stopped one token past the limit), `tools`
+(tool definitions, if counted apart from the messages) and `reply` (the reserve for the reply).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-Shape = Literal["tokens", "bytes"]
+SizeUnit = Literal["tokens", "bytes"]
 
 _NUMBER = r"(?:[0-9]{1,3}(?:[,_.][0-9]{3}){1,3}|[0-9]{1,12})(?![0-9])"
 _LIMIT, _PROMPT, _LEAST, _TOOLS, _REPLY = (
@@ -28,17 +27,17 @@ _CODE = r"(?:(?:code|type)['\"]? ?[:=] ?['\"]?|^\W*|\()"
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """One way of saying that a request is too large; `shared` if several providers say it so."""
+    """One wording of a refusal; `shared` if several providers use it."""
 
     provider: str
     pattern: str
-    shape: Shape = "tokens"
+    shape: SizeUnit = "tokens"
     shared: bool = False
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern ready for matching; compiled at first use, which keeps the start of the server fast."""
+    """The compiled pattern. Compiled at first use, so that the server starts fast."""
     return re.compile(pattern, re.IGNORECASE)
 
 
@@ -159,7 +158,7 @@ _WITH_NUMBERS = (
     ),
     _openai(rf"maximum context (?:length|limit) (?:is|of) {_LIMIT}{_TOKENS}"),
 )
-"""Wordings that give numbers, the more telling before the shorter."""
+"""Wordings with numbers, those with more numbers before shorter ones that match as well."""
 
 _WITHOUT_NUMBERS = (
     _openai(rf"{_CODE}context_length_exceeded\b"),
@@ -187,7 +186,7 @@ _WITHOUT_NUMBERS = (
         shared=True,
     ),
 )
-"""Wordings and codes that say it does not fit, but not by how much."""
+"""Wordings and codes without numbers."""
 
 _TOO_MANY_BYTES = (
     Wording("anthropic", rf"{_CODE}request_too_large\b", "bytes"),
@@ -210,13 +209,13 @@ _TOO_MANY_BYTES = (
         shared=True,
     ),
 )
-"""Refusals of a request's size in bytes or characters, whatever its tokens."""
+"""Refusals because of a request's bytes or characters, independent of its tokens."""
 
 WORDINGS = _WITH_NUMBERS + _WITHOUT_NUMBERS + _TOO_MANY_BYTES
-"""Every wording, in the order in which they are tried; the first that matches is taken."""
+"""All wordings, in the order in which they are tried; the first that matches is used."""
 
 STATUS_OF_A_RATE_LIMIT = r"(?:^|(?:\bhttp|code|status|error)['\"]?\W{0,4})429\b"
-"""HTTP status 429: never about the context, whatever else the text says."""
+"""HTTP status 429: never an overflow, whatever else the text contains."""
 
 LOOK_ALIKES = (
     r"\btokens per (?:min|minute|hour|day)\b|\b[TR]P[MD]\b",
@@ -224,10 +223,10 @@ LOOK_ALIKES = (
     r"\btoo many requests\b|\bthrottling(?:exception| error)",
     r"insufficient_quota|exceeded your current quota",
 )
-"""Limits over time, not of the context; they outweigh a wording without numbers."""
+"""Limits per minute or per account, not of the context; they take precedence over a wording without numbers."""
 
-SAID_OF_AN_ERROR = r"error|exception|fail|refus|invalid|\b(?:400|413|422|500)\b"
-"""Words found beside a provider's refusal, and seldom beside a mere mention of one."""
+NEAR_AN_ERROR = r"error|exception|fail|refus|invalid|\b(?:400|413|422|500)\b"
+"""Words that occur near a provider's refusal, and rarely near a text that only mentions one."""
 
 NAMED_PROVIDERS = (
     ("openrouter", r"openrouter"),
@@ -248,10 +247,10 @@ NAMED_PROVIDERS = (
     ("anthropic", r"anthropic_?(?:exception|error)"),
     ("fastchat", r"code['\"]? ?[:=] ?40303\b"),
 )
-"""How a text names who answered; looked for if a wording is shared, gateways first."""
+"""How a text names the provider that responded; used if a wording is shared. Gateways come first."""
 
 OPENAI_COMPATIBLE = (
     ("vllm", r"object['\"]? ?[:=] ?['\"]?error\b|type['\"]? ?[:=] ?['\"]?badrequesterror\b"),
     ("deepseek", r"code['\"]? ?[:=] ?['\"]?invalid_request_error\b"),
 )
-"""Marks in the error object of servers that took over OpenAI's sentences, if no name is given."""
+"""Features of the error objects of servers that use OpenAI's wordings, for texts that name no provider."""

@@ -1,4 +1,4 @@
-"""What a project's own file may set, and within which bounds: it comes from whoever wrote the repository."""
+"""What a project's file may set, and within which bounds. The file is not trusted: the repository's author wrote it."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from contextstash.context.window.settings import ContextSettings, unknown_settin
 
 
 class Bounds(NamedTuple):
-    """The least and the most that a project may set; None for no bound of its own."""
+    """The smallest and the largest value that a project may set; None if there is no bound."""
 
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
 
 
 ANY = Bounds()
 
 BOUNDS: Mapping[str, Bounds] = {
-    # The presets ship with contextstash, so their small numbers, texts and choices are ours.
+    # The presets are part of contextstash, so their small numbers, texts and choices are trusted.
     "preset": ANY,
-    # 32,000 tokens is the smallest window that coding agents have been run in; 2,000,000 the largest one on offer.
+    # Tokens: 32,000 is the smallest window in which coding agents have been run, 2,000,000 the largest that is offered.
     "window": Bounds(32_000, 2_000_000),
-    # The reserve of the preset with the largest one.
+    # The largest reserve among the presets, that of `token-budget`.
     "output_reserve": Bounds(0, 32_000),
-    # Those of the presets `rolling` (8,000 tokens) and, with room for a few calls, 20 messages.
+    # Tokens: the number of the preset `rolling`. Messages: enough for a few calls; a guess.
     "fallback_tokens": Bounds(8_000, 2_000_000),
     "fallback_messages": Bounds(20, 10_000),
-    # Below three tenths of the window an agent would read its files again and again.
+    # Below three tenths of the usable window an agent would keep reading the same files again; a guess.
     "prune_at": Bounds(0.3, 1),
-    # 30,000 bytes and 4 outputs: the hardest of the shipped presets, `byte-budget-cost`.
+    # 30,000 bytes / 4, and 4 outputs: the strictest of the presets, `byte-budget-cost`.
     "prune_at_tokens": Bounds(7_500, 2_000_000),
     "prune_at_results": Bounds(4, 1_000),
-    # What the agent just read, and what it compares it with.
+    # What the agent read last, and what it compares that with.
     "prune_keep_last": Bounds(2, 1_000),
     "prune_keep_last_hard": Bounds(2, 1_000),
-    # Two outputs of the length that no preset cuts below, with their calls; a preset may protect no newest output.
+    # Tokens: two outputs of the smallest limit among the presets (4,000 bytes), with their calls.
     "prune_protect_tokens": Bounds(4_000, 2_000_000),
     "prune_protect_turns": Bounds(0, 1_000),
     "prune_minimum_tokens": Bounds(0, 2_000_000),
     "prune_smallest_tokens": Bounds(0, 100_000),
-    # A digest shorter than this says less than the placeholder.
+    # Characters: a shorter digest contains less than the placeholder; a guess.
     "digest_chars": Bounds(400, 10_000),
     "digest_heuristic_chars": Bounds(400, 10_000),
-    # Half of the window, so that a compaction has something to summarize.
+    # Half of the usable window, so that a compaction has enough to summarize; a guess.
     "compact_at": Bounds(0.5, 1),
     "compact_when": ANY,
     "critical_at": Bounds(0.5, 1),
@@ -57,18 +57,18 @@ BOUNDS: Mapping[str, Bounds] = {
     "compact_keep_messages": Bounds(2, 1_000),
     "summaries": ANY,
     "summaries_share": Bounds(0.05, 0.5),
-    # A hand-off with all its headings takes some 500 tokens; 8,000 is a quarter of the smallest window.
+    # A hand-off summary with all its headings takes about 500 tokens; 8,000 is a quarter of the smallest window.
     "summary_tokens": Bounds(500, 8_000),
     "summary_share": Bounds(0.1, 1),
     "summary_audit_tokens": Bounds(0, 2_000),
-    # An output's head, tail and error lines fit into 4,000 characters: no preset cuts shorter.
+    # Head, tail and error lines of an output fit into 4,000 characters; no preset has a smaller limit.
     "output_lines": Bounds(50, None),
     "output_chars": Bounds(4_000, None),
     "output_bytes": Bounds(4_000, None),
     "output_tokens": Bounds(1_000, None),
     "output_spill_chars": Bounds(20_000, None),
     "fit_keep_messages": Bounds(0, 100),
-    # A recovery follows a refused request, so it may cut harder: as hard as `byte-budget` does.
+    # A recovery follows a refused request, so it may cut more: as much as `byte-budget` does.
     "recovery_keep_last": Bounds(1, 1_000),
     "recovery_tokens": Bounds(7_500, 2_000_000),
     "recovery_output_bytes": Bounds(1_000, None),
@@ -78,8 +78,8 @@ TEXTS = ("placeholder", "summary_marker", "summary_prompt")
 
 
 class Admitted(NamedTuple):
-    """The settings of a project's file that count, and the others by name, each with the reason why it does not.
-    `broken` are names and values that could not be used from anywhere."""
+    """The settings of a project's file that are accepted, and those `refused`, each with the reason. `broken` are the
+    names and values that would be invalid in any file."""
 
     settings: dict[str, Any]
     refused: dict[str, str]
@@ -87,18 +87,20 @@ class Admitted(NamedTuple):
 
 
 MAX_PRINTED = 10**15
+"""Larger numbers are not printed: a file may contain one of many thousand digits."""
 
 MAX_HINTS = 3
-"""The nearest right name takes a millisecond to find, and a file may hold thousands of wrong ones."""
+"""For how many unknown names the nearest right one is searched. It takes about a millisecond, and a file may contain
+thousands of them."""
 
 
 def admit(values: Mapping[str, Any]) -> Admitted:
-    """Sort what a project's file says into what counts and what does not."""
+    """Sorts the settings of a project's file into accepted, refused and broken ones."""
     found = Admitted({}, {}, {})
     for name, value in values.items():
         if name not in ContextSettings.model_fields:
             hint = unknown_setting(name[:60]) if len(found.broken) < MAX_HINTS else ""
-            found.broken[name] = hint.rstrip(".") if "Did you mean" in hint or "is called" in hint else "no setting"
+            found.broken[name] = hint.rstrip(".") if "Did you mean" in hint or "is called" in hint else "not a setting"
         elif name not in BOUNDS:
             found.refused[name] = _kind(name)
         elif problem := _unusable(name, value):
@@ -119,12 +121,12 @@ def _kind(name: str) -> str:
 
 
 def _unusable(name: str, value: Any) -> str | None:
-    """Why a value cannot be used, None if it can."""
-    # Nested values are not even printed: aliases can make a small YAML file endless.
+    """The reason why a value is invalid, None if it is valid."""
+    # Nested values are not even printed: with aliases a small YAML file can expand to any size.
     if not isinstance(value, str | int | float | None):
         return "not a number or a word"
     if name == "preset":
-        return None if value in PRESETS else f"no preset; there are {', '.join(PRESETS)}"
+        return None if value in PRESETS else f"not a preset; the presets are {', '.join(PRESETS)}"
     try:
         _as_setting(name, value)
     except ValidationError as error:
@@ -133,19 +135,19 @@ def _unusable(name: str, value: Any) -> str | None:
 
 
 def _as_setting(name: str, value: Any) -> Any:
-    """A value as the setting reads it. Raises ValidationError."""
+    """A value after conversion to the setting's type. Raises ValidationError if it is invalid."""
     return getattr(ContextSettings(**{name: value}), name)
 
 
 def _out_of_bounds(name: str, value: Any) -> str | None:
-    least, most = BOUNDS[name]
+    minimum, maximum = BOUNDS[name]
     read = None if name == "preset" else _as_setting(name, value)
     if not isinstance(read, int | float):
         return None
-    if least is not None and read < least:
-        return f"{_number(read)}, at least {_number(least)}"
-    if most is not None and read > most:
-        return f"{_number(read)}, at most {_number(most)}"
+    if minimum is not None and read < minimum:
+        return f"{_number(read)}, at least {_number(minimum)}"
+    if maximum is not None and read > maximum:
+        return f"{_number(read)}, at most {_number(maximum)}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""What refilled the window since it was last emptied: by part, the largest output, and what to do about it."""
+"""What refilled the window since the last prune or compaction: by part, the largest output, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from contextstash.context.text.sanitize import one_line
 from contextstash_storage.records import Output, Part
 
 UNRECORDED = "unrecorded"
-"""What the provider counts but nobody recorded: the host's system prompt and its tool definitions."""
+"""What the provider counts but nobody recorded: system prompt, tool definitions and other unlogged text."""
 
 LARGE_OUTPUT = 0.2
-"""From this share of the growth on a single output is named."""
+"""A single output is named if it is at least this share of the growth; a guess."""
 
 DOMINANT = 0.5
-"""From this share of the growth on a part is what to do something about."""
+"""A part is the cause, and gets advice, if it is at least this share of the growth: then no other part is larger."""
 
-PARTS_TOLD = 5
+MAX_PARTS_NAMED = 5
+"""Further parts are summed up; a guess, the sentence stays readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """What came: `tokens` in all, by part in `parts`, largest first (values of `Part`, and `unrecorded`), with
-    `messages` messages. Parts that shrank are left out, so that `parts` add up to `tokens`. `largest` is tool,
-    handle and tokens of the largest output, if it is a fifth of that or more."""
+    """What was added: `tokens` in total, `parts` of it, largest first (values of `Part`, and `unrecorded`), in
+    `messages` messages. Parts that shrank are omitted, so that `parts` add up to `tokens`. `largest` is the tool, the
+    handle and the tokens of the largest output, if it is at least a fifth of `tokens`."""
 
     tokens: int
     messages: int
@@ -35,18 +36,18 @@ class Refill:
 def refill_of(
     then: Mapping[str, int], now: Mapping[str, int], *, messages: int, outputs: Sequence[Output] = ()
 ) -> Refill:
-    """Compare the view's tokens by part just after a prune or compaction with those now.
+    """Compares the view's tokens by part just after a prune or compaction (`then`) with those `now`.
 
-    `messages` have been recorded since; `outputs` are the tool outputs that came since and are shown whole. One that
-    is larger than all that tool results grew by cannot be in the view any more, and is not named.
+    `messages` is how many were recorded since; `outputs` are the tool outputs since then that are shown whole. An
+    output larger than the growth of all tool results cannot be in the view any more, and is not named.
     """
     grown = {str(part): now[part] - then.get(part, 0) for part in now}
     parts = sorted(
         ((part, tokens) for part, tokens in grown.items() if tokens > 0), key=lambda item: (-item[1], item[0])
     )
     total = sum(tokens for _, tokens in parts)
-    room = dict(parts).get(Part.TOOL_RESULTS, 0)
-    shown = [output for output in outputs if output.tokens <= room]
+    growth = dict(parts).get(Part.TOOL_RESULTS, 0)
+    shown = [output for output in outputs if output.tokens <= growth]
     largest = max(shown, key=lambda output: (output.tokens, output.seq), default=None)
     named = largest and largest.tokens > 0 and largest.tokens >= LARGE_OUTPUT * total
     return Refill(
@@ -58,16 +59,16 @@ def refill_of(
 
 
 def refill_sentence(refill: Refill, *, since: str = "compaction") -> str:
-    """What refilled the window in words, and what helps if one part is half of it or more. `since` names what
-    emptied it last: compaction or prune."""
+    """What refilled the window in words, with advice if one part is at least half of it. `since` names what last
+    reduced it: compaction or prune."""
     ago = f"{refill.messages:,} message{'' if refill.messages == 1 else 's'} ago"
     if not refill.parts:
-        return f"Since the last {since}, {ago}, nothing came."
-    told = [_told(part, tokens, refill) for part, tokens in refill.parts[:PARTS_TOLD]]
-    rest = sum(tokens for _, tokens in refill.parts[PARTS_TOLD:])
-    told += [f"other {rest:,}"] if rest else []
-    came = f"Since the last {since}, {ago}, {refill.tokens:,} tokens came: {', '.join(told)}."
-    return " ".join(filter(None, (came, _advice(refill))))
+        return f"Since the last {since}, {ago}, nothing was added."
+    named = [_named(part, tokens, refill) for part, tokens in refill.parts[:MAX_PARTS_NAMED]]
+    rest = sum(tokens for _, tokens in refill.parts[MAX_PARTS_NAMED:])
+    named += [f"other {rest:,}"] if rest else []
+    added = f"Since the last {since}, {ago}, {refill.tokens:,} tokens were added: {', '.join(named)}."
+    return " ".join(filter(None, (added, _advice(refill))))
 
 
 _NAMES: Mapping[str, str] = {
@@ -80,11 +81,11 @@ _NAMES: Mapping[str, str] = {
     Part.IMAGES: "images and documents",
     Part.ARCHIVED: "placeholders of archived outputs",
     Part.SUMMARIES: "summaries",
-    UNRECORDED: "unrecorded (system prompt, tool definitions)",
+    UNRECORDED: "system prompt, tool definitions and other unlogged text",
 }
 
 
-def _told(part: str, tokens: int, refill: Refill) -> str:
+def _named(part: str, tokens: int, refill: Refill) -> str:
     name = _NAMES.get(part) or one_line(part, 40)
     if part != Part.TOOL_RESULTS or refill.largest is None:
         return f"{name} {tokens:,}"
@@ -93,24 +94,24 @@ def _told(part: str, tokens: int, refill: Refill) -> str:
 
 
 _ADVICE: Mapping[str, str] = {
-    Part.SYSTEM: "System messages are kept by every compaction: shorten them.",
-    UNRECORDED: "No compaction makes that smaller: connect fewer MCP servers, offer fewer tools, or shorten the system"
+    Part.SYSTEM: "Every compaction keeps the system messages: shorten them.",
+    UNRECORDED: "No compaction reduces it: connect fewer MCP servers, offer fewer tools, or shorten the system"
     " prompt and the instruction files that are part of it.",
-    Part.USER: "Hand over long material as files that are read in parts, instead of pasting it.",
-    Part.ASSISTANT: "Ask for shorter replies, or compact at a lower mark.",
+    Part.USER: "Provide long material as files that are read in parts, instead of pasting it.",
+    Part.ASSISTANT: "Ask for shorter replies, or set a lower compaction threshold.",
     Part.THINKING: "Lower the thinking budget or effort.",
-    Part.TOOL_CALLS: "Have files edited in place instead of written whole: the arguments of calls fill the window.",
-    Part.TOOL_RESULTS: "Many outputs add up: prune_tool_outputs archives them, a limit on one output keeps them small.",
+    Part.TOOL_CALLS: "Edit files in place instead of writing them whole: the arguments of calls fill the window.",
+    Part.TOOL_RESULTS: "Many outputs add up: archive them with prune_tool_outputs, or limit the size of one output.",
     Part.IMAGES: "Send fewer or smaller images and documents.",
-    Part.ARCHIVED: "Placeholders add up: compacting replaces them by one summary.",
-    Part.SUMMARIES: "Summaries add up: merge them, or have shorter ones written.",
+    Part.ARCHIVED: "Placeholders add up: a compaction replaces them with one summary.",
+    Part.SUMMARIES: "Summaries add up: merge them, or request shorter ones.",
 }
 
 
 def _advice(refill: Refill) -> str:
-    """What helps against the part that makes up at least half of what came, or nothing."""
+    """Advice on the part that is at least half of what was added; empty if there is none."""
     part, tokens = refill.parts[0]
     if refill.largest and refill.largest[2] >= DOMINANT * refill.tokens:
         tool = one_line(refill.largest[0], 40)
-        return f"One output did most of it: limit what {tool} puts out, or have it read in parts."
+        return f"One output is most of it: limit the output of {tool}, or read it in parts."
     return _ADVICE.get(part, "") if tokens >= DOMINANT * refill.tokens else ""

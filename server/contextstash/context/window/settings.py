@@ -1,4 +1,4 @@
-"""ContextSettings: every number and choice that steers estimation, pruning, compaction and recovery."""
+"""ContextSettings: the settings of estimation, pruning, compaction and recovery."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ DESCRIBED = "described"
 PLACEHOLDER_FIELDS = frozenset({"handle", "tool", "argument", "subject", "tokens", "lines", "digest"})
 
 MAX_PLACEHOLDER_CHARACTERS = 1_000
-"""Ours have at most 300; one that is longer than most outputs saves nothing."""
+"""Longest placeholder that a user may set. A guess: ours take up to 300 characters, and a placeholder as long as a
+small output saves nothing."""
 
 DESTINATION = "summarizer_base_url"
-"""Says where sessions are sent: never a session's own setting, which a model may change."""
+"""The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
 Cut = Literal["head", "head_tail", "middle", "smart"]
@@ -29,182 +30,295 @@ ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 
 
 class ContextSettings(BaseModel):
-    """How a session's context is managed. Token numbers are in the estimator's units; shares are of the
-    usable window (window minus output reserve), 0 to 1."""
+    """How a session's context is managed. Token numbers are those of the estimator; shares are of the usable window
+    (the window less the output reserve), from 0 to 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    preset: str = Field(default="default", description="The named set of values the others start from.")
-    automatic: bool = Field(default=True, description="Prune and compact by itself when messages are recorded.")
+    preset: str = Field(default="default", description="The named set of values that all other settings start from.")
+    automatic: bool = Field(
+        default=True, description="Automatic management: prune and compact when messages are recorded."
+    )
 
     estimator: Estimator = Field(
         default="tokenizer",
-        description="How text is counted: a calibrated tokenizer, the model's tiktoken vocabulary as it is,"
-        " characters / 4 (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 rounded up.",
+        description="Token counter: a calibrated tokenizer, the model's own tiktoken vocabulary, characters / 4"
+        " (rounded down, plus one, or rounded up), or UTF-8 bytes / 4 (rounded up).",
     )
-    anchored: bool = Field(default=True, description="Start from the last usage that the provider reported.")
+    anchored: bool = Field(
+        default=True, description="Start the estimate from the last usage that the provider reported."
+    )
     calibrated: bool = Field(
-        default=True, description="Correct the count of what came since by how earlier counts compared with reports."
+        default=True,
+        description="Correct the tokens counted since that report by the ratio of earlier counts to earlier reports.",
     )
+    # A guess, near what Anthropic counts for a large image: width × height / 750, about 1,600 at most.
     image_tokens: int = Field(default=1_500, ge=0, description="Tokens of one image.")
-    message_overhead: int = Field(default=4, ge=0, description="Tokens a message costs beside its content.")
-    conversation_overhead: int = Field(default=0, ge=0, description="Tokens a message list costs beside its messages.")
+    # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
+    message_overhead: int = Field(default=4, ge=0, description="Tokens of a message in addition to its content.")
+    conversation_overhead: int = Field(
+        default=0, ge=0, description="Tokens of a message list in addition to its messages."
+    )
 
-    window: int | None = Field(default=None, gt=0, description="Context window in tokens; by model if not set.")
+    window: int | None = Field(
+        default=None, gt=0, description="Context window in tokens; if not set, that of the model."
+    )
     output_reserve: int | None = Field(
         default=None,
         ge=0,
-        description="Tokens kept free for the reply; an eighth of the window, at most 32,000, if not set.",
+        description="Tokens reserved for the reply; if not set, an eighth of the window, at most 32,000.",
     )
     fallback_tokens: int | None = Field(
-        default=None, gt=0, description="Usable tokens if neither `window` nor the model tells the window."
+        default=None,
+        gt=0,
+        description="Usable tokens if the window is unknown: neither set here nor known for the model.",
     )
     fallback_messages: int | None = Field(
         default=None,
         gt=0,
-        description="Compact from this many messages since the last summary on, if no token limit is known.",
+        description="Compaction threshold in messages since the last summary, used if no token limit is known.",
     )
 
-    prune_automatic: bool = Field(default=True, description="Prune by itself; else only when asked to.")
-    prune_at: float = Field(default=0.70, gt=0, le=1, description="Level `prune` above this share.")
-    prune_at_tokens: int | None = Field(default=None, gt=0, description="Prune above this many tokens too.")
-    prune_at_results: int | None = Field(
-        default=None, ge=0, description="Archive the oldest tool results beyond this many, whatever their size."
+    prune_automatic: bool = Field(default=True, description="Prune automatically; if false, only on request.")
+    # The thresholds of `staged`: 0.70, 0.85 and 0.95 of the usable window (here and below).
+    prune_at: float = Field(
+        default=0.70,
+        gt=0,
+        le=1,
+        description="Prune threshold: the level is `prune` above this share of the usable window.",
     )
-    prune_keep_last: int = Field(default=3, ge=0, description="Newest tool outputs that a prune never touches.")
+    prune_at_tokens: int | None = Field(
+        default=None, gt=0, description="Prune threshold in tokens; the lower of the two thresholds applies."
+    )
+    prune_at_results: int | None = Field(
+        default=None,
+        ge=0,
+        description="Maximum number of tool results in the view; older ones are archived, whatever their size.",
+    )
+    # A guess: what the agent is comparing now. `staged` keeps 5, or 2 if it must.
+    prune_keep_last: int = Field(default=3, ge=0, description="Newest tool outputs that a prune always keeps.")
     prune_keep_last_hard: int | None = Field(
-        default=None, ge=0, description="Newest tool outputs that are left once a prune did not get below `compact_at`."
+        default=None,
+        ge=0,
+        description="Newest tool outputs to keep in a second prune, if the first leaves the context above"
+        " `compact_at`; if not set, there is no second prune.",
     )
     prune_protect_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest tool-output tokens that a prune never touches; a quarter of usable, at most 40,000.",
+        description="Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable"
+        " window, at most 40,000.",
     )
-    prune_protect_turns: int = Field(default=0, ge=0, description="Newest user turns that a prune never touches.")
+    prune_protect_turns: int = Field(
+        default=0, ge=0, description="Newest user turns whose tool outputs a prune always keeps."
+    )
     prune_minimum_tokens: int | None = Field(
-        default=None, ge=0, description="Least saving worth a prune; a tenth of usable, at most 20,000, if not set."
+        default=None,
+        ge=0,
+        description="Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000.",
     )
+    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output. A guess.
     prune_smallest_tokens: int = Field(
-        default=150, ge=0, description="A smaller output stays: a placeholder would save next to nothing."
+        default=150,
+        ge=0,
+        description="Minimum size of an output that is archived; a placeholder for a smaller one would save almost"
+        " nothing.",
     )
     placeholder: str = Field(
         default=DESCRIBED,
-        description="What a pruned output leaves: `described` (tool, argument, size, digest and handle), or a text of"
-        " yours with {handle} and, if you like, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without a"
-        " format.",
+        description="Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or"
+        " your own text with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest},"
+        " without format specifications.",
     )
     tool_digest: ToolDigest = Field(
         default="placeholder",
-        description="Who tells what outputs archived by `prune_at_results` held: their placeholder, or a digest message"
-        " of its own (`llm`, `heuristic`); `off` archives none of them.",
+        description="How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a"
+        " digest message that a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of"
+        " them.",
     )
-    digest_input_chars: int = Field(default=12_000, gt=0, description="Characters of an output that a model digests.")
-    digest_chars: int = Field(default=1_200, gt=0, description="Longest digest by a model, in characters.")
-    digest_heuristic_chars: int = Field(default=800, gt=0, description="Longest digest without a model, in characters.")
+    # The three limits of digests are the contract of the preset `rolling`.
+    digest_input_chars: int = Field(
+        default=12_000, gt=0, description="Maximum input of a model that writes a digest, in characters of the output."
+    )
+    digest_chars: int = Field(
+        default=1_200, gt=0, description="Maximum length of a digest that a model writes, in characters."
+    )
+    digest_heuristic_chars: int = Field(
+        default=800, gt=0, description="Maximum length of a digest without a model, in characters."
+    )
 
-    compact_automatic: bool = Field(default=True, description="Compact by itself; else only when asked to.")
-    compact_at: float = Field(default=0.85, gt=0, le=1, description="Level `compact` above this share.")
-    compact_by_level: bool = Field(default=True, description="Whether the level `compact` alone makes it compact.")
+    compact_automatic: bool = Field(default=True, description="Compact automatically; if false, only on request.")
+    compact_at: float = Field(
+        default=0.85,
+        gt=0,
+        le=1,
+        description="Compaction threshold: the level is `compact` above this share of the usable window.",
+    )
+    compact_by_level: bool = Field(
+        default=True,
+        description="Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a"
+        " compaction.",
+    )
     compact_when: Literal["above", "reached"] = Field(
-        default="above", description="Whether `compact_at` must be passed or only reached."
+        default="above", description="Whether `compact_at` must be exceeded (`above`) or only reached."
     )
-    critical_at: float = Field(default=0.95, gt=0, le=1, description="Level `critical` above this share.")
+    critical_at: float = Field(
+        default=0.95,
+        gt=0,
+        le=1,
+        description="Critical threshold: the level is `critical` above this share of the usable window.",
+    )
     messages_at: int | None = Field(
-        default=None, gt=0, description="Compact from this many messages since the last summary on."
+        default=None, gt=0, description="Compaction threshold in messages since the last summary."
     )
-    tokens_at: int | None = Field(default=None, gt=0, description="Compact from this many tokens on.")
+    tokens_at: int | None = Field(default=None, gt=0, description="Compaction threshold in tokens.")
     compact_keep: Literal["both", "either"] = Field(
         default="both",
-        description="Keep `compact_keep_tokens` and at least `compact_keep_messages`, or the one, else the other.",
+        description="`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`:"
+        " the messages count only if `compact_keep_tokens` is 0.",
     )
     compact_keep_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest tokens that a compaction keeps; an eighth of usable, at most 20,000, if not set.",
+        description="Newest messages that a compaction keeps, in tokens; if not set, an eighth of the usable window,"
+        " at most 20,000.",
     )
-    compact_keep_messages: int = Field(default=4, ge=0, description="Newest messages that a compaction keeps at least.")
+    # As many as `staged` keeps.
+    compact_keep_messages: int = Field(
+        default=4, ge=0, description="Minimum number of newest messages that a compaction keeps."
+    )
 
     summaries: Literal["one", "levels"] = Field(
-        default="levels", description="One summary of everything before, or recent ones beside older merged ones."
+        default="levels",
+        description="`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones"
+        " merged.",
     )
+    # A guess: summaries should leave nine tenths of the window to the work.
     summaries_share: float = Field(
-        default=0.10, gt=0, le=1, description="Share of usable from which on summaries are merged."
+        default=0.10,
+        gt=0,
+        le=1,
+        description="Merge threshold: summaries are merged if together they exceed this share of the usable window.",
     )
-    summary_tokens: int = Field(default=2_500, gt=0, description="Longest summary that contextstash writes itself.")
+    # A guess, near the 2,700 tokens at which bench/retention.py compares summaries.
+    summary_tokens: int = Field(
+        default=2_500, gt=0, description="Maximum length of a summary that contextstash writes, in tokens."
+    )
     summary_share: float | None = Field(
-        default=None, gt=0, le=1, description="A summary from this share of the room on is not sent."
+        default=None,
+        gt=0,
+        le=1,
+        description="Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent.",
     )
     summary_marker: str | None = Field(
-        default=None, description="What stands before a summary in the view; a sentence of what it is, if not set."
+        default=None,
+        description="Text before a summary in the view; if not set, a sentence that says what the summary replaces.",
     )
     summary_prompt: str = Field(
-        default="handoff", description="What a writer is asked for: `handoff`, `checkpoint`, `brief`, or your own text."
+        default="handoff",
+        description="Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text.",
     )
+    # A guess: some twenty paths or identifiers.
     summary_audit_tokens: int = Field(
-        default=300, ge=0, description="Room for pointers to what a summary lacks; 0 for no audit."
+        default=300,
+        ge=0,
+        description="Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit.",
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",
-        description="Who writes summaries if the host passes none. A model is called only if the user's own"
+        description="Which summarizer writes if the host passes no summary. A model is called only if the user's own"
         " configuration says `anthropic` here, names a `summarizer_model`, or sets CONTEXTSTASH_ANTHROPIC_API_KEY.",
     )
     summarizer_model: str = Field(
         default="claude-haiku-4-5",
-        description="The model that writes summaries. Whoever names one in the user's own configuration lets it be"
-        " called.",
+        description="Model that writes summaries. Naming one in the user's own configuration permits calls to it.",
     )
     summarizer_base_url: str | None = Field(
         default=None,
-        description="An Anthropic-compatible API other than Anthropic's own. Never a session's own setting.",
+        description="Base URL of an Anthropic-compatible API to use instead of Anthropic's. A session cannot set it.",
     )
-    summarizer_temperature: float | None = Field(default=None, ge=0, le=2, description="The model's own if not set.")
-    summarizer_timeout: float = Field(default=60.0, gt=0, description="Seconds for one request to the writer.")
-    summarizer_retries: int = Field(default=2, ge=0, le=10, description="How often a failed request is repeated.")
+    summarizer_temperature: float | None = Field(
+        default=None, ge=0, le=2, description="Sampling temperature of the model; if not set, the model's default."
+    )
+    # Seconds and retries are guesses.
+    summarizer_timeout: float = Field(
+        default=60.0, gt=0, description="Timeout of one request to the model, in seconds."
+    )
+    summarizer_retries: int = Field(
+        default=2, ge=0, le=10, description="Maximum number of retries of a failed request."
+    )
+    # A guess between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
     summarizer_output_chars: int | None = Field(
-        default=4_000, gt=0, description="To how many characters a tool result is cut for the writer."
+        default=4_000,
+        gt=0,
+        description="Maximum length of a tool result in the input of the summarizer, in characters.",
     )
+    # A guess: leaves room for the prompt and the reply in a window of 200,000 tokens.
     summarizer_input_tokens: int = Field(
-        default=120_000, gt=1_000, description="Longest request to the writer; longer histories go in parts."
+        default=120_000,
+        gt=1_000,
+        description="Maximum input of one request to the summarizer, in tokens; longer histories are sent in parts.",
     )
 
-    output_lines: int | None = Field(default=None, gt=0, description="Most lines of one tool output in the view.")
-    output_chars: int | None = Field(default=None, gt=0, description="Most characters of one tool output in the view.")
-    output_bytes: int | None = Field(default=None, gt=0, description="Most UTF-8 bytes of one tool output in the view.")
+    output_lines: int | None = Field(default=None, gt=0, description="Maximum lines of one tool output in the view.")
+    output_chars: int | None = Field(
+        default=None, gt=0, description="Maximum characters of one tool output in the view."
+    )
+    output_bytes: int | None = Field(
+        default=None, gt=0, description="Maximum UTF-8 bytes of one tool output in the view."
+    )
+    # A guess: 5 % of a window of 200,000 tokens.
     output_tokens: int | None = Field(
-        default=10_000, gt=0, description="Longest single tool output a view shows whole."
+        default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
     )
     output_cut: Cut = Field(
         default="smart",
-        description="What is shown of a longer output: its head, head and tail, both ends of the middle-out cut, or"
-        " both ends with the lines that matter (errors, the summary line).",
+        description="Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size"
+        " (`middle`), or both ends and the relevant lines between them, such as errors and counts (`smart`).",
     )
     output_notice: Literal["within", "beside"] = Field(
-        default="within", description="Whether what says what was cut counts against the limits or comes beside them."
+        default="within",
+        description="Whether the notice that says what was cut counts towards the limits (`within`) or is added to"
+        " them (`beside`).",
     )
     output_spill_chars: int | None = Field(
-        default=None, gt=0, description="From more characters on, only a preview with handle and SHA-256 is shown."
+        default=None,
+        gt=0,
+        description="Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is"
+        " shown.",
     )
 
     fit_by: Literal["archive", "leave_out"] = Field(
         default="archive",
-        description="How a request is made to fit: older outputs archived first, or messages left out.",
+        description="How a request that is too long is shortened: old outputs are archived first (`archive`), or old"
+        " messages are left out (`leave_out`).",
     )
-    fit_keep_messages: int = Field(default=0, ge=0, description="Newest messages that are never left out.")
+    fit_keep_messages: int = Field(default=0, ge=0, description="Newest messages that are never left out of a request.")
 
-    recovery_keep_last: int = Field(default=2, ge=0, description="Newest tool outputs that a recovery keeps whole.")
-    recovery_tokens: int | None = Field(
-        default=None, gt=0, description="What a recovery aims at, in tokens; half of usable if not set."
+    # A guess: the last call and what it is compared with. `byte-budget` keeps 3.
+    recovery_keep_last: int = Field(
+        default=2,
+        ge=0,
+        description="Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider"
+        " refused as too long.",
     )
+    recovery_tokens: int | None = Field(
+        default=None,
+        gt=0,
+        description="Target size of the context after a recovery, in tokens; if not set, half of the usable window.",
+    )
+    # The limit of `byte-budget` for one output.
     recovery_output_bytes: int = Field(
-        default=4_000, gt=0, description="To how many bytes a recovery cuts each output that is left."
+        default=4_000, gt=0, description="Maximum bytes of each remaining output after a recovery that cuts outputs."
     )
     recovery_cut_always: bool = Field(
-        default=False, description="Cut them at every recovery; else only if pruning was not enough."
+        default=False,
+        description="Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target.",
     )
     thinking: Thinking = Field(
         default="auto",
-        description="What becomes of thinking that an edit invalidates: stripped, dropped by the provider, kept, or the"
-        " edit waits; `auto` chooses.",
+        description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"
+        " kept, or the edit waits; `auto` chooses.",
     )
 
     @field_validator("placeholder")
@@ -213,16 +327,17 @@ class ContextSettings(BaseModel):
         if text == DESCRIBED:
             return text
         if len(text) > MAX_PLACEHOLDER_CHARACTERS:
-            raise ValueError(f"has {len(text):,} characters, at most {MAX_PLACEHOLDER_CHARACTERS:,} are taken")
+            raise ValueError(f"has {len(text):,} characters, the maximum is {MAX_PLACEHOLDER_CHARACTERS:,}")
         parts = [part for part in Formatter().parse(text) if part[1] is not None]
         fields = {name for _, name, _, _ in parts}
-        # A width ({handle:>9999999}) makes a placeholder of any size; an attribute or index reaches into the program.
+        # A width ({handle:>9999999}) would make a placeholder of any size; an attribute or index would read objects of
+        # the program.
         has_format = any(spec or conversion for _, _, spec, conversion in parts)
         if "handle" not in fields or fields - PLACEHOLDER_FIELDS or has_format:
             known = ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDER_FIELDS))
             raise ValueError(
-                f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}, as they stand here,"
-                " without a format, conversion, attribute or index"
+                f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}, without"
+                " a format specification, conversion, attribute or index"
             )
         return text
 
@@ -233,10 +348,11 @@ def known_settings() -> list[str]:
 
 
 def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
-    """Settings from layers, later ones stronger; the preset that the strongest names comes before them all.
+    """Merges layers of settings: a later layer overrides an earlier one, and all override the preset, which is the one
+    that the last of them names.
 
-    Raises BadInputError on an unknown setting, naming the nearest right one, on an unknown preset, and on
-    a value out of its range.
+    Raises BadInputError if a setting or the preset is unknown, naming the nearest right one, or if a value is out of
+    range.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -255,15 +371,15 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 
 def consenting(values: Mapping[str, Any]) -> str | None:
-    """The name of the setting among the user's own that says that a model may be called, None if none does."""
+    """The name of the user's own setting that permits calls to a model, None if there is none."""
     if values.get("summarizer") == "anthropic":
         return "summarizer"
     return "summarizer_model" if values.get("summarizer_model") else None
 
 
 def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What counts of a session's own settings, which may have been stored by an earlier version or by somebody else:
-    nothing that says where sessions are sent, and no placeholder that is refused now."""
+    """The session's own settings that are in force. Without those that an earlier version or another program may have
+    stored, but this one refuses: where sessions are sent, and invalid placeholders."""
     layer = {name: value for name, value in settings.items() if name != DESTINATION}
     if "placeholder" in layer:
         try:
@@ -274,16 +390,16 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FORMER_VALUES: Mapping[str, Mapping[str, str]] = {"output_cut": {"telling": "smart"}}
-"""What values of settings were called before; they are still read, and stand in stored sessions."""
+"""Former names of values, by setting. They are still accepted, because stored sessions contain them."""
 
 
 def current_value(name: str, value: object) -> Any:
-    """What a setting's value is called now."""
+    """The current name of a setting's value."""
     return FORMER_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
 
 
 def former_values(layer: Mapping[str, Any]) -> list[str]:
-    """A sentence about each value of a layer that is called something else now."""
+    """A sentence about each value in a layer that has been renamed."""
     return [
         f"The value '{layer[name]}' of the setting '{name}' is now called '{values[layer[name]]}'."
         for name, values in FORMER_VALUES.items()
@@ -291,7 +407,7 @@ def former_values(layer: Mapping[str, Any]) -> list[str]:
     ]
 
 
-PARENT_NAMES = {
+NAMES_ELSEWHERE = {
     "max_messages_before_summary": "messages_at",
     "max_tokens_before_summary": "tokens_at",
     "min_recent_messages": "fit_keep_messages",
@@ -315,12 +431,12 @@ PARENT_NAMES = {
     "max_context_bytes": "prune_at_tokens",
     "keep_recent_tools": "prune_keep_last",
 }
-"""What settings of the parent designs are called here."""
+"""The settings of the systems that the presets reproduce, with our names; for the hint in an error."""
 
 
 def unknown_setting(name: str) -> str:
-    """A sentence about a name that is no setting, with the right one if it can be guessed."""
-    ours = PARENT_NAMES.get(name.lower())
+    """A sentence about an unknown setting, with the nearest right name."""
+    ours = NAMES_ELSEWHERE.get(name.lower())
     if ours:
         return f"There is no setting '{name}'. It is called '{ours}' here."
     return _unknown("setting", name, known_settings())

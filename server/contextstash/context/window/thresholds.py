@@ -1,4 +1,4 @@
-"""Triggers: the budget a window gives, the levels in it, and what to do at each."""
+"""Thresholds: the budget of a window, its levels, and what is due at each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from contextstash.context.window.settings import ContextSettings
 from contextstash_storage.records import Counters, Level
 
+MAX_RESERVE = 32_000
+"""Largest default reserve for the reply, in tokens: the reserve of the preset `token-budget`."""
+
+MAX_PROTECTED, MAX_MINIMUM = 40_000, 20_000
+"""Largest defaults of what a prune protects and of what it must free, in tokens: those of the preset `token-budget`."""
+
+MAX_KEPT = 20_000
+"""Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
+
 
 @dataclass(frozen=True, slots=True)
 class WindowBudget:
-    """A window in numbers, all in tokens. A level begins above its mark. `messages_at` and `tokens_at` are the two
-    other triggers of a compaction, None if they are not used."""
+    """A window and its thresholds, in tokens. A level starts above its threshold. `messages_at` (in messages) and
+    `tokens_at` are further thresholds of a compaction, None if they are not used."""
 
     window: int
     usable: int
@@ -27,17 +36,17 @@ class WindowBudget:
 
 
 def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> WindowBudget:
-    """The numbers that follow from a window, if the settings leave them open.
+    """The budget of a window. Numbers that the settings leave open are shares of the window; the shares are guesses.
 
-    The reserve takes no more than half of the window, however large it is set. Where nobody knows the window (`known`
-    is False), `fallback_tokens` are usable, if that is set; if not, the messages alone decide, by
-    `fallback_messages`.
+    The reserve takes at most half of the window, even if the settings say more. If the window is unknown (`known` is
+    False), `fallback_tokens` are usable; if these are not set either, only the number of messages triggers a
+    compaction, by `fallback_messages`.
     """
     fallback = settings.fallback_tokens if not known else None
     if fallback is not None:
         window, usable = fallback, fallback
     else:
-        reserve = min(32_000, window // 8) if settings.output_reserve is None else settings.output_reserve
+        reserve = min(MAX_RESERVE, window // 8) if settings.output_reserve is None else settings.output_reserve
         usable = max(1, window - min(reserve, window // 2))
     prune_at = max(1, _share(usable, settings.prune_at))
     compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
@@ -49,20 +58,20 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> 
         critical_at=max(compact_at, _share(usable, settings.critical_at)),
         messages_at=settings.messages_at or (None if known or fallback else settings.fallback_messages),
         tokens_at=settings.tokens_at,
-        prune_protect_tokens=_or(settings.prune_protect_tokens, min(40_000, usable // 4)),
-        prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(20_000, usable // 10)),
+        prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
+        prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
         compact_keep_tokens=_keep_tokens(settings, usable),
         recovery_tokens=_or(settings.recovery_tokens, usable // 2),
     )
 
 
 def _share(usable: int, share: float) -> int:
-    """Whole tokens of a share; 70 % of 180,000 are 126,000, which binary fractions fall short of."""
+    """A share in whole tokens. The 1e-6 corrects binary fractions: 0.70 × 180,000 must be 126,000, not 125,999."""
     return int(usable * share + 1e-6)
 
 
 def _keep_tokens(settings: ContextSettings, usable: int) -> int:
-    kept = _or(settings.compact_keep_tokens, min(20_000, usable // 8))
+    kept = _or(settings.compact_keep_tokens, min(MAX_KEPT, usable // 8))
     return min(kept, usable // 2)
 
 
@@ -71,7 +80,7 @@ def _or(value: int | None, otherwise: int) -> int:
 
 
 def level_of(tokens: int, budget: WindowBudget) -> Level:
-    """The highest level whose mark the tokens are above."""
+    """The highest level whose threshold the tokens exceed."""
     if tokens > budget.usable:
         return "overflow"
     if tokens > budget.critical_at:
@@ -81,35 +90,36 @@ def level_of(tokens: int, budget: WindowBudget) -> Level:
     return "prune" if tokens > budget.prune_at else "ok"
 
 
-ENOUGH_BEYOND_KEPT = 4
-"""By how many messages a session must exceed those a compaction keeps before N or K is heeded (parent design)."""
+MIN_BEYOND_KEPT = 4
+"""How many messages there must be in addition to those that a compaction keeps before `messages_at` or `tokens_at`
+triggers one; from the design that the preset `n-or-k` reproduces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is to be done by itself, each with its reason; None if nothing is."""
+    """What is due automatically, each with its reason; None if it is not due."""
 
     prune: str | None = None
     compact: str | None = None
 
 
 def since_summary(counters: Counters) -> int:
-    """Messages since the last summary, system messages at the head not counted."""
+    """Messages since the last summary, without the system messages at the head."""
     if counters.summary_seq < 0:
         return counters.messages - counters.system_messages
     return counters.messages - 1 - counters.summary_seq
 
 
 def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
-    """What the triggers ask for at this state of a session."""
+    """What is due in this state of a session."""
     return Due(
         prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
         compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
     )
 
 
-def tokens_mark(budget: WindowBudget, settings: ContextSettings) -> int:
-    """From how many tokens on something is done by itself that shrinks the view for good."""
+def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
+    """The automatic reduction threshold in tokens: of a compaction, or of a prune if the session never compacts."""
     if not settings.compact_automatic:
         return budget.prune_at
     return budget.compact_at if budget.tokens_at is None else budget.tokens_at
@@ -117,22 +127,22 @@ def tokens_mark(budget: WindowBudget, settings: ContextSettings) -> int:
 
 def results_due(counters: Counters, settings: ContextSettings) -> bool:
     """Whether more tool results are in the view than `prune_at_results` allows."""
-    most = settings.prune_at_results
-    return most is not None and settings.tool_digest != "off" and counters.view_results > most
+    maximum = settings.prune_at_results
+    return maximum is not None and settings.tool_digest != "off" and counters.view_results > maximum
 
 
 def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
     if results_due(counters, settings):
-        return f"{counters.view_results} tool results are over {settings.prune_at_results}"
+        return f"{counters.view_results} tool results exceed {settings.prune_at_results}"
     if tokens > budget.prune_at:
-        return f"{tokens:,} tokens are over {budget.prune_at:,}"
+        return f"{tokens:,} tokens exceed {budget.prune_at:,}"
     return None
 
 
 def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
     if settings.compact_by_level and tokens > budget.compact_at:
-        return f"{tokens:,} tokens are over {budget.compact_at:,}"
-    if counters.messages - counters.system_messages < settings.compact_keep_messages + ENOUGH_BEYOND_KEPT:
+        return f"{tokens:,} tokens exceed {budget.compact_at:,}"
+    if counters.messages - counters.system_messages < settings.compact_keep_messages + MIN_BEYOND_KEPT:
         return None
     since = since_summary(counters)
     if budget.messages_at is not None and since >= budget.messages_at:
@@ -143,7 +153,7 @@ def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings
 
 
 def percent_of(tokens: int, budget: WindowBudget) -> float:
-    """Tokens in percent of the usable window, to one decimal."""
+    """Tokens in percent of the usable window, rounded to one decimal."""
     return round(100 * tokens / budget.usable, 1)
 
 
@@ -152,17 +162,17 @@ _NEXT_STEPS: dict[Level, str] = {
     "prune": "Call prune_tool_outputs.",
     "compact": "Call prune_tool_outputs; if the level stays, write a hand-off summary and call compact_session.",
     "critical": "Call compact_session now, with a hand-off summary.",
-    "overflow": "The next request will not fit: call compact_session before it.",
+    "overflow": "The next request will not fit: call compact_session first.",
 }
 _NEXT_STEPS_FOLLOWED: dict[Level, str] = {
     "ok": "Nothing to do.",
-    "prune": "Large outputs fill the window; compact in the client when the task allows.",
-    "compact": "Have the client compact soon; afterwards search_history and get_archived_output bring details back.",
-    "critical": "Have the client compact now; afterwards search_history and get_archived_output bring details back.",
-    "overflow": "Have the client compact before anything else; nothing recorded is lost by it.",
+    "prune": "Large outputs fill the window; compact in the client when the task allows it.",
+    "compact": "Have the client compact soon; afterwards search_history and get_archived_output retrieve details.",
+    "critical": "Have the client compact now; afterwards search_history and get_archived_output retrieve details.",
+    "overflow": "Have the client compact first; nothing that is recorded gets lost.",
 }
 
 
 def next_step(level: Level, *, followed: bool = False) -> str:
-    """What to do at a level, in a sentence. A client that is followed empties its window itself."""
+    """What to do at a level, in a sentence. A client that is followed sends its own history, so only it can compact."""
     return (_NEXT_STEPS_FOLLOWED if followed else _NEXT_STEPS)[level]

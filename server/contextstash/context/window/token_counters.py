@@ -1,4 +1,4 @@
-"""Counting tokens: which counter fits a model, and what each block of a message costs."""
+"""Token counters: which one fits a model, and how many tokens each block of a message takes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
 
 UNREADABLE_TOKENS = 50
-"""What is taken for a block whose content only the provider can read, such as encrypted reasoning."""
+"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown. A
+guess."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a family of models counts: by which vocabulary, times what, and what a tool result costs beside its text.
+    """How a family of models counts: the vocabulary, a factor, and the tokens of a tool result in addition to its text.
 
-    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt that the provider
-    reported, against the count of the tool results just added (`bench/estimation.py`).
+    `factor` and `result_overhead` were measured on recorded sessions with bench/estimation.py: the growth of the prompt
+    that the provider reported, compared with the count of the tool results just added.
     """
 
     name: str
@@ -49,17 +50,17 @@ UNKNOWN = Family("unknown")
 
 
 def family_of(model: str | None) -> Family:
-    """The family a model's name tells, `unknown` if it tells none."""
+    """The family of a model by its name, `unknown` if the name does not match any."""
     name = (model or "").lower().replace(".", "-")
-    return next((family for mark, family in FAMILIES if mark.search(name)), UNKNOWN)
+    return next((family for pattern, family in FAMILIES if pattern.search(name)), UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Counts texts in a model's tokens. `name` says how, for people.
+    """Counts a text in a model's tokens. `name` describes the method for people.
 
-    `raw` measures a text; `in_tokens` turns that measure into tokens. A counter that `rounds_up` does so once for a
-    whole message rather than for each of its blocks.
+    `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
+    whole message, not for each block.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Counter:
         return self.tokens(self.raw(text))
 
     def tokens(self, measured: int) -> int:
-        """Tokens of what was measured."""
+        """The tokens of a measured size."""
         return self.in_tokens(measured) if self.in_tokens else round(measured * self.factor)
 
 
@@ -90,11 +91,11 @@ RULES_OF_THUMB: dict[str, Counter] = {
     ),
     "bytes": Counter("bytes / 4", _utf8_length, in_tokens=lambda size: -(-size // 4), rounds_up=True),
 }
-"""The counters of the parent designs, by the name of the setting `estimator`."""
+"""The estimates of the systems that the presets reproduce, by the value of the setting `estimator`."""
 
 
 def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) -> Counter:
-    """The counter that the settings ask for, made for a model."""
+    """The counter that the settings name, for a model."""
     if settings.estimator in RULES_OF_THUMB:
         return RULES_OF_THUMB[settings.estimator]
     family = family_of(model)
@@ -106,7 +107,7 @@ def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) 
 
 
 def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:
-    """A message's blocks with their tokens; the overhead of the message is part of its first block."""
+    """A message's blocks with their tokens; the message's overhead is added to its first block."""
     blocks = reading.blocks or (Block(type="text"),)
     texts = reading.texts or ("",)
     measured = _rounded_once(blocks, texts, counter, settings) if counter.rounds_up else None
@@ -119,7 +120,7 @@ def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tu
 def _rounded_once(
     blocks: Sequence[Block], texts: Sequence[str], counter: Counter, settings: ContextSettings
 ) -> list[int]:
-    """Tokens by block such that their sum is that of the whole message, rounded once."""
+    """Tokens by block, whose sum is that of the whole message, rounded once."""
     tokens = []
     size = 0
     for block, text in zip(blocks, texts, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from contextstash.context.view.view import Entry, edits_in_force, lay
+from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.context.window.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
@@ -129,7 +129,7 @@ async def read_messages(access: Access, session_id: str, first: int, limit: int)
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
-    shown = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
+    shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     return MessagePage(
         session_id=session_id,
         messages=[_message_line(message, shown.get(message.seq)) for message in messages],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contextstash.context.view.view import Entry, Overlay, edits_in_force, lay
+from contextstash.context.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
@@ -26,7 +26,7 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
     overlay = edits_in_force(await access.store.read_edits(session_id))
     outputs = await access.store.read_outputs(session_id, first=first, last=last)
     fmt = get_format(session.format)
-    entries = {entry.first_seq: entry for entry in lay(messages, overlay) if entry.message}
+    entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}
     return BesidePage(
         session_id=session_id,

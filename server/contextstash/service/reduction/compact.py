@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
-    MINIMUM_PROGRESS,
+    MAX_SUMMARY_SHARE,
     CompactPlan,
     keep_limits,
     plan_compaction,
@@ -133,7 +133,7 @@ async def _carry_out(
         snapshot, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None
     )
     edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
-    if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
+    if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )

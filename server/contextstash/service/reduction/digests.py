@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from contextstash.context.tool_outputs.digest import compaction_digest, digest_message, digest_output, digest_wording
+from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.placeholders import compaction_digest, digest_message, digest_wording
 from contextstash.context.view.compaction_plan import cuts_of
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry

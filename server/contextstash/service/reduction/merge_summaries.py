@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from contextstash.context.view.compaction_plan import MINIMUM_PROGRESS
+from contextstash.context.view.compaction_plan import MAX_SUMMARY_SHARE
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, plan_merge
@@ -63,7 +63,7 @@ async def _merge_once(access: Access, session_id: str, writers: Writers, lease: 
         level=plan.level,
         merges=names,
     )
-    if edit.tokens >= plan.tokens * MINIMUM_PROGRESS:
+    if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return None
     entries = await entries_after(access, snapshot, [edit])
     edit = edit.model_copy(update=difference(snapshot.entries, entries))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from contextstash.context.view.view import Entry, edits_in_force, lay
+from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
@@ -70,7 +70,7 @@ def _view_sizes(
     messages: Sequence[Message], edits: Sequence[Edit], sizes: Mapping[int, int]
 ) -> tuple[list[int], list[int]]:
     """Positions of a view's entries, and the bytes of the view up to each."""
-    entries = lay(messages, edits_in_force(edits))
+    entries = build_view(messages, edits_in_force(edits))
     return [entry.first_seq for entry in entries], list(accumulate(_entry_size(entry, sizes) for entry in entries))
 
 
@@ -132,6 +132,6 @@ async def read_request(access: Access, session_id: str, call_id: int) -> list[Na
 def _sent(fmt: Format, messages: Sequence[Message], edits: Sequence[Edit]) -> list[Native]:
     bodies = {message.seq: message.body or {} for message in messages}
     natives: list[Native] = []
-    for entry in lay(messages, edits_in_force(edits)):
+    for entry in build_view(messages, edits_in_force(edits)):
         natives += native_of(fmt, bodies, entry)
     return render(fmt, natives, changed=first_edited(natives, bodies.values()))

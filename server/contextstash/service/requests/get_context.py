@@ -11,7 +11,7 @@ from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.edits import archive_edit, truncate_edit
 from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Entry, lay, total_tokens
+from contextstash.context.view.view import Entry, build_view, total_tokens
 from contextstash.context.window import estimate as counting
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
@@ -83,7 +83,7 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
         return snapshot
     overlay = replace(snapshot.overlay, covers=tuple(small))
     messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
-    return replace(snapshot, overlay=overlay, entries=tuple(lay(messages, overlay)))
+    return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)))
 
 
 def _compose(snapshot: SessionSnapshot, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash.context.text.sanitize import MARKER, unforged
-from contextstash.context.tool_outputs.digest import output_line
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.placeholders import output_line
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.write_summary import Writers
