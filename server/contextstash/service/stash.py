@@ -15,7 +15,7 @@ from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
 from contextstash.service.recording import output_archive, output_limits
-from contextstash.service.recording.batches import REPEATED, Mark, record_batch
+from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -256,7 +256,7 @@ class Stash:
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
-        mark = Mark(first_seq, batch_id, whole)
+        identity = BatchIdentity(first_seq, batch_id, whole)
         output_limits.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
@@ -273,7 +273,7 @@ class Stash:
         async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format), usage)
-            appended = await record_batch(self._access, session, messages, recent, mark, extras)
+            appended = await record_batch(self._access, session, messages, recent, identity, extras)
             self._recent.keep(appended.session, recent)
             session = await output_limits.limit_outputs(self._access, appended, limits)
         return await self._recorded(appended.model_copy(update={"session": session}))
