@@ -13,7 +13,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
+class BoundedCache(Generic[Key, Value]):
     """The values of the last `limit` keys that were set; the oldest is forgotten first."""
 
     def __init__(self, limit: int) -> None:

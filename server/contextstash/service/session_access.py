@@ -22,7 +22,7 @@ from contextstash.context.window.thresholds import WindowBudget, budget_of
 from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
-from contextstash.service.bounded_cache import Recent
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
@@ -69,8 +69,10 @@ class Access:
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
-        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(MAX_REMEMBERED_NAMES)
-        self._counters: Recent[tuple[str, str | None], Counter] = Recent(MAX_REMEMBERED_NAMES)
+        self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
+            MAX_REMEMBERED_NAMES
+        )
+        self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings or {})
 
