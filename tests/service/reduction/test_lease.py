@@ -40,10 +40,10 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
             for _ in range(4):  # while the third begins, the second at least has failed
                 await attempts.get()
             other.execute("ROLLBACK")
-            [ended] = other.execute("SELECT expires_at FROM leases").fetchone()
+            [ended] = other.execute("SELECT taken_at FROM leases").fetchone()
             for _ in range(3):
                 await attempts.get()
-            [renewed] = other.execute("SELECT expires_at FROM leases").fetchone()
+            [renewed] = other.execute("SELECT taken_at FROM leases").fetchone()
             lease.check()
         assert renewed > ended
     finally:
