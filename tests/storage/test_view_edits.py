@@ -1,4 +1,4 @@
-"""Edits are appended to the view that was planned on, and the counters follow them."""
+"""Edits are appended only to the view they were planned for, and update the counters."""
 
 from __future__ import annotations
 
