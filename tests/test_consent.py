@@ -92,7 +92,7 @@ async def test_with_the_users_consent_the_model_writes(untrusted: UntrustedProje
     with model_provider() as provider:
         at = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.url, **consent}
         done = await record_and_compact(untrusted, SERVE, provider, **at)
-    assert done[0] == "A compaction was begun in the background."
+    assert done[0] == "A compaction was started in the background."
     assert {(key or "").removeprefix("Bearer ") for key in provider.keys} == {KEY}
 
 

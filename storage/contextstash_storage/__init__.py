@@ -1,1 +1,1 @@
-"""The session store: what is kept, and where."""
+"""The session store: its protocol, its records, and the SQLite implementation."""

@@ -64,7 +64,7 @@ class Batch:
     edits: EditsAfter | None = None
 
     @property
-    def has_mark(self) -> bool:
+    def is_identified(self) -> bool:
         """Whether something identifies the batch, or each of its messages."""
         return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
 
@@ -130,7 +130,7 @@ def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
 
 
 def _looks_repeated(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch) -> bool:
-    return not batch.has_mark and looks_repeated(db, row, counters.messages, batch.messages)
+    return not batch.is_identified and looks_repeated(db, row, counters.messages, batch.messages)
 
 
 def _with_edits_before(

@@ -21,8 +21,8 @@ from contextstash_storage.preparation import is_large, prepare
 from contextstash_storage.records import Appended, NewMessage
 
 PAUSE_SECONDS = 0.02
-"""Between two pieces. SQLite lets nobody queue: whoever waits looks again every 25 to 100 ms, and would find the
-database locked again each time if the next piece began at once."""
+"""Pause between two pieces. SQLite has no queue for its lock: a waiting process polls every 25 to 100 ms, and would
+find the database locked each time if the next piece started at once."""
 
 
 async def append_in_pieces(
@@ -69,7 +69,7 @@ def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
     """What an error says that ends a batch between two pieces."""
     assert progress.left is not None
     next_seq = progress.left.messages
-    if batch.has_mark:
+    if batch.is_identified:
         advice = "Send the same batch again in the same way: what is stored is not stored twice."
     else:
         advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."

@@ -37,22 +37,22 @@ Work = Callable[[sqlite3.Connection], Result]
 class Connection(aiosqlite.Connection):
     """An aiosqlite connection that can run a function on its thread.
 
-    aiosqlite hops between threads at every statement, some 200 µs each, and leaves a transaction open if
-    an await between two statements is cancelled. A function run whole has neither trouble.
+    aiosqlite switches threads at every statement, about 200 µs each, and leaves a transaction open if an await between
+    two statements is cancelled. Running a whole function on the thread avoids both.
     """
 
     async def run(self, work: Work[Result]) -> Result:
-        """What `work` answers. Once begun it runs to its end, also if the caller is cancelled."""
+        """What `work` returns. Once started it runs to its end, even if the caller is cancelled."""
         if not self._running or self._connection is None:
             raise StoreError("The session store is closed.")
         return await self._execute(_translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
 
     async def write(self, work: Work[Result]) -> Result:
-        """What `work` answers, as one transaction: committed and durable, or rolled back whole."""
+        """What `work` returns, run as one transaction: committed durably, or rolled back."""
         return await self.run(lambda db: in_transaction(db, work))
 
     async def read(self, work: Work[Result]) -> Result:
-        """What `work` answers, all of it from one moment's state of the database."""
+        """What `work` returns; all its reads see the same state of the database."""
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
@@ -83,7 +83,7 @@ def store_error(error: sqlite3.Error) -> StoreError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
-            "The database is held by another process for too long; nothing was written. Try again in a moment."
+            "The database is locked by another process for too long; nothing was written. Try again in a moment."
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError("The disk is full; nothing was written. Make room and try again.")
@@ -134,8 +134,8 @@ async def connect(path: Path, *, read_only: bool = False, busy_seconds: float = 
 
 
 def _use_write_ahead_log(db: sqlite3.Connection, busy_seconds: float) -> None:
-    """Turn the write-ahead log on. Where two processes do that to a new file at once, SQLite answers one of them
-    'locked' without waiting; so the waiting is done here."""
+    """Turn the write-ahead log on. If two processes do that to a new file at the same time, SQLite refuses one of them
+    with 'locked' without waiting, so this function waits."""
     give_up = time.monotonic() + busy_seconds
     while True:
         try:

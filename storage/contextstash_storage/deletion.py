@@ -34,7 +34,7 @@ MERGED_PAGES = 64
 """Pages of the search index, of 4 KB, that are merged between two looks at the clock."""
 
 SMALL_FILE_BYTES = 8 * 2**20
-"""A file up to this size is written anew after a deletion, which takes less than a piece may."""
+"""A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
 
 _PARTS = (
     ("outputs", "seq"),
@@ -195,8 +195,8 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 
 
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
-    """Write a small file anew. SQLite zeroes what it deletes, but leaves copies of cells that it moved from page to
-    page before; they are rare, and only writing the file anew removes them."""
+    """Rewrite a small file. SQLite overwrites what it deletes with zeros, but leaves copies of cells that it had moved
+    from page to page before; they are rare, and only rewriting the file removes them."""
     [pages], [free], [size] = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
     )

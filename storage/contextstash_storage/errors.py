@@ -9,17 +9,17 @@ ContextstashError
 ├── OverloadedError          too much of one kind is asked for at once; later it can be done
 ├── SummarizerError          a writer could not write a summary; another may
 └── StoreError               the store itself could not do its work
-    ├── StoreBusyError       another process holds the database; nothing was written
+    ├── StoreBusyError       another process locks the database; nothing was written
     ├── StoreFullError       no room left; nothing was written
     ├── StoreVersionError    the database was written by a newer contextstash
-    └── EditConflictError    somebody edited the view meanwhile; plan again
+    └── EditConflictError    the view was edited meanwhile; plan again
 
 The text of each is one or two sentences for a person or a model: what is wrong, what to do next.
 """
 
 
 class ContextstashError(Exception):
-    """Something contextstash was asked cannot be done; the text says what to do next."""
+    """A request cannot be fulfilled; the text says what to do next."""
 
 
 class BadInputError(ContextstashError):
@@ -27,27 +27,27 @@ class BadInputError(ContextstashError):
 
 
 class BadMessageError(BadInputError):
-    """A message is not of its provider's form."""
+    """A message is not in its provider's format."""
 
 
 class NotFoundError(ContextstashError):
-    """There is nothing by that name."""
+    """Nothing with that name exists."""
 
 
 class SessionNotFoundError(NotFoundError):
-    """There is no session by that id, or it belongs to somebody else."""
+    """No session has that id, or it belongs to another owner."""
 
 
 class HandleNotFoundError(NotFoundError):
-    """There is no tool output by that handle."""
+    """No tool output has that handle."""
 
 
 class OverloadedError(ContextstashError):
-    """Too much of one kind is asked for at once; nothing was done."""
+    """Too many requests of one kind at the same time; nothing was done."""
 
 
 class SummarizerError(ContextstashError):
-    """A summary could not be written by this writer."""
+    """This summarizer could not write a summary."""
 
 
 class StoreError(ContextstashError):
@@ -55,7 +55,7 @@ class StoreError(ContextstashError):
 
 
 class StoreBusyError(StoreError):
-    """Another process holds the database; nothing was written."""
+    """Another process locks the database; nothing was written."""
 
 
 class StoreFullError(StoreError):
@@ -67,4 +67,4 @@ class StoreVersionError(StoreError):
 
 
 class EditConflictError(StoreError):
-    """The session's view was edited by somebody else meanwhile."""
+    """The session's view was edited meanwhile."""

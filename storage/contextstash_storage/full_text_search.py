@@ -44,8 +44,8 @@ def index_text(db: sqlite3.Connection, message: int, text: str) -> None:
 
 
 def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
-    """Take a message's text, as it is stored, out of the index, which must be told what it was. Its words stay in the
-    index's pages, as deleted, until these are merged."""
+    """Remove a message's stored text from the index; FTS5 needs the exact text that was inserted. Its words stay in the
+    index's pages, marked as deleted, until these are merged."""
     db.execute(
         "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
         (message, indexed(_text(db, message, stored))),
@@ -53,8 +53,8 @@ def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
 
 
 def merge_index(db: sqlite3.Connection, pages: int) -> bool:
-    """Merge about so many pages of the index; False if there was nothing to merge. A negative number marks all that
-    is there for merging first: once it is merged, no deleted word is left."""
+    """Merge about `pages` pages of the index; False if there was nothing to merge. A negative number first marks the
+    whole index for merging: once that is merged, no deleted word is left."""
     before = db.total_changes
     db.execute("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?)", (pages,))
     return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change
@@ -70,7 +70,7 @@ def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:
 def indexed(text: str) -> str:
     """The text as the index sees it, followed by the words that its camelCase names are made of.
 
-    What this answers for a text must never change: the index could not forget that text any more.
+    The result for a text must never change: otherwise the index could no longer delete that text.
     """
     names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= MAX_NAME_LENGTH]
     return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))

@@ -11,8 +11,8 @@ started again, and its holder is gone."""
 
 
 def clock() -> float:
-    """Seconds by the clock that leases are dated with. All processes of a machine share it, and nobody can set it: the
-    time of day can jump, and a lease would end early or never."""
+    """Seconds of the monotonic clock, which all processes of a machine share. The time of day can be set: then a lease
+    would end early or never."""
     return time.monotonic()
 
 

@@ -335,9 +335,9 @@ class Cursor(Record):
 
 
 class Appended(Record):
-    """What an append did. `messages` are those newly stored; `session` is as it is afterwards. `first_seq` is the
-    position of the batch's first message, None if the batch was empty or its messages are known by keys. `repeats`: the
-    batch had no mark and looks like a repetition; it was stored all the same."""
+    """The result of an append. `messages` are those newly stored; `session` is its state afterwards. `first_seq` is the
+    position of the batch's first message, None if the batch was empty or its messages have keys. `repeats`: nothing
+    identified the batch and it looks like a repetition; it was stored anyway."""
 
     messages: tuple[Message, ...]
     duplicates: int

@@ -10,7 +10,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.preparation import Prepared, batch_fingerprint
 
 COMPARED_MESSAGES = 64
-"""How many of the newest messages a batch without a mark is compared with; longer repetitions are rare, and each
+"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
 comparison is an indexed read of about 2 µs."""
 
 OPENING_MESSAGES = 2

@@ -1,4 +1,4 @@
-"""A whole session put in as it was elsewhere, in pieces that nobody sees before the last one is there."""
+"""Stores a whole imported session unchanged, in pieces that stay invisible until the last one is stored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Staged:
 
 
 def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
-    """Begin to store a session that is not there yet; None if it is there."""
+    """Begin to store a session; None if it exists already."""
     if _is_there(db, session.owner, session.session_id):
         return None
     holder = new_holder()

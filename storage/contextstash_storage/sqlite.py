@@ -440,16 +440,16 @@ class SqliteStore:
             return await self._writer.write(work)
 
     async def _of_session(self, session_id: str, work: Callable[[sqlite3.Connection, int], Result]) -> Result:
-        """What `work` reads, given a session's row."""
+        """What `work`, which only reads, returns for a session's row."""
         return await self._reader.read(lambda db: work(db, session_row(db, self.owner, session_id)[0]))
 
     async def _change_session(self, session_id: str, work: Callable[[sqlite3.Connection, int], Result]) -> Result:
-        """What `work` answers that writes, given a session's row."""
+        """What `work`, which writes, returns for a session's row."""
         return await self._write(lambda db: work(db, session_row(db, self.owner, session_id)[0]))
 
 
 def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Counters, event: Event | None) -> Session:
-    """Store a session's counters, and an event with them; answers the session as it then is."""
+    """Store a session's counters, and an event with them; returns the changed session."""
     if event is not None:
         logs.insert_event(db, row, event)
     updated = now()

@@ -81,10 +81,11 @@ class SessionStore(Protocol):
         ...
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
-        """Delete a session with all that belongs to it, blobs nobody else uses included, and those of the sessions
-        `along` that are there. One transaction makes them invisible; then their rows, their words in the search index
-        and what the log holds of them are removed in pieces. False if some of that is still to be done: another
-        process reads an older state, or the database is locked or the disk full. It is then tried again."""
+        """Delete a session with everything that belongs to it, including blobs that no other session uses, and the
+        existing ones of the sessions `along`. One transaction makes them invisible; then their rows, their words in the
+        search index and their pages in the write-ahead log are removed in pieces. False if some of that is still to be
+        done, because another process reads an older state, the database is locked or the disk is full. It is then tried
+        again."""
         ...
 
     async def append_messages(
@@ -156,12 +157,12 @@ class SessionStore(Protocol):
     async def change_counters(
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
-        """Put other counters in the place of the present ones, in one transaction with what `change` (pure) saw."""
+        """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
         ...
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
-        """Take or renew the right to be the only one who does `purpose` to a session, across processes; False
-        if another holds it. It ends by itself after `seconds`, should its holder die."""
+        """Acquire or renew the lease for `purpose` on a session, exclusive across processes; False if another holder
+        has it. It expires after `seconds`, so that it ends if its holder dies."""
         ...
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:

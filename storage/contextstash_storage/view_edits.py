@@ -1,4 +1,4 @@
-"""Edits in the database, and the counters kept in step with them."""
+"""Edits in the database, and the counters that are updated with them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Counters, Edit, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.rows import edit_of, now, to_json
 
-CONFLICT = "The session's view was edited meanwhile; read it again and plan anew."
+CONFLICT = "The session's view was edited meanwhile; read it again and plan again."
 
 EDITS_AT_ONCE = 1_000
-"""More edits than this are stored in several transactions; one of this many takes some 20 ms."""
+"""More edits than this are stored in several transactions; one of this size takes about 20 ms."""
 
 
 def read_edits(db: sqlite3.Connection, session: int, count: int) -> list[Edit]:
@@ -62,8 +62,9 @@ def insert_numbered(
 def stage_piece(
     db: sqlite3.Connection, session: int, counters: Counters, edits: Sequence[NumberedEdit], done: int
 ) -> int:
-    """Store the next of many edits, of which `done` are stored, where no reader sees them: beyond the session's count.
-    Returns how many are stored then. Raises EditConflictError if others were stored meanwhile."""
+    """Store the next of many edits, of which `done` are stored. Readers do not see them, because their numbers are
+    above the session's count. Returns how many are stored then. Raises EditConflictError if other edits were stored
+    meanwhile."""
     if done:
         check_staged(db, session, edits[done - 1])
     else:

@@ -1,4 +1,4 @@
-"""Whatever is done to a session in whatever order: its counters are those of its view, and its view is valid."""
+"""After any operations in any order, a session's counters match its view, and the view is valid."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_after_every_step_counters_and_view_agree(format_name: str, preset
 @pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
 @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-async def test_managed_by_itself_a_growing_session_stays_in_step(preset: str, data: st.DataObject) -> None:
+async def test_counters_match_the_view_of_an_automatically_managed_session(preset: str, data: st.DataObject) -> None:
     format_name = data.draw(st.sampled_from(FORMAT_NAMES))
     natives = data.draw(conversations(format_name, min_turns=4))
     options: dict[str, Any] = {

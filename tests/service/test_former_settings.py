@@ -1,4 +1,4 @@
-"""Settings by names that they had before are still read, with a warning."""
+"""Settings under their former names are still read, with a warning."""
 
 from __future__ import annotations
 

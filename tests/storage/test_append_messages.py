@@ -1,4 +1,4 @@
-"""What append_messages stores, skips and answers."""
+"""What append_messages stores, skips and returns."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_messages_are_read_in_ranges_and_without_bodies(store: SqliteStore
     assert [(message.seq, message.body) for message in read] == [(2, None), (3, None), (4, None)]
 
 
-async def test_a_batch_without_a_mark_is_appended_as_it_is(store: SqliteStore) -> None:
+async def test_an_unidentified_batch_is_appended(store: SqliteStore) -> None:
     said = ["continue", "did step 1", "continue", "continue"]
     for text in said:
         appended = await record(store, says(text))
@@ -100,7 +100,7 @@ async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: Sq
     assert (await store.get_session(SESSION)).counters.messages == 9
 
 
-async def test_what_looks_like_a_repetition_is_stored_and_told(store: SqliteStore) -> None:
+async def test_a_batch_that_looks_repeated_is_stored_and_reported(store: SqliteStore) -> None:
     assert not (await record(store, *conversation(2))).repeats
     assert not (await record(store, says("go"))).repeats
     assert (await record(store, says("go"))).repeats
@@ -235,7 +235,7 @@ async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store:
     assert appended.session.counters.unsent == 0
 
 
-async def test_nothing_is_stored_where_counting_fails(store: SqliteStore) -> None:
+async def test_nothing_is_stored_if_counting_fails(store: SqliteStore) -> None:
     def fail_at_third(counters: Counters, message: NewMessage, seq: int) -> Counters:
         if seq == 2:
             raise ZeroDivisionError
@@ -247,7 +247,7 @@ async def test_nothing_is_stored_where_counting_fails(store: SqliteStore) -> Non
     assert len((await record(store, *conversation(2))).messages) == 4
 
 
-async def test_recording_into_somebody_else_s_session_is_refused(store: SqliteStore) -> None:
+async def test_recording_into_the_session_of_another_owner_is_refused(store: SqliteStore) -> None:
     with pytest.raises(SessionNotFoundError, match="There is no session 'one'"):
         await record(store.for_owner("another"), says("hi"))
 

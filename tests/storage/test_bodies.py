@@ -1,4 +1,4 @@
-"""Bodies come back as they went in, whatever is in them; large strings are stored once."""
+"""Bodies are read exactly as they were stored, whatever they contain; large strings are stored once."""
 
 from __future__ import annotations
 

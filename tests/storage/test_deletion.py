@@ -1,4 +1,4 @@
-"""What is deleted is gone at once for every reader, and soon from every byte of the database's files."""
+"""Deleted data is invisible to every reader at once, and is soon removed from the database files."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ async def test_a_blob_of_two_sessions_outlives_the_deletion_of_one(store: Sqlite
     assert marks(path) == {}
 
 
-async def test_sessions_deleted_along_are_gone_in_the_same_moment(store: SqliteStore) -> None:
+async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SqliteStore) -> None:
     await new_session(store, "outputs")
     assert await store.delete_session(SESSION, along=["outputs", "never there"])
     assert await store.list_sessions() == []

@@ -1,4 +1,4 @@
-"""Law 6: what was acknowledged is there, whoever is killed, cancelled or in the way; and no file is left broken."""
+"""Law 6: acknowledged data survives kills, cancellations and lock conflicts, and no file is left corrupt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of edit comes back as it was stored, and the wide records of earlier versions become it."""
+"""Each kind of edit is read as it was stored; wide records of earlier versions are converted."""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ def test_an_edit_without_what_its_kind_needs_is_refused() -> None:
         EDIT.validate_python({**archiving(0).model_dump(), "undoes": [1]})
 
 
-def test_an_archive_and_a_summary_are_told_apart_by_their_types() -> None:
+def test_an_archive_and_a_summary_have_different_types() -> None:
     assert isinstance(edit_of(to_json(archiving(0))), ArchiveEdit)
     assert isinstance(edit_of(to_json(summarizing(0, 1))), SummaryEdit)

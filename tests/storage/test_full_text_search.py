@@ -1,4 +1,4 @@
-"""Search finds what was said and what tools put out, whatever characters the query holds."""
+"""Search finds messages and tool outputs, whatever characters the query contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The right to be the only one, a session's log, and summaries that were written before."""
+"""Leases, a session's log of events and calls, and cached summaries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     assert await acquire(store, "in time")
 
 
-async def test_the_lease_of_a_process_that_was_killed_ends_by_itself(tmp_path: Path) -> None:
+async def test_the_lease_of_a_killed_process_expires(tmp_path: Path) -> None:
     path = tmp_path / "k.db"
     code = (
         "import asyncio, os, sys, pathlib, signal\n"

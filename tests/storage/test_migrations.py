@@ -1,4 +1,4 @@
-"""Migrations: applied in order, each once, whole or not at all; what they make is what a fresh database is."""
+"""Migrations: applied in order, each once and atomically; the result equals a new database."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(db: sqlite3.Connec
     assert (schema(db), version(db)) == (before, NEWEST)
 
 
-async def test_a_database_of_a_newer_contextstash_is_refused_and_left_alone(path: Path) -> None:
+async def test_a_database_of_a_newer_contextstash_is_refused_and_left_unchanged(path: Path) -> None:
     with closing(sqlite3.connect(path)) as newer:
         newer.execute(f"PRAGMA user_version = {NEWEST + 1}")
     with pytest.raises(StoreVersionError, match="Upgrade contextstash"):
@@ -89,7 +89,7 @@ async def test_a_database_of_a_newer_contextstash_is_refused_and_left_alone(path
         assert (version(newer), schema(newer)) == (NEWEST + 1, [])
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(path: Path) -> None:
     content = b"These are notes, not a database. " * 100
     path.write_bytes(content)
     with pytest.raises(StoreError, match="no SQLite database"):

@@ -1,4 +1,4 @@
-"""A whole session is put in unseen, in pieces, and is there at once, or not at all."""
+"""A copied session is stored in invisible pieces, and becomes visible as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: created once, listed by last change, changed, deleted with all that is theirs."""
+"""Sessions: created once, listed by last change, changed, and deleted with everything that belongs to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_ids_are_completed(store: SqliteStore) -> None:
     assert await store.find_session_ids("one%", 10) == ["one%more"]
 
 
-async def test_a_session_is_changed_only_where_it_may_be(store: SqliteStore) -> None:
+async def test_only_the_changeable_fields_of_a_session_can_be_changed(store: SqliteStore) -> None:
     changed = await store.update_session(SESSION, title="New", settings={"window": 5})
     assert (changed.title, changed.settings) == ("New", {"window": 5})
     with pytest.raises(BadInputError, match="counters"):

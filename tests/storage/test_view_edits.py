@@ -1,4 +1,4 @@
-"""Edits are appended to the view that was planned on, and the counters follow them."""
+"""Edits are appended only to the view they were planned for, and update the counters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SqliteStor
     before = (await record(store, *conversation(4))).session
     event = Event(kind="prune", tokens_before=9, tokens_after=5, reason="full")
     await store.append_edits(SESSION, [summary(0, 1)], expected=0, event=event)
-    with pytest.raises(EditConflictError, match="plan anew"):
+    with pytest.raises(EditConflictError, match="plan again"):
         await store.append_edits(SESSION, [summary(0, 3)], expected=0, event=event)
     assert len(await store.read_edits(SESSION)) == 1
     assert len(await store.read_events(SESSION)) == 1

@@ -1,4 +1,4 @@
-"""What a view becomes by edits, and trying again if somebody else edited it meanwhile."""
+"""The view after edits, and retries if another process has edited the session meanwhile."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
 ATTEMPTS = 5
+"""A guess: edits of one session are rare, so that five conflicts in a row mean that something is wrong."""
 
 Result = TypeVar("Result")
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """What `attempt` answers, made anew while somebody else edits the same view. Raises EditConflictError
-    after a few times."""
+    """What `attempt` returns; calls it again after an edit conflict. Raises EditConflictError after ATTEMPTS calls."""
     for _ in range(ATTEMPTS):
         try:
             return await attempt()
         except EditConflictError:
             continue
-    raise EditConflictError("Somebody else is editing this session at the same time; try again in a moment.")
+    raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
 
 
 async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:

@@ -1,6 +1,6 @@
-"""A mapping that remembers what was set last and forgets the rest, so that a server that runs for months does not grow.
+"""A cache of limited size, so that the memory of a server that runs for months does not grow.
 
-Its keys are names that callers choose: sessions, agents, models.
+Its keys are names that callers choose: sessions, agents and models, hence any number of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Key, Value]):
-    """The values of the last `limit` keys that were set; the oldest is forgotten first."""
+class BoundedCache(Generic[Key, Value]):
+    """The values of the last `limit` keys that were set; the oldest is removed first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -24,11 +24,11 @@ class Recent(Generic[Key, Value]):
         return len(self._known)
 
     def get(self, key: Key) -> Value | None:
-        """The key's value, None if there is none (any more)."""
+        """The key's value; None if it was never set or has been removed."""
         return self._known.get(key)
 
     def set(self, key: Key, value: Value) -> Value:
-        """Remember the value in place of an earlier one, and return it."""
+        """Store the value in place of an earlier one, and return it."""
         self._known.pop(key, None)
         self._known[key] = value
         while len(self._known) > self._limit:
@@ -36,5 +36,5 @@ class Recent(Generic[Key, Value]):
         return value
 
     def pop(self, key: Key) -> Value | None:
-        """Forget the key's value and return it."""
+        """Remove the key's value and return it; None if there is none."""
         return self._known.pop(key, None)

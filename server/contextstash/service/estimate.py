@@ -1,4 +1,4 @@
-"""Estimating: how full a session's window is, by what method, and what to do about it."""
+"""Estimates: how full a session's window is, by what method, and what to do next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from contextstash_storage.records import Counters, Native, NewMessage, Session
 
 
 async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
-    """From the session's running counters alone: the same effort however long the session is."""
+    """The estimate from the session's running counters alone, so that it takes the same time for a session of any
+    length."""
     settings = access.settings(session)
     model = model or session.model
     budget = access.budget(settings, model, session)
@@ -43,8 +44,8 @@ async def estimate_session(access: Access, session: Session, model: str | None =
 
 
 def own_tokens(access: Access, session: Session) -> int:
-    """Tokens of the view that contextstash keeps. Where a client sends its own history, which our edits do not
-    change, that is what was counted, whatever the client reports."""
+    """Tokens of contextstash's own view. If the client sends its own history, which our edits do not change, they are
+    counted and not taken from the usage that the client reports."""
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     if session.source is not None:
@@ -53,7 +54,7 @@ def own_tokens(access: Access, session: Session) -> int:
 
 
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
-    """What these messages alone would take, nothing recorded."""
+    """The estimate for these messages alone; nothing is recorded."""
     settings = access.settings()
     budget: WindowBudget = access.budget(settings, model)
     counter = access.counter(settings, model)

@@ -1,6 +1,6 @@
-"""What each use case answers: the structured content of the tools, and what the CLI prints as JSON.
+"""The results of the use cases: the structured content of the tools, and the JSON output of the CLI.
 
-Lists are never bare; what is absent is absent, not null.
+Lists are never bare; a missing value is left out, not null.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Result(BaseModel):
 
 
 class Trigger(Result):
-    """How far a trigger is: `threshold` is where it fires."""
+    """The present value of a trigger, and the threshold at which it fires."""
 
     value: int
     threshold: int
@@ -43,15 +43,15 @@ class Estimate(Result):
     tokens_trigger: Trigger
     next_step: str = Field(description="What to do now")
     notes: list[str] | None = Field(
-        default=None, description="What filled the window again, what goes round in circles"
+        default=None, description="What filled the window again, and whether the context oscillates"
     )
 
 
 class SummaryMade(Result):
-    """A summary in the view, and what it stands for."""
+    """A summary in the view, and how many messages it replaces."""
 
     summary_id: str
-    messages: int = Field(description="Messages that it stands for")
+    messages: int = Field(description="Messages that it replaces")
     tokens: int
     strategy: str
     created_at: str | None = None
@@ -73,7 +73,7 @@ class Savings(Result):
     """What prunes and compactions kept out of requests."""
 
     tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
-    requests: int = Field(description="Requests that were smaller for it")
+    requests: int = Field(description="Requests that became smaller")
     tokens: int = Field(description="Tokens kept out of all of them together")
     cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
@@ -170,9 +170,9 @@ class ArchivedOutput(Result):
 class CacheCost(Result):
     """What a prune does to the provider's prompt cache."""
 
-    rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache anew")
+    rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache again")
     pays_after_requests: float = Field(description="Requests until the saving has paid for that")
-    breakpoints: int | None = Field(default=None, description="Cache breakpoints written anew")
+    breakpoints: int | None = Field(default=None, description="Cache breakpoints written again")
 
 
 class ThinkingChange(Result):
@@ -193,13 +193,13 @@ class PruneResult(Result):
     tokens_saved: int
     reason: str
     cache: CacheCost | None = None
-    thinking: ThinkingChange | None = Field(default=None, description="What becomes of thinking that this invalidates")
+    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     dry_run: bool | None = None
     note: str | None = None
 
 
 class AuditResult(Result):
-    """What of the summarized messages the summary holds, as far as that can be told without a model."""
+    """Which facts of the summarized messages the summary contains, judged without a model."""
 
     facts: int = Field(description="Facts that matter among the messages")
     held: int = Field(description="How many of them the summary holds")
@@ -221,8 +221,8 @@ class CompactResult(Result):
     tokens_after: int
     tokens_saved: int
     reason: str
-    audit: AuditResult | None = Field(default=None, description="What the summary holds of what it stands for")
-    thinking: ThinkingChange | None = Field(default=None, description="What becomes of thinking that this invalidates")
+    audit: AuditResult | None = Field(default=None, description="Which facts of the messages the summary contains")
+    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = None
     note: str | None = None
@@ -343,8 +343,8 @@ class RecoverResult(Result):
     tokens_before: int = Field(description="Before")
     tokens_after: int = Field(description="After")
     done: list[str] = Field(description="What was done")
-    reason: str = Field(description="What came of it")
-    breakdown: dict[str, int] | None = Field(default=None, description="What holds the room, by part")
+    reason: str = Field(description="The outcome")
+    breakdown: dict[str, int] | None = Field(default=None, description="What fills the window, by part")
     context: ContextResult | None = Field(default=None, description="The messages to send now")
 
 
@@ -370,7 +370,7 @@ class ConfigureResult(Result):
     session_id: str
     settings: dict[str, Any]
     changed: list[str]
-    note: str | None = Field(default=None, description="What the change does not reach")
+    note: str | None = Field(default=None, description="What the change does not affect")
 
 
 class DeleteResult(Result):
@@ -381,7 +381,7 @@ class DeleteResult(Result):
 
 
 class MessageLine(Result):
-    """One message of the history. `kind` and `agent_visible` say what the model sees of it now."""
+    """One message of the history. `kind` and `agent_visible` show what the model sees of it now."""
 
     seq: int
     role: str
@@ -400,7 +400,7 @@ class MessagePage(Result):
 
 
 class CallLine(Result):
-    """One model call. `growth_tokens` is by how much the prompt grew since the agent's call before."""
+    """One model call. `growth_tokens` is how much the prompt grew since the agent's previous call."""
 
     call_id: int
     purpose: str

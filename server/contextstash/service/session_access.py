@@ -1,4 +1,4 @@
-"""One owner's way into the store: which session is meant, how it is set up, and snapshots of it."""
+"""One owner's access to the store: resolves the session of a call, its settings, and snapshots of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from contextstash.context.window.thresholds import WindowBudget, budget_of
 from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
-from contextstash.service.bounded_cache import Recent
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
@@ -40,7 +40,7 @@ SettingsFor = Callable[[str | None], Mapping[str, Any]]
 """The server's layer of settings for an agent by its name."""
 
 MAX_REMEMBERED_NAMES = 256
-"""Of so many agents, and so many models, settings and counters are kept at hand; callers may name any number."""
+"""Agents of which settings, and models of which counters, are cached; callers may name any number of them."""
 
 Consent = Callable[[str | None], bool]
 """Whether the user has agreed that a model is called for an agent's sessions."""
@@ -50,7 +50,7 @@ READ_AT_ONCE = 500
 
 
 class Access:
-    """One owner's way into the store."""
+    """One owner's access to the store."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class Access:
         current_session: CurrentSession | None = None,
         host_windows: Mapping[str, HostWindow] | None = None,
     ) -> None:
-        """`settings` is the server's layer, or what answers it for an agent; `api_key` is a writer's. Without
-        `consent`, a key that is passed is consent, and so is what `settings` says. `host_windows` are those of hosts
-        that do not use their model's whole window, by the agent's name."""
+        """`settings` is the server's layer, or a function that returns it for an agent; `api_key` is for the model that
+        writes summaries. Without `consent`, passing a key is consent, and so is a consenting setting. `host_windows`
+        are those of hosts that do not use their model's whole window, by the agent's name."""
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
@@ -72,13 +72,15 @@ class Access:
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
         self._host_windows = host_windows or {}
-        self._resolved: Recent[str | None, tuple[Mapping[str, Any], ContextSettings]] = Recent(MAX_REMEMBERED_NAMES)
-        self._counters: Recent[tuple[str, str | None], Counter] = Recent(MAX_REMEMBERED_NAMES)
+        self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
+            MAX_REMEMBERED_NAMES
+        )
+        self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings or {})
 
     async def session_id(self, given: str | None) -> str:
-        """The session meant: the one named, else the current one of the client that is followed."""
+        """The id of the session a call refers to: the given one, or else the followed client's current session."""
         if given:
             return given
         current = await self.current_session_id()
@@ -90,15 +92,15 @@ class Access:
         return current
 
     async def current_session_id(self) -> str | None:
-        """The session of the client that is followed, None if none is."""
+        """The current session of the followed client; None if no client is followed."""
         return await self._current_session() if self._current_session else None
 
     async def session(self, given: str | None) -> Session:
-        """The session meant, as it is now. Raises SessionNotFoundError."""
+        """The session a call refers to, as stored now. Raises SessionNotFoundError."""
         return await self.store.get_session(await self.session_id(given))
 
     def layer(self, agent: str | None) -> Mapping[str, Any]:
-        """The server's layer of settings for an agent. Raises BadInputError if a file of them is wrong."""
+        """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
         return self._layer_for(agent)
 
     def settings(self, session: Session | None = None) -> ContextSettings:
@@ -118,7 +120,7 @@ class Access:
         return self._consent(agent)
 
     def reaches_model(self, agent: str | None, settings: ContextSettings) -> bool:
-        """Whether a model may be called for an agent's sessions, and can be."""
+        """Whether a model may be called for an agent's sessions, and a key or a base URL is configured."""
         return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
@@ -141,7 +143,7 @@ class Access:
         return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
 
     async def snapshot(self, given: str | None) -> SessionSnapshot:
-        """Lay a session out: its view without message bodies."""
+        """A snapshot of a session: its view without message bodies."""
         session = await self.session(given)
         settings = self.settings(session)
         edits = await self.store.read_edits(session.session_id)
@@ -173,14 +175,14 @@ class Access:
         return message.body or {}
 
     async def output_text(self, session: Session, output: Output) -> str:
-        """The whole original text of a tool output."""
+        """The full original text of a tool output."""
         native = await self.body(session.session_id, output.seq)
         return get_format(session.format).read(native).texts[output.block]
 
     async def output_texts(
         self, snapshot: SessionSnapshot, outputs: Sequence[Output]
     ) -> AsyncIterator[list[tuple[Output, str]]]:
-        """Outputs, in order of position, each with its whole original text; some hundreds at a time."""
+        """Outputs in order of position, each with its full original text, in batches."""
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
             seqs = sorted({output.seq for output in batch})

@@ -15,7 +15,7 @@ from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
 from contextstash.service.recording import output_archive, output_limits
-from contextstash.service.recording.batches import REPEATED, Mark, record_batch
+from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -68,9 +68,10 @@ class Stash:
         current_session: CurrentSession | None = None,
         host_windows: Mapping[str, HostWindow] | None = None,
     ) -> None:
-        """`settings` is the server's layer, or what answers it for an agent's name; `api_key` is that of the model
-        that writes summaries; `consent` says for an agent's name whether the user lets a model be called (without it, a
-        key that is passed says so, or `settings`); `current_session` is asked where a call names no session;
+        """`settings` is the server's layer, or a function that returns it for an agent's name; `api_key` is for the
+        model that writes summaries; `consent` returns, for an agent's name, whether the user lets a model be called
+        (without it, passing a key is consent, and so is a consenting setting); `current_session` is called if a call
+        names no session.
         `host_windows` are those of hosts that do not use their model's whole window, by the agent's name."""
         self._access = Access(
             store,
@@ -85,13 +86,13 @@ class Stash:
         self._recording = SessionLocks()
 
     async def close(self) -> None:
-        """End what goes on in the background, and close the store."""
+        """End the reductions in the background, and close the store."""
         await self._reducer.close()
         self._access.searches.close()
         await self._access.store.close()
 
     async def idle(self) -> None:
-        """Wait until nothing goes on in the background."""
+        """Wait until no reduction is running in the background."""
         await self._reducer.idle()
 
     async def estimate_context(
@@ -101,17 +102,17 @@ class Stash:
         messages: Sequence[Native] | None = None,
         model: str | None = None,
     ) -> Estimate:
-        """How full the window is; with `messages`, of these alone, nothing recorded."""
+        """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
         if messages is not None:
             return await asyncio.to_thread(estimate_messages, self._access, messages, model)
         return await estimate_with_notes(self._access, await self._access.session(session_id), model)
 
     async def context_status(self, session_id: str | None = None) -> ContextStatus:
-        """The state of a session's context as a person wants to see it."""
+        """The status of a session's context for a person."""
         return await context_status(self._access, session_id)
 
     async def timeline(self, session_id: str, *, points: int = 200) -> Timeline:
-        """What a session's window held over time, at about so many places, and what changed it."""
+        """The content of a session's window over time, at about `points` places, and what changed it."""
         return await timeline(self._access, session_id, points)
 
     async def read_beside(self, session_id: str, *, first: int = 0, limit: int = 100) -> BesidePage:
@@ -123,7 +124,7 @@ class Stash:
         return transfer.export_session(self._access, session_id)
 
     async def import_session(self, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
-        """Store a session from such records, as JSON lines, equal to what it was."""
+        """Store a session from exported records, as JSON lines, exactly as it was."""
         return await transfer.import_session(self._access, lines, session_id)
 
     async def prune_tool_outputs(
@@ -149,16 +150,16 @@ class Stash:
         sampled: str | None = None,
         dry_run: bool = False,
     ) -> CompactResult:
-        """Show all but the recent messages as a summary: the host's `summary`, or one written by `strategy`; `sampled`
-        is what the client's model answered to `sampling_request`."""
+        """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`.
+        `sampled` is the reply of the client's model to `sampling_request`."""
         writers = Writers(strategy, summary, sampled, instructions)
         return await compact.compact(self._access, session_id, writers, dry_run=dry_run)
 
     async def sampling_request(
         self, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
     ) -> SamplingRequest | None:
-        """What to ask the client's model for a summary; None if there is nothing to compact, or if `strategy`
-        puts another writer first."""
+        """The request for a summary by the client's model; None if there is nothing to compact, or if `strategy` tries
+        another summarizer first."""
         return await sampled_summaries.sampling_request(self._access, session_id, instructions, strategy)
 
     async def recover_context(
@@ -189,15 +190,15 @@ class Stash:
         )
 
     async def keep_output(self, text: str, *, tool: str, argument: str = "", session_id: str | None = None) -> str:
-        """The handle of an output that is durably archived when this answers."""
+        """Archive an output durably and return its handle."""
         return await output_archive.keep_output(self._access, text, tool=tool, argument=argument, session_id=session_id)
 
     async def get_summary(self, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
-        """All that is summarized in the view, or the newest summary of a level, or one by its id."""
+        """All summaries in the view, or the newest one of a level, or one by its id."""
         return await kept_summaries.get_summary(self._access, session_id, level)
 
     async def hand_off(self, session_id: str, *, max_tokens: int = 2_500) -> str | None:
-        """What a new window must know of a session, with handles; None if there is nothing to tell."""
+        """What a new window needs to know of a session, with handles; None if there is nothing to hand off."""
         return await handoff.hand_off(self._access, session_id, max_tokens)
 
     async def get_archived_output(
@@ -229,7 +230,7 @@ class Stash:
         limit: int | None = None,
         scope: str | None = None,
     ) -> SearchResult:
-        """Find messages and outputs by their words."""
+        """Search messages and outputs by words."""
         return await retrieval.search_history(self._access, query, session_id=session_id, limit=limit, scope=scope)
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
@@ -252,18 +253,18 @@ class Stash:
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
     ) -> RecordResult:
-        """Store messages durably; a session that isn't there is made.
+        """Store messages durably; a session that does not exist is created.
 
-        Messages recorded again are recognized by one of three marks, never by equal text: `first_seq`, the position of
-        the first message (`next_seq` of the result before); `batch_id`, an id of this batch; `whole`, the list is the
-        whole conversation, and what it does not hold any more leaves the view. Without a mark all are appended.
+        Messages sent again are recognized by one of three arguments, never by equal text: `first_seq`, the position of
+        the first message (`next_seq` of the previous result); `batch_id`, an id of this batch; `whole`, the list is
+        the whole conversation, and messages that are no longer in it leave the view. Without these, all are appended.
 
-        `usage` is what the provider reported for the last reply among the messages; `limits` are those of single
-        outputs among them, in place of the session's.
+        `usage` is the usage that the provider reported for the last reply among the messages; `limits` override the
+        session's limits of a single output for these messages.
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
-        mark = Mark(first_seq, batch_id, whole)
+        identity = BatchIdentity(first_seq, batch_id, whole)
         output_limits.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
@@ -280,7 +281,7 @@ class Stash:
         async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format), usage)
-            appended = await record_batch(self._access, session, messages, recent, mark, extras)
+            appended = await record_batch(self._access, session, messages, recent, identity, extras)
             self._recent.keep(appended.session, recent)
             session = await output_limits.limit_outputs(self._access, appended, limits)
         return await self._recorded(appended.model_copy(update={"session": session}))
@@ -303,13 +304,13 @@ class Stash:
     async def record_transcript(
         self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor
     ) -> RecordResult:
-        """Store what was read of a client's transcript, and how far it was read."""
+        """Store the messages read from a client's transcript, and the position up to which it was read."""
         async with self._recording.of(session.session_id):
             appended = await record_transcript(self._access, self._recent, session, messages, cursor)
         return await self._recorded(appended)
 
     async def read_cursor(self, source: str) -> Cursor | None:
-        """How far a transcript file has been read."""
+        """The position up to which a transcript file has been read."""
         return await self._access.store.get_cursor(source)
 
     async def get_context(
@@ -324,15 +325,15 @@ class Stash:
         return await get_context.get_context(self._access, session_id, format_name=format, system=system, budget=budget)
 
     async def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> SessionList:
-        """Sessions, the last changed first."""
+        """Sessions, the most recently changed first."""
         return await sessions.list_sessions(self._access, limit, cursor)
 
     async def configure_session(self, session_id: str | None = None, *, settings: Mapping[str, Any]) -> ConfigureResult:
-        """Change a session's own layer of settings; a value of None takes a setting back."""
+        """Change a session's own layer of settings; a value of None removes the setting from it."""
         return await sessions.configure(self._access, session_id, settings)
 
     async def delete_session(self, session_id: str) -> DeleteResult:
-        """Delete a session and everything in it, for good."""
+        """Delete a session and everything in it permanently."""
         return await sessions.delete(self._access, session_id)
 
     async def read_session(self, session_id: str) -> Session:
@@ -356,13 +357,13 @@ class Stash:
         return await call_log.list_calls(self._access, session_id, after, limit)
 
     async def read_request(self, session_id: str, call_id: int) -> list[Native]:
-        """The messages that a call was sent."""
+        """The messages of a call's request."""
         return await call_log.read_request(self._access, session_id, call_id)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
-        """Session ids that begin so, at most 100."""
+        """Session ids with this prefix, at most 100."""
         return await self._access.store.find_session_ids(prefix, 100)
 
     async def complete_handle(self, prefix: str) -> list[str]:
-        """Handles that begin so, at most 100."""
+        """Handles with this prefix, at most 100."""
         return await self._access.store.find_handles(prefix, 100)

@@ -1,4 +1,4 @@
-"""A stash that is opened when it is first asked for."""
+"""The protocol of a stash that is opened at its first use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 class OpenedStash(Protocol):
-    """Something that answers the open stash, opening it at the first time."""
+    """Returns the stash, and opens it at the first call."""
 
     async def get(self) -> Stash: ...

@@ -45,7 +45,7 @@ async def test_an_older_output_becomes_what_was_viewed(tmp_path: Path) -> None:
     assert shown.startswith("[Previously viewed: File: src/00.rs, kept as out_")
 
 
-async def test_it_never_compacts_by_itself(tmp_path: Path) -> None:
+async def test_it_never_compacts_automatically(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "c.db", preset="byte-budget", automatic=True) as stash:
         answer = await stash.record_messages([user(400_000), *session_of(50_001)], session_id=SESSION)
     assert [line.split()[0] for line in answer.done] == ["Archived"]

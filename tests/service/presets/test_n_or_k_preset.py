@@ -34,7 +34,7 @@ async def test_30_messages_since_the_last_summary_make_it_compact(
     assert len(shown) == (7 if summarized else messages)
 
 
-async def test_the_count_begins_anew_after_a_summary_and_leaves_system_messages_out(tmp_path: Path) -> None:
+async def test_the_count_starts_again_after_a_summary_and_excludes_system_messages(tmp_path: Path) -> None:
     natives = [{"role": "system", "content": "Be brief."}]
     natives += [said(40, ("user", "assistant")[place % 2]) for place in range(53)]
     async with stash_at(tmp_path / "a.db", preset="n-or-k", automatic=True) as stash:
@@ -108,7 +108,7 @@ async def test_it_counts_tokens_4_a_message_and_3(tmp_path: Path) -> None:
         assert (await stash.estimate_context(SESSION)).tokens == 100 + 50 + 2 * 4 + 3
 
 
-async def test_it_never_prunes_by_itself(tmp_path: Path) -> None:
+async def test_it_never_prunes_automatically(tmp_path: Path) -> None:
     natives = [user(400), reply(400)] * 6
     async with stash_at(tmp_path / "q.db", preset="n-or-k", automatic=True, window=5_000) as stash:
         assert (await stash.record_messages(natives, whole=True, session_id=SESSION)).done == []

@@ -77,7 +77,7 @@ async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_p
     assert "Archived 2 tool outputs" in told.done[0]
 
 
-async def test_where_the_model_is_down_the_digest_is_made_without_it(tmp_path: Path) -> None:
+async def test_the_digest_is_made_without_the_model_if_it_is_down(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 11)]
     with model_provider(Answer(status=401, error="authentication_error")) as provider:
         settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
@@ -123,7 +123,7 @@ def filled(tokens: int) -> list[Native]:
     ],
     ids=["window as set", "window by model", "no window known", "no model named", "another fallback"],
 )
-async def test_it_compacts_where_the_effective_limit_is_reached(
+async def test_it_compacts_if_the_effective_limit_is_reached(
     tmp_path: Path, settings: dict[str, Any], model: str | None, limit: int
 ) -> None:
     for tokens, summarized in ((limit - 1, False), (limit, True), (limit + 1, True)):
@@ -230,7 +230,7 @@ async def test_past_204_800_characters_only_a_preview_with_handle_and_checksum_i
     assert (output.handle in shown) or not spilled
 
 
-async def test_a_digest_is_not_put_where_the_summary_would_hide_it(tmp_path: Path) -> None:
+async def test_a_digest_is_never_placed_among_messages_that_the_summary_hides(tmp_path: Path) -> None:
     natives = [user(400), reply(400), user(400), *rounds([160] * 3)]
     calls = natives[3::2]
     together = {**calls[0], "tool_calls": [call for native in calls for call in native["tool_calls"]]}

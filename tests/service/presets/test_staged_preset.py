@@ -52,7 +52,7 @@ async def test_above_70_percent_it_keeps_the_last_5_outputs(tmp_path: Path, toke
 
 
 @pytest.mark.parametrize(("size", "kept"), [(122_000, 5), (123_000, 2)])
-async def test_where_that_leaves_it_above_85_percent_it_keeps_the_last_2(tmp_path: Path, size: int, kept: int) -> None:
+async def test_it_keeps_the_last_2_if_that_leaves_it_above_85_percent(tmp_path: Path, size: int, kept: int) -> None:
     natives = [user(40), *rounds([size] * 8)]
     async with stash_at(tmp_path / "h.db", preset="staged", automatic=True, output_bytes=None) as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
@@ -60,7 +60,7 @@ async def test_where_that_leaves_it_above_85_percent_it_keeps_the_last_2(tmp_pat
     assert sum(not text.startswith(PRUNED) for text in shown) == kept
 
 
-async def test_where_that_is_not_enough_it_summarizes_all_but_system_and_the_last_4(tmp_path: Path) -> None:
+async def test_it_summarizes_all_but_system_and_the_last_4_if_that_is_not_enough(tmp_path: Path) -> None:
     system = {"role": "system", "content": "Be brief."}
     recent = [reply(40), user(40), reply(40), user(40)]
     natives = [system, user(400_000), *rounds([400] * 3), user(250_000), *recent]

@@ -1,4 +1,4 @@
-"""When the window fills up again after a compaction, the estimate says with what."""
+"""If the window fills up again after a compaction, the estimate names what filled it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_what_no_compaction_can_shrink_is_named_as_such(tmp_path: Path) ->
     assert "other unlogged text" in " ".join(estimate.notes or [])
 
 
-async def test_a_client_that_does_not_send_the_pruned_view_is_told_so(tmp_path: Path) -> None:
+async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_path: Path) -> None:
     natives = [user(8_000), reply(8_000)] * 5
     async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
@@ -42,4 +42,4 @@ async def test_a_client_that_does_not_send_the_pruned_view_is_told_so(tmp_path: 
         usage = {"input_tokens": 24_000, "output_tokens": 50}
         await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
         estimate = await stash.estimate_context(SESSION)
-    assert "does not send what get_context answers" in (estimate.notes or [""])[0]
+    assert "does not send what get_context returns" in (estimate.notes or [""])[0]

@@ -1,4 +1,4 @@
-"""What prunes and compactions saved: nothing before them, what they took from each request after them."""
+"""Savings of prunes and compactions: nothing before them, and what they removed from each later request."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, stash_at
 
 
-async def test_a_preset_changes_all_that_it_says(tmp_path: Path) -> None:
+async def test_a_preset_changes_every_setting_that_it_names(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "p.db") as stash:
         await stash.record_messages([user(40)], session_id=SESSION)
         result = await stash.configure_session(SESSION, settings={"preset": "staged"})
@@ -16,7 +16,7 @@ async def test_a_preset_changes_all_that_it_says(tmp_path: Path) -> None:
     assert result.settings["window"] == 180_000
 
 
-async def test_another_way_of_counting_says_what_it_does_not_reach(tmp_path: Path) -> None:
+async def test_changing_the_estimator_notes_that_recorded_messages_keep_their_count(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "n.db") as stash:
         await stash.record_messages([user(40)], session_id=SESSION)
         assert (await stash.configure_session(SESSION, settings={"window": 9_000})).note is None

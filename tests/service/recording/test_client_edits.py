@@ -1,4 +1,4 @@
-"""What a client did to its own window: messages kept beside its summary, branches taken up again, late reports."""
+"""Client edits: compactions that keep some messages, rewinds, resumed branches, and usage that is reported late."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def record(stash: Stash, messages: list[TranscriptMessage]) -> None:
 
 
 async def shown(stash: Stash) -> list[str]:
-    """The texts in the view, in order; of a call its tool."""
+    """The texts in the view, in order; for a tool call the tool's name."""
     found = []
     for message in await view(stash, "w"):
         content = message["content"]
@@ -66,7 +66,7 @@ async def in_step(stash: Stash) -> bool:
     )
 
 
-async def test_what_a_compaction_kept_stands_behind_its_summary(tmp_path: Path) -> None:
+async def test_messages_that_a_compaction_kept_follow_its_summary(tmp_path: Path) -> None:
     talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
     async with stash_at(tmp_path / "k.db") as stash:
         await record(stash, [*talk, summary("S", covers_before_key="c"), said("e")])
@@ -82,7 +82,7 @@ async def test_what_a_compaction_kept_stands_behind_its_summary(tmp_path: Path) 
         ]
 
 
-async def test_the_beginning_that_a_compaction_kept_stands_before_its_summary(tmp_path: Path) -> None:
+async def test_first_messages_that_a_compaction_kept_precede_its_summary(tmp_path: Path) -> None:
     talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
     async with stash_at(tmp_path / "b.db") as stash:
         await record(stash, [*talk, summary("S", covers_after_key="b"), said("e")])
@@ -99,20 +99,20 @@ async def test_a_summary_read_again_changes_nothing(tmp_path: Path) -> None:
         assert len((await stash._access.snapshot("w")).edits) == 1
 
 
-async def test_a_kept_part_that_is_not_known_leaves_the_summary_alone(tmp_path: Path) -> None:
+async def test_a_key_of_a_kept_message_that_is_not_in_the_store_is_ignored(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "u.db") as stash:
         await record(stash, [said("a"), said("b", "assistant"), summary("S", covers_before_key="nowhere")])
         assert await shown(stash) == ["S"]
         assert await in_step(stash)
 
 
-async def test_a_kept_part_never_begins_with_a_result_whose_call_is_covered(tmp_path: Path) -> None:
+async def test_kept_messages_never_start_with_a_result_whose_call_is_covered(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "p.db") as stash:
         await record(stash, [said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")])
         assert await shown(stash) == ["S", "Bash", "two"]
 
 
-async def test_a_later_compaction_covers_an_earlier_one_with_what_that_kept(tmp_path: Path) -> None:
+async def test_a_later_compaction_covers_an_earlier_one_and_the_messages_it_kept(tmp_path: Path) -> None:
     talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
     async with stash_at(tmp_path / "l.db") as stash:
         await record(stash, [*talk, summary("S", covers_before_key="c"), said("e"), said("f", "assistant")])
@@ -121,7 +121,7 @@ async def test_a_later_compaction_covers_an_earlier_one_with_what_that_kept(tmp_
         assert await in_step(stash)
 
 
-async def test_a_summary_of_ours_that_hides_what_the_client_kept_is_undone(tmp_path: Path) -> None:
+async def test_our_own_summary_is_undone_if_it_hides_messages_that_the_client_kept(tmp_path: Path) -> None:
     talk = [said(f"{turn}{role}" * 200, role) for turn in range(6) for role in ("user", "assistant")]
     async with stash_at(tmp_path / "o.db") as stash:
         await record(stash, talk)
@@ -132,7 +132,7 @@ async def test_a_summary_of_ours_that_hides_what_the_client_kept_is_undone(tmp_p
         assert await in_step(stash)
 
 
-async def test_a_branch_that_was_left_is_shown_again_once_it_is_taken_up(tmp_path: Path) -> None:
+async def test_an_abandoned_branch_is_shown_again_when_the_client_resumes_it(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "t.db") as stash:
         await record(stash, [said("a"), said("b", "assistant"), said("c")])
         await record(stash, [said("d", rewind_to_key="a"), said("e", "assistant")])
@@ -144,7 +144,7 @@ async def test_a_branch_that_was_left_is_shown_again_once_it_is_taken_up(tmp_pat
         assert await in_step(stash)
 
 
-async def test_going_back_to_before_a_compaction_takes_its_summary_back(tmp_path: Path) -> None:
+async def test_a_rewind_to_before_a_compaction_hides_its_summary(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db") as stash:
         await record(stash, [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")])
         await record(stash, [said("d", "assistant", rewind_to_key="c")])
@@ -155,18 +155,18 @@ async def test_going_back_to_before_a_compaction_takes_its_summary_back(tmp_path
 
 
 @pytest.mark.parametrize("following", [[said("c")], []], ids=["a message follows", "nothing follows"])
-async def test_a_report_that_comes_late_anchors_the_estimate_all_the_same(
+async def test_usage_that_is_reported_late_still_anchors_the_estimate(
     tmp_path: Path, following: list[TranscriptMessage]
 ) -> None:
     usage = Usage(prompt_tokens=30_000, completion_tokens=50)
     estimates = []
     for late in (False, True):
         reply = said("b", "assistant", usage=None if late else usage)
-        told = replace(SESSION, late_usage=("b", usage) if late else None)
+        session = replace(SESSION, late_usage=("b", usage) if late else None)
         async with stash_at(tmp_path / f"{late}.db") as stash:
             await record(stash, [said("a"), reply])
             for _ in range(2):
-                await stash.record_transcript(told, following, Cursor(source=SOURCE, offset=2))
+                await stash.record_transcript(session, following, Cursor(source=SOURCE, offset=2))
             estimates.append(await stash.estimate_context("w"))
             [reported] = (await stash.list_calls("w")).calls
             assert reported.prompt_tokens == 30_000
@@ -174,36 +174,36 @@ async def test_a_report_that_comes_late_anchors_the_estimate_all_the_same(
     assert "reported usage" in estimates[1].method
 
 
-DEEDS = st.lists(
+ACTIONS = st.lists(
     st.tuples(st.sampled_from(["say", "call", "rewind", "compact", "keep", "keep the beginning"]), st.integers(0, 60)),
     max_size=25,
 )
 
 
-def done(deeds: list[tuple[str, int]]) -> list[TranscriptMessage]:
-    """What a client writes that does these things; the numbers choose the message that each is about."""
+def transcript_of(actions: list[tuple[str, int]]) -> list[TranscriptMessage]:
+    """The transcript of a client that does these actions; the number of each selects the message it refers to."""
     messages = [said("m0")]
-    for number, (deed, about) in enumerate(deeds, 1):
+    for number, (action, about) in enumerate(actions, 1):
         key = f"m{number}"
         named = str(messages[about % len(messages)].key)
-        if deed == "call":
+        if action == "call":
             messages += call(key)
-        elif deed == "rewind":
+        elif action == "rewind":
             messages.append(said(key, rewind_to_key=named.rstrip("?")))
-        elif deed == "say":
+        elif action == "say":
             messages.append(said(key, "assistant" if messages[-1].body["role"] == "user" else "user"))
         else:
-            kept = {"keep": "covers_before_key", "keep the beginning": "covers_after_key"}.get(deed)
+            kept = {"keep": "covers_before_key", "keep the beginning": "covers_after_key"}.get(action)
             messages.append(summary(key, **({kept: named} if kept else {})))
     return messages
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(DEEDS, st.integers(1, 9))
+@given(ACTIONS, st.integers(1, 9))
 async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_step(
-    deeds: list[tuple[str, int]], size: int
+    actions: list[tuple[str, int]], size: int
 ) -> None:
-    messages = done(deeds)
+    messages = transcript_of(actions)
     with tempfile.TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "d.db") as stash:
             for start in range(0, len(messages), size):

@@ -1,4 +1,4 @@
-"""A client whose transcript is followed: taken care of by itself, while the estimate says what the client sends."""
+"""A followed transcript: its view is reduced automatically, and the estimate is of what the client sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLLOWED = TranscriptSession("followed", "anthropic", agent="claude-code", model
 
 
 def exchange(number: int, prompt_tokens: int) -> list[TranscriptMessage]:
-    """A call with a large result, and what the client's provider reported for it."""
+    """A call with a large result, and the usage that the client's provider reported for it."""
     call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make {number}"}}
     output = "".join(f"{line}: built part {number}\n" for line in range(900))
     result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}
@@ -27,7 +27,7 @@ def exchange(number: int, prompt_tokens: int) -> list[TranscriptMessage]:
 
 
 async def follow(stash: Stash, exchanges: int) -> list[str]:
-    """Record exchanges one by one; answers what was done by itself."""
+    """Record exchanges one by one; returns what was done automatically."""
     done = []
     for number in range(exchanges):
         messages = exchange(number, 20_000 + 8_000 * number)
@@ -39,7 +39,7 @@ async def follow(stash: Stash, exchanges: int) -> list[str]:
     return done
 
 
-async def test_its_view_is_pruned_and_compacted_by_itself_without_a_model(tmp_path: Path) -> None:
+async def test_its_view_is_pruned_and_compacted_automatically_without_a_model(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"window": 60_000, "prune_automatic": False}
     async with stash_at(tmp_path / "f.db", api_key="unused", automatic=True, **settings) as stash:
         done = await follow(stash, 14)
@@ -49,7 +49,7 @@ async def test_its_view_is_pruned_and_compacted_by_itself_without_a_model(tmp_pa
     assert "never touch the tests" in summary.summary
 
 
-async def test_the_estimate_goes_on_saying_what_the_client_sends_part_by_part(tmp_path: Path) -> None:
+async def test_the_estimate_still_shows_what_the_client_sends_part_by_part(tmp_path: Path) -> None:
     estimates = []
     for automatic in (False, True):
         async with stash_at(tmp_path / f"{automatic}.db", automatic=automatic, window=60_000) as stash:
@@ -62,7 +62,7 @@ async def test_the_estimate_goes_on_saying_what_the_client_sends_part_by_part(tm
         assert abs(managed.breakdown[part] - tokens) <= 0.02 * untouched.tokens, part
 
 
-async def test_the_clients_own_compaction_puts_its_summary_in_the_place_of_everything(tmp_path: Path) -> None:
+async def test_the_clients_own_compaction_replaces_everything_with_its_summary(tmp_path: Path) -> None:
     body: dict[str, Any] = {"role": "user", "content": "This session continues; all parts were built."}
     async with stash_at(tmp_path / "c.db", automatic=True, window=60_000) as stash:
         await follow(stash, 14)

@@ -1,4 +1,4 @@
-"""Values that JSON can hardly bring back, at each entrance: kept as they are, or refused by name."""
+"""Values that JSON round-trips badly, in each way in: stored exactly, or refused with an error that names them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ KEPT: list[dict[str, Any]] = [
     [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf"), (10**5_000, "4,299 digits")],
     ids=["NaN", "Infinity", "-Infinity", "a long integer"],
 )
-async def test_a_number_that_json_cannot_bring_back_is_refused_by_name(
-    tmp_path: Path, value: object, name: str
-) -> None:
+async def test_a_number_that_json_cannot_represent_is_refused_by_name(tmp_path: Path, value: object, name: str) -> None:
     async with stash_at(tmp_path / "s.db") as stash:
         with pytest.raises(BadMessageError, match=name):
             await stash.record_messages([{"role": "user", "content": "x", "more": [value]}], session_id="session")
@@ -35,7 +33,7 @@ async def test_a_number_that_json_cannot_bring_back_is_refused_by_name(
         assert repr(await history(stash)) == repr(KEPT)
 
 
-async def test_halves_and_hard_numbers_survive_export_and_import(tmp_path: Path) -> None:
+async def test_lone_surrogates_and_extreme_numbers_survive_export_and_import(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
         await stash.record_messages(KEPT, session_id="session")
         text = "".join([piece async for piece in exported_text(stash, "session", "session")])
@@ -44,7 +42,7 @@ async def test_halves_and_hard_numbers_survive_export_and_import(tmp_path: Path)
         assert repr(await history(other)) == repr(KEPT)
 
 
-async def test_numbers_of_a_transcript_that_cannot_be_kept_become_their_text(tmp_path: Path) -> None:
+async def test_numbers_of_a_transcript_that_cannot_be_stored_become_text(tmp_path: Path) -> None:
     lines = [
         '{"role": "user", "content": "half \\ud83d", "a": [NaN, -Infinity, 1e400, -0.0, 1.5]}',
         '{"role": "assistant", "content": "done", "b": ' + "9" * 5_000 + "}",
@@ -60,7 +58,7 @@ async def test_numbers_of_a_transcript_that_cannot_be_kept_become_their_text(tmp
     assert second["b"] == "9" * 5_000
 
 
-async def test_a_message_with_too_many_blocks_is_refused_before_it_holds_up_others(tmp_path: Path) -> None:
+async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_calls(tmp_path: Path) -> None:
     blocks = [{"type": "text", "text": "x"}] * MAX_BLOCKS
     many = {"role": "user", "content": [*blocks, *blocks]}
     nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}

@@ -1,4 +1,4 @@
-"""One output that is in no message: what is cut of it is archived first, once, and found again by its handle."""
+"""One output that is in no message: the whole is archived once before it is cut, and is found by its handle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text_of(words: str) -> str:
 
 
 async def kept(stash: Stash, handle: str | None) -> str:
-    """The whole of a kept output, asked for without naming a session."""
+    """The whole of an archived output, read without naming a session."""
     assert handle is not None
     page = await stash.get_archived_output(handle)
     text = page.text
@@ -46,7 +46,7 @@ async def test_an_output_within_its_limits_comes_back_as_it_is_and_is_not_kept(t
         assert (await stash.list_sessions()).sessions == []
 
 
-async def test_what_is_cut_is_archived_with_its_figures(tmp_path: Path) -> None:
+async def test_an_output_that_is_cut_is_archived_with_its_sizes(tmp_path: Path) -> None:
     text = text_of("pears")
     async with stash_at(tmp_path / "stash.db") as stash:
         limited = await stash.limit_output(text, tool="Bash", argument="ls pears", limits=LIMITS)
@@ -57,7 +57,7 @@ async def test_what_is_cut_is_archived_with_its_figures(tmp_path: Path) -> None:
         assert await kept(stash, limited.handle) == text
 
 
-async def test_a_session_s_own_limits_count(tmp_path: Path) -> None:
+async def test_a_session_s_own_limits_apply(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
         await stash.configure_session(SESSION, settings={"output_lines": 10})
@@ -77,7 +77,7 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -
         assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
 
 
-async def test_outputs_are_kept_in_a_session_beside_their_own(tmp_path: Path) -> None:
+async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db", automatic=True) as stash:
         await stash.limit_output(text_of("figs"), session_id=SESSION, limits=LIMITS)
         await stash.limit_output(text_of("figs"), limits=LIMITS)
@@ -103,7 +103,7 @@ async def test_the_whole_is_durable_before_the_answer(tmp_path: Path) -> None:
         await other.close()
 
 
-async def test_two_at_once_keep_one_output(tmp_path: Path) -> None:
+async def test_two_concurrent_calls_archive_one_output(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as first, stash_at(tmp_path / "stash.db") as second:
         answers = await asyncio.gather(
             *(stash.limit_output(text_of("limes"), session_id=SESSION, limits=LIMITS) for stash in (first, second) * 3)
@@ -112,7 +112,7 @@ async def test_two_at_once_keep_one_output(tmp_path: Path) -> None:
         assert await whole_output(first, answers[0].handle or "", f"{SESSION}.outputs") == text_of("limes")
 
 
-async def test_nothing_is_kept_where_that_is_not_wanted(tmp_path: Path) -> None:
+async def test_nothing_is_archived_if_the_caller_does_not_want_it(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         limited = await stash.limit_output(text_of("limes"), limits=LIMITS, keep_whole=False)
         assert limited.cut
@@ -131,7 +131,7 @@ async def test_our_own_retrievals_come_back_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["\udcff\udc80 binary \0 " * 500, "漢字😀\n" * 500, "\r\n" * 900], ids=["bytes", "wide", "blank"]
 )
-async def test_any_text_is_kept_to_the_letter(tmp_path: Path, text: str) -> None:
+async def test_any_text_is_archived_exactly(tmp_path: Path, text: str) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         limited = await stash.limit_output(text, limits={"bytes": 400})
         assert await kept(stash, limited.handle) == text
@@ -146,7 +146,7 @@ async def test_a_large_output_is_kept_without_counting_all_of_it(tmp_path: Path)
         assert page.total_tokens == -(-len(text) // 4)
 
 
-async def test_a_limit_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_limit_is_refused(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db") as stash:
         with pytest.raises(BadInputError, match="Did you mean 'tokens'"):
             await stash.limit_output("text", limits={"token": 3})

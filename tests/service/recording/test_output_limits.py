@@ -1,4 +1,4 @@
-"""`record_messages`: outputs over a limit are shown cut from the start on, and nothing of them is lost."""
+"""`record_messages`: outputs over a limit are truncated in the first view already, and nothing of them is lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ async def test_an_output_at_a_preset_s_limit_is_shown_whole(tmp_path: Path, pres
         ("default", numbered(200_000), "cut here; whole output: "),
     ],
 )
-async def test_one_over_it_is_shown_cut_and_comes_back_whole(tmp_path: Path, preset: str, text: str, said: str) -> None:
+async def test_an_output_over_it_is_shown_cut_and_is_retrieved_whole(
+    tmp_path: Path, preset: str, text: str, said: str
+) -> None:
     async with stash_at(tmp_path / "stash.db", preset=preset, window=1_000_000) as stash:
         await stash.record_messages(session(text), session_id=SESSION)
         [shown] = await shown_outputs(stash)
@@ -87,7 +89,7 @@ async def test_error_outputs_are_limited_too(tmp_path: Path) -> None:
         assert (await view(stash))[-1]["content"][0]["is_error"] is True
 
 
-async def test_the_limits_of_one_call_stand_in_for_the_settings_for_its_messages_alone(tmp_path: Path) -> None:
+async def test_the_limits_of_one_call_override_the_settings_for_its_messages_only(tmp_path: Path) -> None:
     text = numbered(4_000)
     messages = session(text, text + "again")
     async with stash_at(tmp_path / "stash.db") as stash:
@@ -99,7 +101,7 @@ async def test_the_limits_of_one_call_stand_in_for_the_settings_for_its_messages
         assert second == text + "again"
 
 
-async def test_a_call_may_lift_a_limit(tmp_path: Path) -> None:
+async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
         await stash.record_messages(session("x" * 60_000), session_id=SESSION, limits={"bytes": None})
         assert await shown_outputs(stash) == ["x" * 60_000]
@@ -137,7 +139,7 @@ async def test_our_own_retrievals_are_never_cut(tmp_path: Path, tool: str) -> No
         assert await shown_outputs(stash) == ["x" * 9_000]
 
 
-async def test_our_own_command_is_no_output_to_cut_but_one_in_a_chain_is(tmp_path: Path) -> None:
+async def test_the_output_of_our_own_command_is_not_cut_unless_other_commands_follow_it(tmp_path: Path) -> None:
     messages: list[Native] = [{"role": "user", "content": "Read it."}]
     messages += called("toolu_00000001", "x" * 9_000, command="contextstash show out_k3f9x2ab")
     messages += called("toolu_00000002", "y" * 9_000, command="contextstash show out_k3f9x2ab; make test")
@@ -148,7 +150,7 @@ async def test_our_own_command_is_no_output_to_cut_but_one_in_a_chain_is(tmp_pat
         assert len(second) < 4_200
 
 
-async def test_the_estimate_is_that_of_what_is_shown(tmp_path: Path) -> None:
+async def test_the_estimate_counts_the_truncated_output(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
         recorded = await stash.record_messages(session("x" * 400_000), session_id=SESSION)
         assert recorded.tokens < 13_000

@@ -1,4 +1,4 @@
-"""Outputs kept for a session that are in none of its messages: found, listed and deleted as its own."""
+"""Outputs archived for a session that are in none of its messages: found, listed and deleted with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_they_are_found_in_their_session_and_everywhere(tmp_path: Path) ->
         assert (await stash.search_history("disk fatal", session_id=SESSION, scope="messages")).hits == []
 
 
-async def test_they_make_no_session_that_is_listed_and_go_with_theirs(tmp_path: Path) -> None:
+async def test_their_session_is_not_listed_and_is_deleted_with_its_parent(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "d.db") as stash:
         await stash.record_messages([user(40)], session_id=SESSION)
         kept = await stash.limit_output(TEXT, session_id=SESSION, limits={"tokens": 500})

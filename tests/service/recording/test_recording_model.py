@@ -1,4 +1,4 @@
-"""Law 7 against a model: whatever is repeated, cut off, taken back or raced, the history is a plain list."""
+"""Law 7 against a model: whatever is repeated, interrupted, rewound or raced, the history is a plain list."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.effort import examples
 from tests.support.stashes import SESSION
 
 WORDS = ("go", "continue", "yes", "no", "stop")
-"""So few that most messages are equal to others."""
+"""So few that most messages equal others."""
 
-Said = tuple[str, ...]
+Words = tuple[str, ...]
 
 
 def natives(words: Sequence[str]) -> list[Native]:
@@ -33,7 +33,7 @@ def natives(words: Sequence[str]) -> list[Native]:
 
 @dataclass
 class Model:
-    """The conversation as a list of words with their parents, and where it stands."""
+    """The conversation as a tree: words, each with its parent, and the current tip."""
 
     words: list[str] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
@@ -47,18 +47,18 @@ class Model:
 
     def branch(self) -> list[int]:
         """The positions from the beginning to the tip."""
-        way: list[int] = []
+        path: list[int] = []
         at = self.tip
         while at >= 0:
-            way.insert(0, at)
+            path.insert(0, at)
             at = self.parents[at]
-        return way
+        return path
 
-    def conversation(self) -> Said:
+    def conversation(self) -> Words:
         return tuple(self.words[seq] for seq in self.branch())
 
     def become(self, words: Sequence[str]) -> None:
-        """`words` are the whole conversation: go on from the longest way that is known."""
+        """`words` are the whole conversation: continue from the longest known prefix."""
         level, known = [-1], 0
         self.tip = -1
         for word in words:
@@ -72,19 +72,19 @@ class Model:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing done to the session. `how`: with no mark, or which; `then`: once, sent again, cut off and sent again,
-    or sent by two processes at once."""
+    """One recording. `how`: how the batch is identified; `then`: sent once, sent again, interrupted and sent again, or
+    sent by two processes at once."""
 
     how: str
     then: str
-    words: Said
+    words: Words
     keep: int
 
 
 steps = st.builds(
     Step,
     how=st.sampled_from(["plain", "first_seq", "batch_id", "whole", "whole", "branch"]),
-    then=st.sampled_from(["once", "once", "again", "cut off", "race"]),
+    then=st.sampled_from(["once", "once", "again", "interrupted", "race"]),
     words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(tuple),
     keep=st.integers(0, 12),
 )
@@ -105,11 +105,11 @@ class Sessions:
         for stash in self.stashes:
             await stash.close()
 
-    async def cut_off(self, messages: list[Native], mark: dict[str, Any], after: int) -> None:
-        """Close the first stash once some of the messages are stored."""
+    async def interrupt(self, messages: list[Native], identity: dict[str, Any], after: int) -> None:
+        """Close the first stash as soon as some of the messages are stored."""
         first, second = self.stashes
         begun = await length(second)
-        task = asyncio.create_task(first.record_messages(messages, session_id=SESSION, **mark))
+        task = asyncio.create_task(first.record_messages(messages, session_id=SESSION, **identity))
         while not task.done() and await length(second) < begun + after:  # noqa: ASYNC110 - another process would poll
             await asyncio.sleep(0)
         await first.close()
@@ -136,8 +136,8 @@ async def length(stash: Stash) -> int:
         return 0
 
 
-def mark_of(step: Step, number: int, model: Model, seen: Sequence[Said]) -> tuple[Said, dict[str, Any]]:
-    """What is sent, and its mark."""
+def identity_of(step: Step, number: int, model: Model, seen: Sequence[Words]) -> tuple[Words, dict[str, Any]]:
+    """What is sent, and the arguments that identify it."""
     if step.how == "first_seq":
         return step.words, {"first_seq": len(model.words)}
     if step.how == "batch_id":
@@ -149,25 +149,25 @@ def mark_of(step: Step, number: int, model: Model, seen: Sequence[Said]) -> tupl
     return step.words, {}
 
 
-async def take(step: Step, number: int, sessions: Sessions, model: Model, seen: list[Said]) -> None:
-    """Do it to the session and to the model."""
-    words, mark = mark_of(step, number, model, seen)
+async def take(step: Step, number: int, sessions: Sessions, model: Model, seen: list[Words]) -> None:
+    """Apply the step to the session and to the model."""
+    words, identity = identity_of(step, number, model, seen)
     messages = natives(words)
 
     async def send(place: int) -> None:
-        await sessions.stashes[place].record_messages(messages, session_id=SESSION, **mark)
+        await sessions.stashes[place].record_messages(messages, session_id=SESSION, **identity)
 
-    if mark and step.then == "cut off":
-        await sessions.cut_off(messages, mark, after=step.keep % (len(step.words) + 1))
+    if identity and step.then == "interrupted":
+        await sessions.interrupt(messages, identity, after=step.keep % (len(step.words) + 1))
     if step.then == "race":
         await asyncio.gather(send(0), send(1))
     else:
         await send(0)
     if step.then == "again":
         await send(1)
-    if mark.get("whole"):
+    if identity.get("whole"):
         model.become(words)
-    elif mark:
+    elif identity:
         model.append(words)
     elif step.then == "race":  # either order, and pieces of one between those of the other
         stored, _ = await sessions.recorded()
@@ -191,7 +191,7 @@ def is_merge(mixed: Sequence[str], one: Sequence[str], other: Sequence[str]) -> 
 
 @pytest.fixture(autouse=True)
 def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that short batches have places between their pieces too."""
+    """Store each message in a piece of its own, so that short batches can be interrupted too."""
     monkeypatch.setattr(append_messages, "PIECE_CHARACTERS", 0)
     monkeypatch.setattr(batches, "PAUSE_SECONDS", 0)
 
@@ -199,7 +199,7 @@ def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=1, max_size=8))
 async def test_the_history_is_a_plain_list_and_the_view_its_current_branch(taken: list[Step]) -> None:
-    model, seen = Model(), list[Said]()
+    model, seen = Model(), list[Words]()
     with TemporaryDirectory() as folder:
         sessions = Sessions(Path(folder) / "s.db")
         await sessions.open()

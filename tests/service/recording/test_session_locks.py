@@ -1,4 +1,4 @@
-"""Locks by session: one holder at a time whatever is cancelled, and nothing is kept once nobody uses them."""
+"""Locks by session: one holder at a time even if tasks are cancelled, and no lock is kept after its last use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.stashes import stash_at
     steps=st.integers(0, 10),
     seed=st.integers(0, 1_000),
 )
-def test_two_never_hold_the_lock_of_one_session_and_in_the_end_none_is_kept(
+def test_two_tasks_never_hold_the_lock_of_one_session_and_no_lock_remains(
     sessions: list[str], cancelled: set[int], steps: int, seed: int
 ) -> None:
     locks, chance = SessionLocks(), random.Random(seed)
@@ -45,7 +45,7 @@ def test_two_never_hold_the_lock_of_one_session_and_in_the_end_none_is_kept(
         for number in cancelled & set(range(len(tasks))):
             tasks[number].cancel()
         ended = await asyncio.gather(*tasks, return_exceptions=True)
-        assert {type(one) for one in ended} <= {type(None), asyncio.CancelledError}
+        assert {type(result) for result in ended} <= {type(None), asyncio.CancelledError}
         assert len(locks) == 0
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""`record_messages` with the whole conversation each time: what was taken back leaves the view and nothing else."""
+"""`record_messages` with the whole conversation each time: only rewound messages leave the view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_list_that_grows_is_stored_once(tmp_path: Path) -> None:
         assert await history(stash) == await view(stash) == talk
 
 
-async def test_an_earlier_message_that_differs_is_a_rewind_and_the_old_branch_stays(tmp_path: Path) -> None:
+async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_branch(tmp_path: Path) -> None:
     opening = said("Find the bug.")
     old = [*opening, *looked_up("call_old", "a zebra in the log"), *said("", "It is the zebra.")[1:]]
     new = [*opening, *looked_up("call_new", "a giraffe in the log")]
@@ -70,7 +70,7 @@ async def test_a_shorter_list_ends_the_conversation_there(tmp_path: Path) -> Non
         assert await view(stash) == [*talk[:2], {"role": "user", "content": "five"}]
 
 
-async def test_a_rewind_into_a_summary_takes_the_summary_off(tmp_path: Path) -> None:
+async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> None:
     talk = [message for turn in range(12) for message in (user(4_000 + turn), reply(4_000 + turn))]
     async with stash_at(tmp_path / "w.db", window=20_000) as stash:
         await stash.record_messages(talk, session_id=SESSION, whole=True)
@@ -82,7 +82,7 @@ async def test_a_rewind_into_a_summary_takes_the_summary_off(tmp_path: Path) -> 
         assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
 
 
-async def test_writers_of_different_conversations_end_with_one_of_them(tmp_path: Path) -> None:
+async def test_concurrent_writers_of_different_conversations_end_with_one_of_them(tmp_path: Path) -> None:
     talks = [said("hello", *(f"{name} {place}" for place in range(9))) for name in ("left", "right")]
     async with stash_at(tmp_path / "w.db") as one, stash_at(tmp_path / "w.db") as other:
         await asyncio.gather(
@@ -95,7 +95,7 @@ async def test_writers_of_different_conversations_end_with_one_of_them(tmp_path:
         assert len(await history(one)) == 19
 
 
-async def test_at_most_one_mark_is_taken(tmp_path: Path) -> None:
+async def test_a_batch_has_at_most_one_identity(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "w.db") as stash:
         with pytest.raises(BadInputError, match="at most one of first_seq"):
             await stash.record_messages(said("hi"), session_id=SESSION, whole=True, batch_id="a")

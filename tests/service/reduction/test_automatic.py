@@ -1,4 +1,4 @@
-"""A session that is taken care of by itself: in the background where a writer is slow, and whatever fails."""
+"""Automatic reduction of a session: in the background if the summarizer is slow, and despite failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = "sk-ant-test"
 
 
 def long_session(messages: int = 20) -> list[Native]:
-    """A session of some 1,000 tokens a message."""
+    """A session of about 1,000 tokens a message."""
     return [(user, reply)[place % 2](4_000 + place) for place in range(messages)]
 
 
@@ -26,13 +26,13 @@ async def kinds_of_events(stash: Stash) -> list[str]:
     return [event.kind for event in await stash.read_events(SESSION)]
 
 
-async def test_while_a_slow_writer_writes_200_messages_are_recorded_and_none_waits(tmp_path: Path) -> None:
+async def test_200_messages_are_recorded_while_a_slow_summarizer_writes(tmp_path: Path) -> None:
     slow = Answer(waits_for=threading.Event())
     with model_provider(slow) as provider:
         settings = {"window": 16_000, "estimator": "chars", "summarizer_base_url": provider.url}
         async with stash_at(tmp_path / "b.db", api_key=KEY, automatic=True, **settings) as stash:
             answer = await stash.record_messages(long_session(), session_id=SESSION)
-            assert answer.done == ["A compaction was begun in the background."]
+            assert answer.done == ["A compaction was started in the background."]
             await asyncio.to_thread(provider.asked.wait, 30)
             for number in range(200):
                 recorded = await stash.record_messages([user(40 + number)], session_id=SESSION)
@@ -45,14 +45,14 @@ async def test_while_a_slow_writer_writes_200_messages_are_recorded_and_none_wai
             slow.waits_for.set()
             await stash.idle()
             assert "compaction" in await kinds_of_events(stash)
-            told = await stash.record_messages([user(9_000)], session_id=SESSION)
+            later = await stash.record_messages([user(9_000)], session_id=SESSION)
             shown = await valid_view(stash, "openai-chat")
     assert any(SUMMARY in str(native["content"]) for native in shown)
-    assert any("written by anthropic" in line for line in told.done)
+    assert any("written by anthropic" in line for line in later.done)
     assert len(provider.requests) == 1
 
 
-async def test_a_stash_that_is_closed_meanwhile_leaves_no_trace_in_the_view(tmp_path: Path) -> None:
+async def test_closing_the_stash_during_a_compaction_leaves_the_view_unchanged(tmp_path: Path) -> None:
     natives = long_session()
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
@@ -74,7 +74,7 @@ async def test_a_stash_that_is_closed_meanwhile_leaves_no_trace_in_the_view(tmp_
     ],
     ids=["overloaded", "wrong key", "breaks off", "says nothing"],
 )
-async def test_a_writer_that_is_down_for_the_whole_session_leaves_every_view_valid_and_within_budget(
+async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_for_the_whole_session(
     tmp_path: Path, down: Answer
 ) -> None:
     natives = [user(400), reply(40), *rounds([2_000] * 59), *long_session(30)]
@@ -96,7 +96,7 @@ async def test_a_writer_that_is_down_for_the_whole_session_leaves_every_view_val
     assert all(call.error or down.text == "" for call in calls)
 
 
-async def test_two_processes_never_compact_one_session_at_once(tmp_path: Path) -> None:
+async def test_two_processes_never_compact_one_session_at_the_same_time(tmp_path: Path) -> None:
     slow = Answer(waits_for=threading.Event())
     with model_provider(slow) as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}

@@ -1,4 +1,4 @@
-"""Automatic management while several recordings, and closing, happen at once: one task a session, none left over."""
+"""Automatic reduction during concurrent recordings and closing: one task for each session, and none left at the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from contextstash.service.bounded_cache import Recent
-from contextstash.service.reduction.automatic import BEGUN, AutoReducer
+from contextstash.service.bounded_cache import BoundedCache
+from contextstash.service.reduction.automatic import STARTED, AutoReducer
 from contextstash_storage.errors import StoreBusyError
 from tests.support.gated_store import before, gate_before
 from tests.support.model_provider import Answer, model_provider
@@ -30,7 +30,7 @@ async def others() -> set[asyncio.Task[Any]]:
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
-async def test_two_recordings_at_once_begin_one_background_task_and_closing_ends_it(tmp_path: Path) -> None:
+async def test_two_concurrent_recordings_start_one_background_task_and_closing_ends_it(tmp_path: Path) -> None:
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "c.db", api_key=KEY, **slow_settings(provider.url)) as stash:
             begun_before = await others()
@@ -47,11 +47,11 @@ async def test_two_recordings_at_once_begin_one_background_task_and_closing_ends
             assert len(await others() - begun_before) == 1
             await stash.close()
             assert await others() - begun_before == set()
-    assert [line for answer in answers for line in answer.done] == [BEGUN]
+    assert [line for answer in answers for line in answer.done] == [STARTED]
     assert gate.arrivals == 1
 
 
-async def test_nothing_begins_after_closing(tmp_path: Path) -> None:
+async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "n.db", api_key=KEY, **slow_settings(provider.url)) as stash:
             with gate_before(stash, "last_events") as gate:
@@ -74,15 +74,15 @@ async def test_a_task_cancelled_before_its_first_step_leaves_nothing_to_wait_for
         settings = {**slow_settings(provider.url), "automatic": False}
         async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
             await stash.record_messages(LONG, session_id=SESSION)
-            care = AutoReducer(stash._access)
-            assert care._claim(SESSION)
-            assert await care._take_care(await stash.read_session(SESSION)) == [BEGUN]
-            await care.close()
-            await care.idle()
+            reducer = AutoReducer(stash._access)
+            assert reducer._claim(SESSION)
+            assert await reducer._reduce_if_due(await stash.read_session(SESSION)) == [STARTED]
+            await reducer.close()
+            await reducer.idle()
     assert provider.requests == []
 
 
-async def test_a_fault_of_ours_is_logged_with_its_line_and_without_what_it_says(
+async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken() -> None:
@@ -113,8 +113,8 @@ async def test_a_database_that_is_busy_after_the_messages_are_stored_does_not_fa
     assert "was not logged: locked by another process" in caplog.text
 
 
-def test_what_is_remembered_of_sessions_has_a_bound() -> None:
-    remembered: Recent[str, int] = Recent(3)
+def test_what_is_remembered_of_sessions_is_bounded() -> None:
+    remembered: BoundedCache[str, int] = BoundedCache(3)
     for number in range(100):
         remembered.set(str(number), number)
     assert len(remembered) == 3

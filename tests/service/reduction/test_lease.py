@@ -1,4 +1,4 @@
-"""A compaction's lease while the database is busy, and when it is lost: never two that apply their summary."""
+"""A compaction's lease while the database is busy, and when it is lost: two compactions never both apply a summary."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_busy_database_does_not_end_the_renewal(tmp_path: Path, monkeypa
         await stash.close()
 
 
-async def test_a_compaction_whose_lease_another_took_stops_and_changes_nothing(
+async def test_a_compaction_whose_lease_was_taken_by_another_stops_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(leases, "RENEW_SECONDS", 0.05)
@@ -110,7 +110,7 @@ async def test_a_lease_that_cannot_be_released_does_not_hide_what_was_compacted(
     assert "was not released: locked by another process" in caplog.text
 
 
-async def test_work_under_a_lease_returns_raises_and_is_cancelled_as_without_one() -> None:
+async def test_work_under_a_lease_returns_raises_and_is_cancelled_as_it_would_without_one() -> None:
     lease, begun = Lease(), asyncio.Event()
 
     async def fail() -> None:
@@ -132,7 +132,7 @@ async def test_work_under_a_lease_returns_raises_and_is_cancelled_as_without_one
     assert asyncio.all_tasks() == others
 
 
-async def test_a_lease_taken_by_one_is_not_had_by_another_until_it_is_released(tmp_path: Path) -> None:
+async def test_a_lease_that_one_stash_holds_is_refused_to_another_until_it_is_released(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "o.db") as one, stash_at(tmp_path / "o.db") as two:
         await one.record_messages([user(4)], session_id=SESSION)
         async with only_one(one._access, SESSION) as first, only_one(two._access, SESSION) as second:

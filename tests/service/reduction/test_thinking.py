@@ -1,4 +1,4 @@
-"""Thinking that an edit invalidates: stripped, dropped by the provider or waited for, and back with a restore."""
+"""Thinking that an edit invalidates: stripped, dropped by the provider, or the edit waits; a restore brings it back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def recorded(stash: Stash, natives: list[dict[str, Any]], model: str = MOD
     await stash.record_messages(natives, whole=True, session_id=SESSION, format="anthropic", model=model)
 
 
-async def test_a_prune_strips_the_thinking_after_it_and_leaves_what_stands_before(tmp_path: Path) -> None:
+async def test_a_prune_strips_the_thinking_after_it_and_keeps_the_thinking_before_it(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "p.db") as stash:
         await recorded(stash, turns(4))
         result = await stash.prune_tool_outputs(SESSION, keep_last=2)
@@ -68,7 +68,7 @@ async def test_a_restore_brings_it_back_exactly(tmp_path: Path) -> None:
         assert as_bytes(await view(stash)) == as_bytes(turns(4))
 
 
-async def test_thinking_on_top_of_a_prune_stays_and_goes_when_the_prune_is_undone(tmp_path: Path) -> None:
+async def test_thinking_written_after_a_prune_stays_until_the_prune_is_undone(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "t.db") as stash:
         await recorded(stash, turns(3))
         result = await stash.prune_tool_outputs(SESSION, keep_last=1)
@@ -88,7 +88,7 @@ async def test_a_prune_waits_for_the_end_of_a_tool_loop(tmp_path: Path) -> None:
         assert (await stash.prune_tool_outputs(SESSION, keep_last=1)).archived
 
 
-async def test_where_the_window_is_nearly_full_the_provider_is_asked_to_drop_it(tmp_path: Path) -> None:
+async def test_the_provider_is_asked_to_drop_thinking_if_the_window_is_nearly_full(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "d.db", window=10_000, output_reserve=0, summary_audit_tokens=0) as stash:
         await recorded(stash, turns(6)[:-1])
         assert (await stash.estimate_context(SESSION)).level in ("critical", "overflow")
@@ -100,7 +100,7 @@ async def test_where_the_window_is_nearly_full_the_provider_is_asked_to_drop_it(
     assert len(thoughts(context.messages)) == 11
 
 
-async def test_a_compaction_moves_its_cut_behind_thinking_or_strips_it(tmp_path: Path) -> None:
+async def test_a_compaction_cuts_after_the_thinking_or_strips_it(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "c.db", compact_keep_tokens=3_000, compact_keep_messages=0) as stash:
         await recorded(stash, [*turns(5), {"role": "user", "content": "Sum it up. " * 900}])
         result = await stash.compact_session(SESSION, strategy="extractive")
@@ -111,7 +111,7 @@ async def test_a_compaction_moves_its_cut_behind_thinking_or_strips_it(tmp_path:
         assert len(thoughts(await view(stash))) == 10
 
 
-async def test_models_without_the_check_keep_their_thinking(tmp_path: Path) -> None:
+async def test_models_that_do_not_verify_thinking_keep_it(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "k.db") as stash:
         await recorded(stash, turns(4), model="claude-sonnet-4-5")
         result = await stash.prune_tool_outputs(SESSION, keep_last=2)

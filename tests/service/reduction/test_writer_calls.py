@@ -1,4 +1,4 @@
-"""A view that others edit meanwhile: what a model wrote is used again, not paid for again."""
+"""Edit conflicts while a model writes: its text is reused, and not paid for again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIGEST = "The build passed, and nothing was left to do in this part."
 
 
 def in_turn(*acts: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[None]]:
-    """Does the first at its first call, the second at its second, and nothing afterwards."""
+    """A function that does the first at its first call, the second at its second call, and then nothing."""
     waiting = list(acts)
 
     async def next_one() -> None:

@@ -1,4 +1,4 @@
-"""Recovering from a request that the provider refused as too long, by its real answer through its real SDK."""
+"""Recovery from a request that the provider refused as too long, with its real error through its real SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOO_LONG = "prompt is too long: 27431 tokens > 20000 maximum"
 
 
 async def refusal(messages: list[dict[str, Any]]) -> str:
-    """What the SDK raises where the provider refuses these messages as too long."""
+    """The SDK's error if the provider refuses these messages as too long."""
     answer = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
     with model_provider(answer) as provider:
         async with AsyncAnthropic(api_key="k", base_url=provider.url, max_retries=0) as client:
@@ -59,7 +59,7 @@ async def test_a_real_refusal_is_recovered_from_once_with_what_to_send(tmp_path:
     assert (events[-1].tokens_before, events[-1].tokens_after) == (27_431, estimate.tokens)
 
 
-async def test_a_second_time_it_says_what_holds_the_room(tmp_path: Path) -> None:
+async def test_a_second_recovery_names_what_fills_the_window(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db") as stash:
         natives = await recorded(stash)
         assert (await stash.recover_context(SESSION, error=TOO_LONG)).recovered
@@ -67,12 +67,12 @@ async def test_a_second_time_it_says_what_holds_the_room(tmp_path: Path) -> None
         assert (again.recovered, again.context) == (False, None)
         assert "cannot be made smaller" in again.reason
         assert again.breakdown
-        assert "What holds the room: tool results" in again.reason
+        assert "What fills the window: tool results" in again.reason
         await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
         assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
 
 
-async def test_where_what_must_stay_is_too_large_it_says_so_instead_of_claiming_success(tmp_path: Path) -> None:
+async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "l.db") as stash:
         await stash.record_messages([user(200_000)], session_id=SESSION)
         answer = await stash.recover_context(SESSION, error="prompt is too long: 50020 tokens > 20000 maximum")
@@ -81,7 +81,7 @@ async def test_where_what_must_stay_is_too_large_it_says_so_instead_of_claiming_
     assert answer.breakdown
 
 
-async def test_where_the_reply_alone_fills_the_window_it_says_so(tmp_path: Path) -> None:
+async def test_recovery_reports_it_if_the_reply_alone_fills_the_window(tmp_path: Path) -> None:
     error = (
         "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
         " (500 of text input, 8500 in the output). Please reduce the length of either one."
@@ -96,11 +96,11 @@ async def test_where_the_reply_alone_fills_the_window_it_says_so(tmp_path: Path)
 async def test_an_error_of_another_kind_is_refused(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "o.db") as stash:
         await recorded(stash, 2)
-        with pytest.raises(BadInputError, match="not one about the context's length"):
+        with pytest.raises(BadInputError, match="not recognize this as an error about the context's length"):
             await stash.recover_context(SESSION, error="429 rate_limit_error: too many requests")
 
 
-async def test_a_presets_own_count_gives_way_to_what_the_provider_says(tmp_path: Path) -> None:
+async def test_the_tokens_that_the_provider_reports_override_a_presets_own_count(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "p.db", preset="staged") as stash:
         await recorded(stash)
         before = await stash.estimate_context(SESSION)

@@ -1,1 +1,1 @@
-"""Queries: everything that only reads, and the transfer of whole sessions."""
+"""Queries: use cases that only read, and export and import of whole sessions."""

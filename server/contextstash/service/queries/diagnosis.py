@@ -1,4 +1,4 @@
-"""Diagnosing: what filled a session's window again after a compaction, and whether it goes round in circles."""
+"""Diagnosis: what filled a session's window again after a compaction, and whether the context oscillates."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from contextstash_storage.records import Session
 
 
 async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
-    """The estimate, and if the window is filling: by what, since the last compaction."""
+    """The estimate; above the level `ok` also with notes on what has filled the window since the last compaction."""
     estimate = await estimate_session(access, session, model)
     if estimate.level == "ok":
         return estimate
-    found = (_ignored(session, estimate), await _refilled(access, session, estimate), await _circling(access, session))
+    found = (
+        _ignored(session, estimate),
+        await _refilled(access, session, estimate),
+        await _oscillating(access, session),
+    )
     notes = [note for note in found if note]
     return estimate.model_copy(update={"notes": notes or None})
 
 
 def _ignored(session: Session, estimate: Estimate) -> str | None:
-    """A client that passes its messages on but sends its own history to the model makes every prune useless."""
+    """A note if the client seems to send its own history instead of our view, which makes every prune useless."""
     unrecorded = estimate.breakdown.get("unrecorded", 0)
     if session.source is not None or not session.counters.own or unrecorded <= estimate.usable // 2:
         return None
     return (
         f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
-        " definitions, or a client that does not send what get_context answers."
+        " definitions, or a client that does not send what get_context returns."
     )
 
 
 async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
     if session.source is not None and session.counters.own:
-        return None  # the last compaction was of our view alone: the client's window was never emptied
+        return None  # the last compaction changed only our view: the client's window was never emptied
     events = await access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
     if not events or not events[0].parts:
         return None
@@ -44,7 +48,7 @@ async def _refilled(access: Access, session: Session, estimate: Estimate) -> str
     return refill_sentence(refill) if refill.tokens > 0 else None
 
 
-async def _circling(access: Access, session: Session) -> str | None:
+async def _oscillating(access: Access, session: Session) -> str | None:
     settings = access.settings(session)
     budget = access.budget(settings, session.model, session)
     attempts = await attempts_of(access, session.session_id)

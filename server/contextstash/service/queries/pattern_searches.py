@@ -1,6 +1,6 @@
-"""Pattern searches: in threads of their own, few at a time, so that a pattern that backtracks delays only others.
+"""Pattern searches: few at a time, in threads of their own, so that a slow pattern delays only other pattern searches.
 
-asyncio's default threads are shared by every retrieval; a few such patterns would keep all of them waiting.
+asyncio's default threads are shared by every retrieval; a few backtracking patterns there would block all retrievals.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TypeVar
 
 from contextstash_storage.errors import OverloadedError, StoreError
 
-THREADS = 2
-"""More would take the processor from all other calls: the matcher runs without Python's lock, at full speed."""
+MAX_THREADS = 2
+"""The matcher releases Python's global lock and uses a whole core; more threads would slow down all other calls."""
 
 MAX_WAITING = 64
-"""Searches that may wait for a thread; an agent's parallel calls are some ten, and each takes milliseconds."""
+"""Searches that may wait for a thread. An agent makes about ten calls in parallel, and each takes milliseconds."""
 
 MAX_WAIT_SECONDS = 10.0
-"""Some five searches that use up all their time (matching.SEARCH_SECONDS) before this one; clients give up a call
-after 60 s."""
+"""Enough for about five earlier searches that use up all their time (SEARCH_SECONDS), and well below the 60 s after
+which clients give up a call."""
 
 OVERLOADED = (
     "Too many pattern searches are running, some of them slow: try again in a few seconds, with plainer patterns,"
@@ -31,12 +31,12 @@ Result = TypeVar("Result")
 
 
 class PatternSearches:
-    """Runs searches whose own time is bounded by the matcher."""
+    """Runs searches in threads; the matcher bounds the time of each."""
 
     def __init__(self, max_waiting: int = MAX_WAITING, max_wait_seconds: float = MAX_WAIT_SECONDS) -> None:
         self._max_waiting = max_waiting
         self._max_wait_seconds = max_wait_seconds
-        self._free = asyncio.Semaphore(THREADS)
+        self._free = asyncio.Semaphore(MAX_THREADS)
         self._waiting = 0
         self._threads: ThreadPoolExecutor | None = None
         self._closed = False
@@ -57,14 +57,14 @@ class PatternSearches:
             self._free.release()
             raise StoreError("The session store is closed.")
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pattern-search")
+            self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="pattern-search")
         running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(self._threads, search))
-        # not when the caller is done: a cancelled one leaves, but its thread searches on until its time is up
+        # not when the caller returns: after a cancellation the thread continues its search until its time is up
         running.add_done_callback(lambda _: self._free.release())
         return await asyncio.shield(running)
 
     def close(self) -> None:
-        """Begin nothing more; what runs ends within its own time."""
+        """Start no further searches; a running one ends within its own time limit."""
         self._closed = True
         if self._threads is not None:
             self._threads.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""Retrieving: pages of archived outputs, and search over everything that was ever recorded."""
+"""Retrieval: pages of archived outputs, and search over everything that was ever recorded."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
 FIELDS_TOKENS = 80
-"""What the other fields of a page take beside its text."""
+"""The tokens of a page's other fields."""
 
 MAX_QUERY_CHARACTERS = 4_000
-"""As many as the store looks at."""
+"""The store ignores the rest of a longer query."""
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
@@ -40,8 +40,8 @@ async def get_archived_output(
     pattern: str | None = None,
     max_tokens: int | None = None,
 ) -> OutputPage:
-    """One page of an original output. Raises HandleNotFoundError, BadInputError on a pattern that
-    can't be used, OverloadedError while too many patterns are searched for."""
+    """One page of an original output. Raises HandleNotFoundError, BadInputError if the pattern is invalid, and
+    OverloadedError if too many pattern searches are running."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < 50:
         raise BadInputError("max_tokens must be 50 or more.")
@@ -73,7 +73,7 @@ async def get_archived_output(
 
 
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
-    """The session and output of a handle: of the session named, or among the outputs kept for it."""
+    """The session and output of a handle: in the named session, or among the outputs archived for it."""
     try:
         return await access.store.find_output(handle, session_id)
     except HandleNotFoundError:
@@ -90,8 +90,8 @@ async def search_history(
     limit: int | None = None,
     scope: str | None = None,
 ) -> SearchResult:
-    """Ranked finds. `scope` is `session` (the default), `outputs` or `messages` (only these of the session), or
-    `everywhere` (all of the owner's sessions, as also if no session is named or followed)."""
+    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
+    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed)."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -107,14 +107,14 @@ async def search_history(
         await access.session(session_id)
     kind = scope if scope in ("outputs", "messages") else "all"
     hits = await _hits(access, query, session_id, kind, most)
-    note = None if hits else "Nothing found. Try fewer or other words; all words of a query are looked for first."
+    note = None if hits else "Nothing found. Try fewer or other words; matches of all words come first."
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
     return SearchResult(hits=shown, note=note)
 
 
 async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
-    """The best finds; those among the outputs kept for a session count as the session's own."""
+    """The best hits, including those among the outputs archived for the session."""
     hits = await access.store.search(query, session_id=session_id, scope=kind, limit=most)
     if session_id is None or kind == "messages":
         return hits

@@ -1,4 +1,4 @@
-"""Savings: what prunes and compactions kept out of the requests that came after them."""
+"""Savings: the tokens and cost that prunes and compactions kept out of later requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_CALLS = 100_000
 
 
 async def savings_of(access: Access, session: Session) -> Savings | None:
-    """What was saved in a session; None if nothing was, and if a client sends its own history, which our edits
-    do not change. A request was smaller by what the events before it took from the view."""
+    """What was saved in a session; None if nothing was, or if the client sends its own history, which our edits do not
+    change. Each request was smaller by the tokens that earlier events had removed from the view."""
     now = -sum(session.counters.own.values())
     if session.source is not None or now <= 0:
         return None
@@ -36,13 +36,13 @@ async def savings_of(access: Access, session: Session) -> Savings | None:
 
 
 def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | None, int], int]:
-    """Tokens kept out of the calls' requests by model, and how many requests were smaller."""
-    marks = [event.seq for event in events]
+    """The tokens kept out of the requests, by model, and the number of requests that were smaller."""
+    seqs = [event.seq for event in events]
     gone = list(accumulate(event.tokens_before - event.tokens_after for event in events))
     saved: dict[str | None, int] = {}
     requests = 0
     for call in calls:
-        place = bisect_right(marks, call.request_seq + 1)
+        place = bisect_right(seqs, call.request_seq + 1)
         tokens = max(0, gone[place - 1]) if place else 0
         if tokens:
             requests += 1
@@ -51,7 +51,8 @@ def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | N
 
 
 def _cost(by_model: dict[str | None, int], calls: Sequence[Call]) -> float | None:
-    """What the saved tokens would have cost at least, as cached ones, less what summaries and digests cost."""
+    """The least that the saved tokens would have cost, at the price of cached tokens, minus the cost of summaries and
+    digests."""
     prices = [price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items()]
     known = [price for price in prices if price is not None]
     if not known:

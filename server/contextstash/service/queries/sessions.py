@@ -1,4 +1,4 @@
-"""Sessions themselves: listing, configuring, deleting, and paging through the full history."""
+"""Sessions: listing, configuring and deleting them, and paging through their full history."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _line(access: Access, session: Session) -> SessionLine:
 
 
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
-    """Change a session's own layer; answers the settings then in force."""
+    """Change a session's own layer of settings; returns the settings then in force."""
     session = await access.session(session_id)
     _check_destination(access, session, settings)
     unknown = settings.keys() - ContextSettings.model_fields.keys()
@@ -80,8 +80,8 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     note = None
     if counted and session.counters.messages:
         note = (
-            f"The {session.counters.messages:,} messages recorded before keep the count they were given;"
-            f" {', '.join(counted)} count for new ones. Set them before the first message to have all counted alike."
+            f"The {session.counters.messages:,} messages recorded before keep their token counts;"
+            f" {', '.join(counted)} apply to new messages only. Set them before the first message to count all alike."
         )
     return ConfigureResult(
         session_id=session.session_id,
@@ -92,11 +92,11 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
 
 
 def _check_destination(access: Access, session: Session, settings: Mapping[str, Any]) -> None:
-    """Raises BadInputError if a session's own settings, which its model may change, would send it to where the user has
-    not agreed to."""
+    """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
+    may change a session's own settings."""
     if settings.get(DESTINATION) is not None:
         raise BadInputError(
-            f"{DESTINATION} says where sessions are sent: no session can set it, only the user's own configuration"
+            f"{DESTINATION} sets where sessions are sent: no session can set it, only the user's own configuration"
             " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
         )
     asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
@@ -108,7 +108,7 @@ def _check_destination(access: Access, session: Session, settings: Mapping[str, 
 
 
 async def delete(access: Access, session_id: str) -> DeleteResult:
-    """Delete a session for good, with the outputs kept for it. Raises SessionNotFoundError."""
+    """Delete a session permanently, with the outputs archived for it. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     along: list[str] = []
     with suppress(BadInputError):
@@ -123,7 +123,7 @@ async def delete(access: Access, session_id: str) -> DeleteResult:
 
 
 async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:
-    """Messages as they were recorded, from position `first` on, and whether the model still sees them so."""
+    """Messages as they were recorded, from position `first` on, each with whether the model still sees it."""
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1

@@ -1,4 +1,4 @@
-"""The history beside the view: each message as it was recorded, and what the model sees in its place."""
+"""The history side by side with the view: each message as it was recorded, and what the model sees in its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_MESSAGES = 500
 
 
 async def read_beside(access: Access, session_id: str, first: int, limit: int) -> BesidePage:
-    """Messages `first` to `first + limit - 1`. Raises SessionNotFoundError, and BadInputError on wrong numbers."""
+    """Messages `first` to `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
         raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
     session = await access.session(session_id)
@@ -53,7 +53,7 @@ def _message(
 
 
 def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[str, str, str]]]:
-    """Each block's place, type, heading and text; of a message that its format cannot read any more, nothing."""
+    """Each block's place, type, heading and text; empty if the format can no longer parse the message."""
     try:
         reading = fmt.read(message.body or {})
     except ContextstashError:

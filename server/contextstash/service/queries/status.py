@@ -1,4 +1,4 @@
-"""The state of a session's context as a person wants to see it: how full, with what, and what was done to it."""
+"""The status of a session's context for a person: how full it is, with what, and what was done to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
 
 
 def _due(estimate: Estimate) -> list[str]:
-    """What the next message triggers; tokens are compared as they are now, since nobody knows how long it will be."""
+    """The triggers that fire at the next message; its length is unknown, so the present tokens are compared."""
     found = []
     messages, tokens = estimate.messages_trigger, estimate.tokens_trigger
     if messages is not None and messages.value + 1 >= messages.threshold:

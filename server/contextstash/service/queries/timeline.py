@@ -1,4 +1,4 @@
-"""A session's window over time: what it held as messages came, and what prunes and compactions took out of it."""
+"""A session's window over time: its content as messages were added, and what prunes and compactions removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, TokenSum
 
 POINTS = 200
-"""Runs of messages of which each is one point."""
+"""Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
 
@@ -23,8 +23,9 @@ Parts = dict[str, float]
 
 
 async def timeline(access: Access, session_id: str, points_wanted: int = POINTS) -> Timeline:
-    """The window after each run of messages, and just before and after each change. In between what came is added to
-    what a change left; the last point is the present estimate. Raises SessionNotFoundError."""
+    """The window after each run of messages, and just before and after each change. In between, the tokens of new
+    messages are added to what the last change left; the last point is the present estimate. Raises
+    SessionNotFoundError."""
     session = await access.session(session_id)
     total = session.counters.messages
     estimate = await estimate_session(access, session)
@@ -70,7 +71,7 @@ def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Eve
 
 
 def _with_reported(points: Iterator[TimelinePoint], calls: Sequence[Call]) -> Iterator[TimelinePoint]:
-    """The points with what was in the window beside the messages, as the last report before each tells."""
+    """The points with the tokens that are in no recorded message, from the last reported usage before each."""
     waiting = list(calls)[::-1]
     unrecorded = 0
     for point in points:

@@ -1,4 +1,4 @@
-"""A whole session as records that leave this database and come into another: equal there, handles included."""
+"""Export and import of a whole session as records: lossless, handles included."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from contextstash_storage.records import EDIT, Call, Copied, Event, Message, New
 
 VERSION = 2
 
-MARK = "contextstash_session"
-"""The key by which the first record of a session is known; its value is the version of this form."""
+HEADER = "contextstash_session"
+"""The key by which the first record of a session is recognized; its value is the version of this format."""
 
 READABLE = (1, VERSION)
-"""In version 1 edits of all kinds were one wide record."""
+"""In version 1, edits of all kinds were one wide record."""
 
 LOGGED_AT_ONCE = 1_000
 
@@ -33,8 +33,8 @@ LOGGED: Mapping[str, type[Event] | type[Call]] = {"event": Event, "call": Call}
 
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
-    """The records of a session, and those of the session that keeps outputs for it. Only a page of messages is held in
-    memory. Raises SessionNotFoundError."""
+    """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
+    held in memory at a time. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     async for record in _records(access, session):
         yield record
@@ -47,8 +47,8 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
 
 
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
-    told = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
-    yield {MARK: VERSION, "written_by": f"contextstash {__version__}", "session": told}
+    fields = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
+    yield {HEADER: VERSION, "written_by": f"contextstash {__version__}", "session": fields}
     name = session.session_id
     for first in range(0, session.counters.messages, READ_AT_ONCE):
         last = min(first + READ_AT_ONCE, session.counters.messages) - 1
@@ -56,7 +56,7 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
         for message in await access.store.read_messages(name, first=first, last=last):
-            yield {"message": _told(message, outputs.get(message.seq, []))}
+            yield {"message": _message_record(message, outputs.get(message.seq, []))}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
     async for event in _logged(access.store.read_events, name, "event_id"):
@@ -65,11 +65,11 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
 
 
-def _told(message: Message, outputs: list[Output]) -> dict[str, Any]:
-    told = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
+def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
+    fields = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
     if outputs:
-        told["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
-    return {**told, "body": message.body}
+        fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
+    return {**fields, "body": message.body}
 
 
 async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
@@ -81,14 +81,14 @@ async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]
 
 
 def is_session(record: object) -> bool:
-    """Whether a record is the first of a session in this form."""
-    return isinstance(record, dict) and MARK in record
+    """Whether a record is the first of a session in this format."""
+    return isinstance(record, dict) and HEADER in record
 
 
 async def import_session(access: Access, lines: Iterable[str], session_id: str | None = None) -> CopyResult:
-    """Store the sessions of these lines as they were, the first under another id if one is given. One that is here
-    already is left as it is. Raises BadInputError on a line that is none of such a session, naming it; then nothing of
-    its session is stored."""
+    """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
+    that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
+    an exported session; then nothing of its session is stored."""
     reading = _Lines(lines)
     result: CopyResult | None = None
     while (session := reading.next_session()) is not None:
@@ -96,12 +96,12 @@ async def import_session(access: Access, lines: Iterable[str], session_id: str |
             session = _renamed(session, session_id, result)
         stored = await access.store.copy_session(session, reading.items(session))
         known = 0 if stored else await _same(access, session)
-        reading.pass_over()
+        reading.skip_to_next()
         if result is None:
             recorded = session.counters.messages if stored else 0
             result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
     if result is None:
-        raise BadInputError("There is no session in that file.")
+        raise BadInputError("The file contains no session.")
     return result
 
 
@@ -113,17 +113,18 @@ def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Ses
 
 
 async def _same(access: Access, session: Session) -> int:
-    """How many messages are here already. Raises BadInputError if the session of that id is another one."""
+    """How many messages are stored already. Raises BadInputError if the id belongs to a different session."""
     here = await access.store.get_session(session.session_id)
     if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
         raise BadInputError(
-            f"There is another session {session.session_id} here. Import this one under another id: --session NEW_ID."
+            f"A different session {session.session_id} exists already. Import this one under another id:"
+            " --session NEW_ID."
         )
     return session.counters.messages
 
 
 class _Lines:
-    """The lines of a file, read one by one; if one session ends, the next begins."""
+    """The lines of a file, read one by one, split into sessions."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = enumerate(lines, start=1)
@@ -132,21 +133,21 @@ class _Lines:
         self._version = VERSION
 
     def next_session(self) -> Session | None:
-        """The session that begins here; None at the end."""
+        """The session that starts at the current line; None at the end."""
         record = self._begun or self._next()
         self._begun = None
         if record is None:
             return None
-        if record.get(MARK) not in READABLE:
+        if record.get(HEADER) not in READABLE:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version 1 to {VERSION}.")
-        self._version = int(record[MARK])
+        self._version = int(record[HEADER])
         try:
             return Session.model_validate(record["session"])
         except (ValidationError, KeyError, TypeError) as error:
             raise self._wrong() from error
 
     def items(self, session: Session) -> Iterator[Copied]:
-        """What the session is made of."""
+        """The messages, edits, events and calls of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         while (record := self._next()) is not None:
@@ -155,8 +156,8 @@ class _Lines:
                 return
             yield self._item(record, fmt, calls)
 
-    def pass_over(self) -> None:
-        """Go on to the next session."""
+    def skip_to_next(self) -> None:
+        """Skip the rest of this session."""
         while self._begun is None and (record := self._next()) is not None:
             if is_session(record):
                 self._begun = record
@@ -178,20 +179,22 @@ class _Lines:
         try:
             if "message" in record:
                 return _message(record["message"], fmt, calls)
-            [(name, told)] = record.items()
+            [(name, fields)] = record.items()
             if name == "edit":
-                return EDIT.validate_python(narrowed(told) if self._version == 1 else told)
-            return LOGGED[name].model_validate(told)
+                return EDIT.validate_python(narrowed(fields) if self._version == 1 else fields)
+            return LOGGED[name].model_validate(fields)
         except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
             raise self._wrong() from error
 
     def _wrong(self) -> BadInputError:
-        return BadInputError(f"Line {self._number} is none of an exported session. Nothing of that session was stored.")
+        return BadInputError(
+            f"Line {self._number} is not part of an exported session. Nothing of that session was stored."
+        )
 
 
-def _message(told: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:
-    outputs = [{**output, "seq": 0} for output in told.get("outputs", ())]
-    message = NewMessage.model_validate({**told, "outputs": outputs})
+def _message(fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:
+    outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
+    message = NewMessage.model_validate({**fields, "outputs": outputs})
     remember_calls(calls, message.blocks)
     texts = fmt.read(message.body).texts or ("",)
     if len(texts) != len(message.blocks):

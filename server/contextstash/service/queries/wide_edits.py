@@ -1,4 +1,4 @@
-"""Edits as they were exported before each kind had fields of its own: one wide record, with what is foreign empty."""
+"""Edits as exported in version 1: one wide record for all kinds, in which fields of other kinds are empty."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ _FIELDS = {kind.model_fields["kind"].default: kind.model_fields.keys() for kind 
 
 
 def narrowed(wide: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that an edit of this kind has. Raises KeyError if there is no such kind."""
+    """The fields that belong to the edit's kind. Raises KeyError if the kind is unknown."""
     own = {name: value for name, value in wide.items() if name in _FIELDS[wide["kind"]]}
     return {**own, "after_seq": wide["last_seq"]} if wide["kind"] == "digest" else own

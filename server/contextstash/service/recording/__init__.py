@@ -1,1 +1,1 @@
-"""Recording: messages, transcripts and outputs on their way into the store."""
+"""Recording: stores messages, transcripts and tool outputs."""

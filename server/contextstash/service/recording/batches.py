@@ -1,4 +1,4 @@
-"""Batches of messages and what identifies them: a position, an id, or that the list is the whole conversation."""
+"""Batches of messages, each identified by a position, by an id, or by being the whole conversation."""
 
 from __future__ import annotations
 
@@ -17,34 +17,38 @@ from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
 MAX_BATCH_ID = 200
-"""Characters of a batch_id; the same as for a session's id."""
+"""Characters of a batch_id; the same limit as for a session's id."""
 
 WAIT_SECONDS = 0.01
-"""Before a plan is made again, longer each time: the transaction of another process takes some 10 ms."""
+"""Seconds to wait before planning again, times the number of the attempt. A transaction of another process takes about
+10 ms."""
 
 REPEATED = (
-    "This looks like messages that were recorded before, and was recorded again. If it was a repetition: pass first_seq"
-    " (next_seq of the answer before), batch_id, or whole=true with the whole conversation; then it is stored once."
+    "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
+    " first_seq (next_seq of the previous result), batch_id, or whole=true with the whole conversation; then they are"
+    " stored once."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """By what a batch is recognized if it is recorded again; by nothing if all of these are unset."""
+class BatchIdentity:
+    """Identifies a batch that is sent again. If all fields are unset, a repeated batch is stored a second time."""
 
     first_seq: int | None = None
     batch_id: str | None = None
     whole: bool = False
 
     def __post_init__(self) -> None:
-        """Raises BadInputError if there is more than one, or one is not as it must be."""
+        """Raises BadInputError if more than one field is set, or if one is out of bounds."""
         if (self.first_seq is not None) + (self.batch_id is not None) + self.whole > 1:
             raise BadInputError(
                 "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
                 " whole=true (the messages are the whole conversation)."
             )
         if self.first_seq is not None and self.first_seq < 0:
-            raise BadInputError("first_seq is the position of the first message: 0 or more. next_seq tells it.")
+            raise BadInputError(
+                "first_seq is the position of the first message: 0 or more. Pass next_seq of the previous result."
+            )
         if self.batch_id is not None and not 0 < len(self.batch_id) <= MAX_BATCH_ID:
             raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
 
@@ -54,16 +58,16 @@ async def record_batch(
     session: Session,
     natives: Sequence[Native],
     calls: Calls,
-    mark: Mark,
+    identity: BatchIdentity,
     extras: Sequence[Mapping[str, Any]],
 ) -> Appended:
-    """Store the messages that are not known by the mark. `calls` are the session's recent tool calls, and get the ones
-    of these messages added."""
-    if mark.whole:
+    """Store the messages of the batch that are not stored yet, according to its identity. The batch's tool calls are
+    added to `calls`, the session's recent ones."""
+    if identity.whole:
         return await _record_whole(access, session, natives, calls, extras)
-    if mark.first_seq is not None:
-        return await _record_at(access, session, natives, calls, mark.first_seq, extras)
-    return await append(access, session, natives, calls, extras=extras, batch_id=mark.batch_id)
+    if identity.first_seq is not None:
+        return await _record_at(access, session, natives, calls, identity.first_seq, extras)
+    return await append(access, session, natives, calls, extras=extras, batch_id=identity.batch_id)
 
 
 async def _record_at(
@@ -74,7 +78,8 @@ async def _record_at(
     first_seq: int,
     extras: Sequence[Mapping[str, Any]],
 ) -> Appended:
-    """Messages that stand at their positions are neither read nor counted again; the store compares the others."""
+    """Store a batch at a position. Messages that are stored there already are neither parsed nor counted again; the
+    store compares the others."""
     stored: list[bytes] = []
     if first_seq < session.counters.messages:
         stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
@@ -91,8 +96,9 @@ async def _record_whole(
     calls: Calls,
     extras: Sequence[Mapping[str, Any]],
 ) -> Appended:
-    """Make the list the session's conversation: what is known of it is shown, what was left is hidden, the rest is
-    appended. Planned again while others change the session; each piece that was stored counts as known then."""
+    """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
+    list, and append the rest. If another process changes the session meanwhile, plan again; pieces stored before that
+    conflict then count as stored."""
     listed = await _fingerprints(access, natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
@@ -103,20 +109,20 @@ async def _record_whole(
             attempts += 1
             if attempts == ATTEMPTS:
                 raise EditConflictError(
-                    "Others change this session all the time; send the same list again in a moment."
+                    "Other processes kept changing this session; send the same list again in a moment."
                 ) from error
             await asyncio.sleep(WAIT_SECONDS * attempts)
         else:
             return await _with_pieces(access, appended, natives, first, plan)
         plan = await _plan(access, session, listed)
-        if plan.path.count > furthest:  # a piece of it was stored before the conflict: that is no lost attempt
+        if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
             furthest, attempts = plan.path.count, 0
 
 
 async def _with_pieces(
     access: Access, appended: Appended, natives: Sequence[Native], first: _Plan, last: _Plan
 ) -> Appended:
-    """What was appended, with the pieces that were stored before a conflict; of those only the positions are known."""
+    """The result with the pieces that were stored before a conflict added, without their bodies."""
     stored = appended.messages
     if pieces := last.path.seqs[first.path.count :]:
         found = await access.store.read_messages_at(appended.session.session_id, pieces)
@@ -126,7 +132,7 @@ async def _with_pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What makes a list the conversation of a session of so many messages and edits."""
+    """How to make a list the session's conversation; valid while the session has this many messages and edits."""
 
     messages: int
     edits: int
@@ -134,9 +140,9 @@ class _Plan:
     changes: tuple[Edit, ...]
 
     def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
-        """The changes. Raises EditConflictError if the session is another one by now."""
+        """The changes. Raises EditConflictError if the session has changed since the plan was made."""
         if (counters.messages, counters.edits) != (self.messages, self.edits):
-            raise EditConflictError("The session was changed while a whole conversation was compared with it.")
+            raise EditConflictError("The session changed while a whole conversation was compared with it.")
         return self.changes
 
 
@@ -156,7 +162,7 @@ async def _follow(
     extras: Sequence[Mapping[str, Any]],
     plan: _Plan,
 ) -> Appended:
-    """Do what was planned. Raises EditConflictError if the session was changed meanwhile."""
+    """Carry out the plan. Raises EditConflictError if the session has changed meanwhile."""
     known = plan.path.count
     if plan.changes:
         snapshot = await access.snapshot(session.session_id)
@@ -172,7 +178,8 @@ async def _follow(
 
 
 def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:
-    """Add the tool calls before the new messages: on a branch that comes back they are not the newest ones stored."""
+    """Add the tool calls that precede the new messages. After a switch back to an older branch, these are not the
+    newest calls in the store."""
     fmt = get_format(session.format)
     for native in known[-RECENT_MESSAGES:]:
         remember_calls(calls, fmt.read(native).blocks)

@@ -1,4 +1,4 @@
-"""Mirroring: what a client did to its own window (compacted, went back, dropped results), as edits of the view."""
+"""Client edits: a client's own compactions, rewinds and cleared tool results, recorded as edits of the view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from contextstash_storage.store import EditsAfter
 
 
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
-    """What the client did to its window before this message came. Safe to repeat."""
+    """Record what the client did to its window before this message. Safe to repeat."""
     session_id = session.session_id
     if message.rewind_to_key is not None:
         await retrying(lambda: _rewind(access, session_id, message))
@@ -38,7 +38,7 @@ async def mirror_before(access: Access, session: Session, message: TranscriptMes
 
 
 def whole_compaction(text: str) -> EditsAfter:
-    """The edit that shows everything up to the client's own summary, `text`, as that summary."""
+    """The edit that replaces everything up to the client's own summary, `text`, with that summary."""
 
     def edits(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
         last = stored[-1]
@@ -61,9 +61,11 @@ def whole_compaction(text: str) -> EditsAfter:
 async def partial_compaction(
     access: Access, session: Session, message: TranscriptMessage, text: str
 ) -> EditsAfter | None:
-    """The edits that show what a compaction covered as the client's summary, `text`, and leave what it kept beside it;
-    None if nothing is known of that, or it covered nothing. They go in together with the summary's own message,
-    which is not shown where it stands. Raises EditConflictError, when they go in, if the session changed meanwhile.
+    """The edits for a compaction that kept some messages: they replace the covered messages with the client's summary,
+    `text`, and leave the kept ones. None if the store has neither of the message's keys, or if nothing is covered.
+
+    The edits are stored in the same transaction as the summary's own message, which is hidden at its own position.
+    Storing them raises EditConflictError if the session has changed meanwhile.
     """
     after = await _position(access, session.session_id, message.covers_after_key)
     before = await _position(access, session.session_id, message.covers_before_key)
@@ -82,7 +84,7 @@ async def partial_compaction(
 
     def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:
         if (counters.messages - len(stored), counters.edits) != (own, len(snapshot.edits)):
-            raise EditConflictError("The session changed while its client's compaction was laid over it.")
+            raise EditConflictError("The session changed while its client's compaction was being recorded.")
         return edits
 
     return unchanged
@@ -104,14 +106,14 @@ def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Summa
 
 
 def _overlaps(cover: SummaryEdit, first: int, last: int) -> bool:
-    """Whether a summary covers some of these messages and others too."""
+    """Whether a summary covers some of these messages, and also messages outside them."""
     start, end = cover.span
     return start <= last and end >= first and not (first <= start and end <= last)
 
 
 def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[int, int]:
-    """The messages that may be covered of those from `first` to `last`: nothing that stays is parted from what it
-    belongs to. `end` is the position after the last message."""
+    """Narrow `first` to `last` so that no tool call is separated from its result. `end` is the position after the last
+    message."""
     starts = [entries[cut].first_seq if cut < len(entries) else end for cut in cuts_of(entries)]
     first = 0 if first == 0 else min((start for start in starts if start >= first), default=end)
     if last < end:
@@ -120,7 +122,7 @@ def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[in
 
 
 async def weighed_together(access: Access, snapshot: SessionSnapshot, edits: list[Edit]) -> list[Edit]:
-    """The edits, what they change of the counters told by the last one."""
+    """The edits; the last one carries what they all change in the counters."""
     entries = await entries_after(access, snapshot, edits)
     return [*edits[:-1], edits[-1].model_copy(update=difference(snapshot.entries, entries))]
 
@@ -161,7 +163,7 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> N
 
 
 async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
-    """The usage of a reply that was recorded before its report came. Safe to repeat."""
+    """Add the usage of a reply that was recorded before its usage was reported. Safe to repeat."""
     session_id = session.session_id
     seq = await _position(access, session_id, key)
     if seq is None or session.counters.reported_seq >= seq:

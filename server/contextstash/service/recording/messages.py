@@ -1,4 +1,4 @@
-"""Recording: provider-native messages in, durable rows out, each message read and counted once."""
+"""Messages: parses and counts each provider-native message once, and stores it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ from contextstash_storage.records import Appended, Block, Cursor, Native, NewMes
 from contextstash_storage.store import EditsAfter, EditsBefore
 
 RECENT_MESSAGES = 60
-"""How far back an answer's tool call is looked for."""
+"""How many messages before a tool result are searched for its call. A guess: a result follows its call closely."""
+
+MAX_RECENT_CALLS = 500
+"""Tool calls remembered of one session. A guess: several for each of the RECENT_MESSAGES."""
 
 IN_THREAD_CHARACTERS = 200_000
-"""From this size on a batch is counted in a worker thread, so that other calls go on."""
+"""Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
 
 IN_THREAD_MESSAGES = 100
-"""The same by the number of messages; each takes about 100 µs."""
+"""The same for the number of messages. Each takes about 100 µs, so that the event loop is blocked for at most 10 ms."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
 
 
 class RecentCalls:
-    """Tool calls of the sessions recorded last, so that a result recorded later finds its call."""
+    """Tool calls of the sessions recorded last: a result may be recorded in a later batch than its call."""
 
     def __init__(self, access: Access, sessions: int = 64) -> None:
         self._access = access
@@ -45,7 +48,7 @@ class RecentCalls:
         self._known: OrderedDict[str, tuple[int, Calls]] = OrderedDict()
 
     async def of(self, session: Session) -> Calls:
-        """The session's recent calls; read anew if another process has recorded meanwhile."""
+        """The session's recent calls; read from the store again if another process has recorded meanwhile."""
         count = session.counters.messages
         at, calls = self._known.get(session.session_id, (-1, {}))
         if at != count:
@@ -66,19 +69,19 @@ class RecentCalls:
 
 
 def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
-    """Add the calls among these blocks; only the newest few hundred are kept."""
+    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS."""
     for block in blocks:
         if block.type == "tool_call" and block.call_id:
             calls.pop(block.call_id, None)
             calls[block.call_id] = (block.tool or "tool", block.argument or "")
-    while len(calls) > 500:
+    while len(calls) > MAX_RECENT_CALLS:
         del calls[next(iter(calls))]
 
 
 async def ensure_session(access: Access, session_id: str | None, natives: Sequence[Native], **facts: Any) -> Session:
-    """The session to record into: the one named, made if it is not there, or a new one with an id of its own.
+    """The session to record into: the one named, created if it does not exist, or a new one with a generated id.
 
-    `facts` are fields of Session; those that are None or already known stay as they are, but a new model counts.
+    `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
     """
     check_blocks(natives)
     given = {name: value for name, value in facts.items() if value is not None}
@@ -120,14 +123,14 @@ async def _with_facts(access: Access, session: Session, given: dict[str, Any]) -
 
 
 def new_session_id() -> str:
-    """A fresh id, sortable by time."""
+    """A new id that sorts by time."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
 def check_session_id(session_id: str) -> None:
-    """Raises BadInputError unless the id can stand in a URI and on a command line."""
-    fine = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
-    if not fine:
+    """Raises BadInputError if the id is not safe in a URI and on a command line."""
+    valid = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
+    if not valid:
         raise BadInputError(
             "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
         )
@@ -146,8 +149,8 @@ async def append(
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
 ) -> Appended:
-    """Read, count and store messages, as SessionStore.append_messages says. `extras[i]` are further fields of
-    NewMessage for `natives[i]`. Raises BadMessageError, naming the message, before anything is stored."""
+    """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
+    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored."""
     check_blocks(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
@@ -173,7 +176,7 @@ async def append(
 
 
 def is_large(natives: Sequence[Native]) -> bool:
-    """Whether reading these takes so long that it is done in a worker thread."""
+    """Whether parsing these takes so long that a worker thread should do it."""
     if len(natives) > IN_THREAD_MESSAGES:
         return True
     size = 0
@@ -185,7 +188,7 @@ def is_large(natives: Sequence[Native]) -> bool:
 
 
 def _size(value: object, enough: int) -> int:
-    """About how many characters a JSON value holds; stops counting once it is `enough`."""
+    """The approximate number of characters in a JSON value; stops counting above `enough`."""
     if isinstance(value, str):
         return len(value)
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -233,7 +236,7 @@ def _new_message(
 
 
 def _named(block: Block, calls: Calls) -> Block:
-    """A tool result with the name of the tool that gave it."""
+    """The block; a tool result gets the name of its tool."""
     if block.type != "tool_result" or block.tool or block.call_id not in calls:
         return block
     return block.model_copy(update={"tool": calls[block.call_id][0]})
@@ -264,13 +267,14 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
 
 
 def output_handle(tool: str, argument: str, text: str) -> str:
-    """The short name of an output: made from what it is, so that the same history has the same handles."""
+    """The short name of an output: a hash of its content, so that the same history always has the same handles."""
     content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
+    # 5 bytes are 8 base32 characters without padding; among 10,000 outputs two collide with a chance of 1 in 22,000
     return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
 
 
 def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
-    """What is searched: all text; for a tool result also the call that it answers."""
+    """The text that search indexes: all text of the message, and for a tool result also its call."""
     pieces: list[str] = []
     for block, text in zip(blocks, texts, strict=True):
         if block.type in ("image", "document", "opaque"):
@@ -284,19 +288,19 @@ def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) 
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Extra fields that put a reported usage on the last reply of a batch. Raises BadInputError if it
-    is not in a provider's form, or if there is no reply to put it on."""
+    """Extra fields that attach a reported usage to the last reply of a batch. Raises BadInputError if its format is
+    unknown, or if the batch has no reply."""
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is None:
         return extras
     read: Usage | None = read_usage(usage)
     if read is None:
         raise BadInputError(
-            "usage must be what the provider reported: {'input_tokens': …, 'output_tokens': …} or"
+            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …} or"
             " {'prompt_tokens': …, 'completion_tokens': …}."
         )
     for place in range(len(natives) - 1, -1, -1):
         if fmt.read(natives[place]).role == "assistant":
             extras[place]["usage"] = read
             return extras
-    raise BadInputError("usage belongs to a reply, but none of these messages is an assistant's.")
+    raise BadInputError("usage belongs to a reply, but none of these messages has the role assistant.")

@@ -1,4 +1,4 @@
-"""Keeping: outputs that are in no recorded message, archived in sessions that hold nothing else."""
+"""The archive of outputs that are in no recorded message; each is stored in a session that holds only such outputs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Native, Session
 
 OUTPUTS_SESSION = "outputs"
-"""The session that keeps the outputs of no session."""
+"""The session for outputs that belong to no session."""
 
 OUTPUTS_SUFFIX = ".outputs"
-"""What the id of a session ends with that keeps the outputs of another; that one is its parent."""
+"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 OUTPUTS_AGENT = "contextstash-outputs"
-"""The agent of sessions that only keep outputs; nobody talks in them."""
+"""The agent of sessions that only archive outputs; they are no conversations, and are not listed."""
 
 FORMAT = "openai-chat"
 
 MAX_COUNTED = 200_000
-"""Characters up to which a kept output is counted by the settings' counter; to count more takes longer than to store
-it, so a rule of thumb does."""
+"""Characters. A longer output is counted by its bytes instead of by the configured counter, because counting it exactly
+would take longer than storing it."""
 
 
 def outputs_session_id(session_id: str | None) -> str:
-    """The id of the session that keeps the outputs of this one. Raises BadInputError if that can be no id."""
+    """The id of the session that archives the outputs of this one. Raises BadInputError if the id is invalid."""
     if session_id is None:
         return OUTPUTS_SESSION
     name = f"{session_id}{OUTPUTS_SUFFIX}"
@@ -39,8 +39,8 @@ def outputs_session_id(session_id: str | None) -> str:
 
 
 async def keep_output(access: Access, text: str, *, tool: str, argument: str, session_id: str | None) -> str:
-    """The handle of an output that is durably archived when this answers. The same output, of the same call, is stored
-    once. Raises BadInputError on a session id that is none, StoreError if it cannot be stored."""
+    """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
+    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
     name = outputs_session_id(session_id)
     call_id = _call_id(text, tool, argument)
     call = _call(call_id, tool or "tool", argument)
@@ -72,7 +72,7 @@ def _outputs_session(access: Access, name: str, parent: str | None, *, counted: 
 
 
 def _call_id(text: str, tool: str, argument: str) -> str:
-    """Another for another output, the same for the same."""
+    """A hash, so that the same output of the same call is recognized when it is archived again."""
     content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
     return f"call_{hashlib.sha256(content).hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""Limiting: of an output over a limit only a part is shown; the whole is archived before."""
+"""Output limits: truncates a tool output that is over a limit, after archiving the whole."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
 def check_limits(limits: Mapping[str, Any] | None) -> None:
-    """Raises BadInputError if these are no limits of one output, naming the right name or value."""
+    """Raises BadInputError if these are not valid limits of an output; the message names the nearest valid name."""
     OutputLimits().merged(limits)
 
 
 async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str, Any] | None = None) -> Session:
-    """Cut the outputs among new messages that are over the session's limits, or over those of this call in their place;
-    answers the session as it then is. Raises BadInputError on a limit that is none."""
+    """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
+    `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
     session = appended.session
     rules = OutputLimits.of(access.settings(session)).merged(limits)
     texts = await _over_limits(access, session, appended.messages, rules)
@@ -42,7 +42,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
 
     async def attempt() -> Session:
         snapshot = await access.snapshot(session.session_id)
-        cut = await _aside_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
+        cut = await _in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
@@ -56,7 +56,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
 async def _over_limits(
     access: Access, session: Session, messages: Sequence[Message], rules: OutputLimits
 ) -> dict[Place, str]:
-    """The texts of the outputs among these messages that are over a limit, by where they stand."""
+    """The texts of the outputs among these messages that are over a limit, by position and block."""
     seqs = [message.seq for message in messages if _places(message, rules)]
     if not seqs:
         return {}
@@ -71,12 +71,12 @@ async def _over_limits(
             for place, text in enumerate(fmt.read(message.body or {}).texts)
             if place in _places(message, rules)
         }
-        over |= await _aside_if_large(texts.values(), _not_held, texts, rules, counter)
+        over |= await _in_thread_if_large(texts.values(), _over_limit, texts, rules, counter)
     return over
 
 
 def _places(message: Message, rules: OutputLimits) -> list[int]:
-    """The blocks of a message that may be over a limit, as far as can be told without their texts."""
+    """The blocks of a message that may be over a limit, judged by their sizes, without reading their texts."""
     return [
         place
         for place, block in enumerate(message.blocks)
@@ -84,7 +84,7 @@ def _places(message: Message, rules: OutputLimits) -> list[int]:
     ]
 
 
-def _not_held(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter) -> dict[Place, str]:
+def _over_limit(texts: Mapping[Place, str], rules: OutputLimits, counter: Counter) -> dict[Place, str]:
     return {place: text for place, text in texts.items() if not rules.holds(text, counter.count)}
 
 
@@ -104,13 +104,13 @@ def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules
     return edits
 
 
-async def _aside_if_large(
+async def _in_thread_if_large(
     texts: Iterable[str],
-    work: Callable[Arguments, Answer],
+    work: Callable[Arguments, Result],
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
-) -> Answer:
-    """What `work` answers, made in a worker thread if the texts are large, so that other calls go on."""
+) -> Result:
+    """What `work` returns. It runs in a worker thread if the texts are large, so that the event loop stays free."""
     if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
         return await asyncio.to_thread(work, *arguments, **named)
     return work(*arguments, **named)
@@ -126,23 +126,24 @@ async def limit_text(
     limits: Mapping[str, Any] | None = None,
     keep_whole: bool = True,
 ) -> LimitedOutput:
-    """One output that is in no recorded message, within the limits of a session, else of the server, or of this call in
-    their place.
+    """Truncate one output that is in no recorded message to the limits of a session, or of the server if no session is
+    named. `limits` override them for this call.
 
-    Where it is cut, the whole is durable before this answers, in a session that only keeps outputs: that of the session
-    named, or one for all others. The same output is kept once and has the same handle. Our own retrievals are never
-    cut. Raises BadInputError on a limit that is none, and StoreError if the whole cannot be kept.
+    If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
+    one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
+    results of contextstash's own retrieval tools are never truncated. Raises BadInputError if a limit is invalid, and
+    StoreError if the whole cannot be stored.
     """
     session = await _session_or_none(access, session_id)
     settings = access.settings(session)
     rules = OutputLimits.of(settings).merged(limits)
     count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await _aside_if_large([text], rules.holds, text, count):
+    if is_own_retrieval(tool, argument) or await _in_thread_if_large([text], rules.holds, text, count):
         return LimitedOutput(text=text, cut=False)
     handle = ""
     if keep_whole:
         handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await _aside_if_large([text], limit, text, rules, count, handle)
+    limited = await _in_thread_if_large([text], limit, text, rules, count, handle)
     return LimitedOutput(
         text=limited.text,
         cut=True,

@@ -1,4 +1,4 @@
-"""One lock for each session while somebody holds it or waits for it, and none afterwards."""
+"""One lock for each session, kept only while a task holds it or waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class _Counted:
-    """`users` are the holder and all who wait: a lock dropped while one of them has it would let two in at once."""
+    """`users` counts the holder and the waiting tasks: if the lock were deleted while one of them has it, the next
+    caller would get a second lock for the same session."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0

@@ -1,4 +1,4 @@
-"""What is read out of a client's transcript: sessions and messages, with what the client did to its own window."""
+"""The records that readers make of a client's transcript: sessions, messages, and the client's own window edits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextstash_storage.records import Native, Usage
 
 @dataclass(frozen=True, slots=True)
 class TranscriptSession:
-    """The session that a transcript holds. `source` is the file.
+    """The session in a transcript. `source` is the file.
 
-    `late_usage`: the key of a reply that was recorded without its usage, and that usage, which came later.
+    `late_usage`: the key of a reply that was recorded without its usage, and the usage that was written later.
     """
 
     session_id: str
@@ -29,13 +29,13 @@ class TranscriptSession:
 class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
-    `covers_before`: the client compacted, and this message is its summary of everything before. Where the client kept
-    messages beside its summary, `covers_before_key` names the first of those that come after it, and
-    `covers_after_key` the last of those that come before it; a key that isn't known says nothing.
-    `rewind_to_key`: the messages after the one with that key were abandoned before this one came; all were
-    if it is empty.
-    `cleared_call_ids`: tool calls whose results the client dropped from its window before this message.
-    `by_host`: the client put this into the user's role; no person said it.
+    `covers_before`: the client compacted, and this message is its summary of everything before. If the client kept
+    messages beside its summary, `covers_before_key` is the first kept message after the summary, and
+    `covers_after_key` the last kept message before it; a key that is not in the store is ignored.
+    `rewind_to_key`: before this message the client abandoned the messages after the one with that key; all messages
+    if the key is empty.
+    `cleared_call_ids`: tool calls whose results the client removed from its window before this message.
+    `by_host`: the client wrote this message in the user's role; the user did not.
     """
 
     body: Native

@@ -1,4 +1,4 @@
-"""Following: messages out of a client's transcript, with what the client itself did to its window."""
+"""Transcripts: records the messages of a client's transcript, and what the client did to its own window."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def record_transcript(
     messages: Sequence[TranscriptMessage],
     cursor: Cursor,
 ) -> Appended:
-    """Append what was read of a transcript; the cursor moves with the last messages, in one transaction.
+    """Append the messages read from a transcript. The last ones and the new cursor are stored in one transaction.
 
-    Safe to repeat after a crash at any place: messages are known by their keys, edits by what they cover.
+    Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
     """
     session = await ensure_session(
         access,
@@ -63,23 +63,23 @@ async def record_transcript(
 
 
 def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
-    """The messages that can be read; a damaged one must not keep the rest of a transcript out."""
+    """The messages that can be parsed; a damaged one must not prevent the recording of the others."""
     readable = []
     for message in messages:
         try:
             fmt.read(message.body)
         except BadMessageError as error:
-            logger.warning("a message of a transcript is passed over: %s", error)
+            logger.warning("skipped a message of a transcript: %s", error)
         else:
             readable.append(message)
     return readable
 
 
 def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:
-    """Messages cut before each one that says what the client did meanwhile, and after each summary of its own."""
+    """Split the messages before each one that reports a client edit, and after each of the client's summaries."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        if runs[-1] and _says_what_was_done(message):
+        if runs[-1] and _reports_client_edit(message):
             runs.append([])
         runs[-1].append(message)
         if message.covers_before:
@@ -87,13 +87,13 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
     return runs if runs[-1] or len(runs) == 1 else runs[:-1]
 
 
-def _says_what_was_done(message: TranscriptMessage) -> bool:
-    """Whether it can be recorded only once all messages before it are."""
+def _reports_client_edit(message: TranscriptMessage) -> bool:
+    """Whether all messages before this one must be stored first, because it refers to them."""
     return message.rewind_to_key is not None or bool(message.cleared_call_ids) or _keeps_some(message)
 
 
 def _keeps_some(message: TranscriptMessage) -> bool:
-    """Whether this is a summary beside which the client kept messages."""
+    """Whether this is the client's summary of a compaction that kept some messages."""
     return message.covers_before and (message.covers_before_key is not None or message.covers_after_key is not None)
 
 
@@ -120,7 +120,7 @@ async def _append_run(
 
 
 def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
-    """`hidden`: the message is not shown in the view where it stands."""
+    """`hidden`: the view does not show the message at its own position."""
     given = {
         "key": message.key,
         "group": message.group,
@@ -134,6 +134,6 @@ def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
 
 
 async def _before(access: Access, session: Session, message: TranscriptMessage | None) -> None:
-    """What the client did to its window before this message, as edits of the view."""
+    """Record what the client did to its window before this message."""
     if message is not None and session.counters.messages > 0:
         await mirror_before(access, session, message)

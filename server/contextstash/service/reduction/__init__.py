@@ -1,1 +1,1 @@
-"""Reduction: prune, compact, restore, and the summaries and digests that these write."""
+"""Reduction: prune, compact and restore, and the summaries and digests that prune and compact write."""

@@ -1,7 +1,7 @@
-"""Managing by itself: after a recording, prune and compact if a trigger fires, and say what was done.
+"""Automatic reduction: after a recording, prunes and compacts if a threshold is passed, and reports what was done.
 
-Recording never waits for a model: if the writer is slow, the compaction goes on in the background, and the next
-recording's answer tells how it ended.
+Recording never waits for a model: if the summarizer is slow, the compaction runs in the background, and the result of
+the next recording reports how it ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, WindowBudget, due, results_due, since_summary
 from contextstash.faults import fault_of
-from contextstash.service.bounded_cache import Recent
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest
@@ -30,13 +30,15 @@ from contextstash_storage.records import Event, Session
 logger = logging.getLogger(__name__)
 
 RETRY_MESSAGES = 10
+"""If nothing could be reduced, the next attempt comes after this many more messages. As in backoff.FEW_MESSAGES."""
+
 RETRY_GROWTH = 0.05
-"""Where nothing could be done, it is tried again after so many messages, or this share of usable, more."""
+"""… or after the context has grown by this share of usable. As in backoff.FIRST_WAIT."""
 
-REMEMBERED_SESSIONS = 1_024
-"""Of so many sessions it is kept in memory what to tell and what was tried in vain: some hundred bytes each."""
+MAX_REMEMBERED_SESSIONS = 1_024
+"""Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
 
-BEGUN = "A compaction was begun in the background."
+STARTED = "A compaction was started in the background."
 
 
 class AutoReducer:
@@ -47,43 +49,43 @@ class AutoReducer:
         self._claims: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
-        self._ended: Recent[str, list[str]] = Recent(REMEMBERED_SESSIONS)
-        self._fruitless: Recent[str, tuple[int, int]] = Recent(REMEMBERED_SESSIONS)
+        self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        self._fruitless: BoundedCache[str, tuple[int, int]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
     async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
-        """The session's state once taken care of, and what was done since the last recording. A failure here never
-        fails the recording."""
+        """Reduce the session if that is due. Returns its state afterwards, and what was done since the last recording.
+        A failure here never fails the recording."""
         session_id = session.session_id
-        estimate = await self._noted(session)
-        done = self._ended.pop(session_id) or []
+        estimate = await self._estimate_and_log_level(session)
+        done = self._unreported.pop(session_id) or []
         if not self._access.settings(session).automatic or not self._claim(session_id):
             return estimate, done
         try:
-            cared = await self._take_care(session)
-            if cared is not None:
-                done += cared
-                estimate = await self._noted(await self._access.session(session_id))
+            reduced = await self._reduce_if_due(session)
+            if reduced is not None:
+                done += reduced
+                estimate = await self._estimate_and_log_level(await self._access.session(session_id))
         finally:
             if session_id not in self._tasks:
                 self._release(session_id)
         return estimate, done
 
     async def close(self) -> None:
-        """End what still goes on in the background, where it leaves no trace in any view, and wait for what is done
-        within a recording; nothing begins afterwards."""
+        """Cancel the reductions in the background, which changes no view, and wait for those that a recording waits
+        for. No reduction starts afterwards."""
         self._closed = True
         for task in self._tasks.values():
             task.cancel()
         await self.idle()
 
     async def idle(self) -> None:
-        """Wait for what goes on."""
+        """Wait until no reduction is running."""
         while self._claims:
             await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
 
     def _claim(self, session_id: str) -> bool:
-        """Whether this caller alone now takes care of the session, until `_release`. To be asked without awaiting
-        anything before acting on the answer: whoever looked first and claimed later let two in."""
+        """Claim the session for this caller until `_release`; False if another caller has it. Checks and claims without
+        an await in between: otherwise two callers could both find the session free."""
         if self._closed or session_id in self._claims:
             return False
         self._claims[session_id] = asyncio.Event()
@@ -93,13 +95,15 @@ class AutoReducer:
         self._tasks.pop(session_id, None)
         self._claims.pop(session_id).set()
 
-    async def _noted(self, session: Session) -> Estimate:
-        """The session's state; a crossing of a level goes to its log."""
+    async def _estimate_and_log_level(self, session: Session) -> Estimate:
+        """The session's state; a change of its level is logged as an event."""
         estimate = await estimate_session(self._access, session)
         if estimate.level != session.counters.level:
             try:
                 await self._log_level(session, estimate)
-            except ContextstashError as error:  # the messages are recorded: an answer that says otherwise doubles them
+            except (
+                ContextstashError
+            ) as error:  # the messages are stored: after an error the caller would send them again
                 logger.warning("the level of %s was not logged: %s", session.session_id, error)
         logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
         return estimate
@@ -107,7 +111,7 @@ class AutoReducer:
     async def _worth_trying(
         self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
     ) -> bool:
-        """Whether another attempt promises more than the last ones did."""
+        """Whether another attempt is likely to free more than the last ones did."""
         counters = session.counters
         fruitless = self._fruitless.get(session.session_id)
         if fruitless and not _grown(fruitless, (counters.messages, tokens), budget):
@@ -118,9 +122,9 @@ class AutoReducer:
         attempts = await attempts_of(self._access, session.session_id, prunes=False)
         return worth_trying(attempts, tokens, counters.messages, budget.usable)
 
-    async def _take_care(self, session: Session) -> list[str] | None:
-        """What was done for a session that is claimed; None where nothing is due. A slow writer is left to a task that
-        keeps the claim until it ends."""
+    async def _reduce_if_due(self, session: Session) -> list[str] | None:
+        """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
+        does it, and keeps the claim until it ends."""
         settings = self._access.settings(session)
         budget = self._access.budget(settings, session.model, session)
         tokens = own_tokens(self._access, session)
@@ -130,58 +134,58 @@ class AutoReducer:
         if self._closed:
             return None
         if not self._is_slow(session, settings):
-            return await self._care(session.session_id, wanted)
+            return await self._reduce(session.session_id, wanted)
         task = asyncio.create_task(self._in_background(session.session_id, wanted))
         self._tasks[session.session_id] = task
-        # not at the end of the coroutine: one cancelled before its first step never gets there
+        # not at the end of the coroutine: a task that is cancelled before its first step never gets there
         task.add_done_callback(lambda _: self._release(session.session_id))
-        return [BEGUN] if wanted.compact else []
+        return [STARTED] if wanted.compact else []
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
-        """Whether a model is asked, by whichever of the writers or for a digest."""
+        """Whether a model will be called, for a summary or for a digest."""
         if not self._access.reaches_model(session.agent, settings):
             return False
         return settings.tool_digest == "llm" or self._strategy(session, settings) in ("auto", "anthropic")
 
     def _strategy(self, session: Session, settings: ContextSettings) -> str:
-        """A client that compacts for itself is not made to pay for a second model unless it is asked for by name."""
+        """A followed client compacts its window itself: `auto` does not make its user pay for a second model."""
         return "extractive" if session.source and settings.summarizer == "auto" else settings.summarizer
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
-        self._ended.set(session_id, await self._care(session_id, wanted))
+        self._unreported.set(session_id, await self._reduce(session_id, wanted))
 
-    async def _care(self, session_id: str, wanted: Due) -> list[str]:
+    async def _reduce(self, session_id: str, wanted: Due) -> list[str]:
         done: list[str] = []
         try:
-            await self._steps(session_id, wanted, done)
-            await self._watch(session_id, done)
+            await self._prune_and_compact(session_id, wanted, done)
+            await self._report_oscillation(session_id, done)
         except ContextstashError as error:
             logger.warning("automatic management of %s failed: %s", session_id, error)
-        except Exception as error:  # what was recorded is recorded: a fault of ours must not look as if it were not
+        except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
             logger.error("automatic management of %s broke off: %s", session_id, fault_of(error))
-        await self._remember(session_id, bool(done))
+        await self._remember_if_fruitless(session_id, bool(done))
         return done
 
-    async def _remember(self, session_id: str, useful: bool) -> None:
+    async def _remember_if_fruitless(self, session_id: str, useful: bool) -> None:
         self._fruitless.pop(session_id)
         if not useful:
             with suppress(ContextstashError):
                 session = await self._access.session(session_id)
                 self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
 
-    async def _steps(self, session_id: str, wanted: Due, done: list[str]) -> None:
+    async def _prune_and_compact(self, session_id: str, wanted: Due, done: list[str]) -> None:
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
         if wanted.prune:
             oldest = results_due(session.counters, settings)
             pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
-            _tell_prune(done, pruned)
+            _add_prune(done, pruned)
             if settings.prune_keep_last_hard is not None and (await self._due(session_id)).compact:
                 options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
-                _tell_prune(done, await prune(self._access, session_id, options))
+                _add_prune(done, await prune(self._access, session_id, options))
         if (await self._due(session_id)).compact:
             writers = Writers(strategy=self._strategy(session, settings))
-            _tell_compaction(done, await compact(self._access, session_id, writers))
+            _add_compaction(done, await compact(self._access, session_id, writers))
 
     async def _due(self, session_id: str) -> Due:
         session = await self._access.session(session_id)
@@ -189,15 +193,15 @@ class AutoReducer:
         budget = self._access.budget(settings, session.model, session)
         return due(session.counters, own_tokens(self._access, session), budget, settings)
 
-    async def _watch(self, session_id: str, done: list[str]) -> None:
-        """Say so if compactions follow each other without freeing much."""
+    async def _report_oscillation(self, session_id: str, done: list[str]) -> None:
+        """Report and log it if compactions follow each other without freeing much."""
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
         budget = self._access.budget(settings, session.model, session)
-        said = oscillation(await attempts_of(self._access, session_id), threshold_of(budget, settings), budget.usable)
-        if not said or not done:
+        report = oscillation(await attempts_of(self._access, session_id), threshold_of(budget, settings), budget.usable)
+        if not report or not done:
             return
-        done.append(said)
+        done.append(report)
         tokens = own_tokens(self._access, session)
         event = Event(
             kind="oscillation",
@@ -205,7 +209,7 @@ class AutoReducer:
             tokens_after=tokens,
             messages_before=session.counters.view_messages,
             messages_after=session.counters.view_messages,
-            reason=said,
+            reason=report,
             seq=session.counters.messages,
         )
         await self._access.store.append_event(session_id, event)
@@ -224,21 +228,21 @@ class AutoReducer:
 
 
 def _grown(then: tuple[int, int], now: tuple[int, int], budget: WindowBudget) -> bool:
-    """Whether messages or tokens have grown enough since a fruitless attempt, or shrunk."""
+    """Whether messages or tokens have grown enough since a fruitless attempt, or the tokens have shrunk."""
     messages, tokens = now[0] - then[0], now[1] - then[1]
     return messages >= RETRY_MESSAGES or tokens >= RETRY_GROWTH * budget.usable or tokens < 0
 
 
-def _tell_prune(done: list[str], result: PruneResult) -> None:
+def _add_prune(done: list[str], result: PruneResult) -> None:
     if result.archived:
         done.append(f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens.")
 
 
-def _tell_compaction(done: list[str], result: CompactResult) -> None:
+def _add_compaction(done: list[str], result: CompactResult) -> None:
     if result.compacted:
-        who = f" by {result.strategy}" if result.strategy else ""
+        writer = f" by {result.strategy}" if result.strategy else ""
         done.append(
-            f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens, written{who}."
+            f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens, written{writer}."
         )
         if result.note:
             done.append(result.note)

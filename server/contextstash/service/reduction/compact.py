@@ -1,4 +1,4 @@
-"""Compacting: older messages are shown as a summary, never without a real reduction, and never twice at a time."""
+"""Compaction: replaces older messages in the view with a summary, if that frees tokens; one compaction at a time."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import Edit, SummaryEdit
 
 MIN_SUMMARY_TOKENS = 200
-"""A summary is given at least this much room, however little it covers."""
+"""The smallest max_tokens that a summarizer is given, even if the summary covers little. A guess: below this a summary
+cannot name the task, the state and the next step."""
 
-RUNNING = "Nothing done: another compaction of this session is running; its summary will be there in a moment."
+RUNNING = "Nothing done: another compaction of this session is running; its summary will be available in a moment."
 
 
 @dataclass
 class _Written:
-    """What was written before an edit conflict, so that it need not be written again."""
+    """The summary written before an edit conflict, so that it is not paid for again."""
 
     first_seq: int = 0
     last_seq: int = -1
@@ -51,8 +52,8 @@ class _Written:
 
 
 async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
-    """Summarize all but the recent messages. Nothing happens, and the reason says so, if that would not
-    make the view smaller, and if another compaction of the session is running."""
+    """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
+    session is running, nothing is changed, and `reason` says why."""
     snapshot = await access.snapshot(session_id)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
@@ -67,23 +68,23 @@ async def compact(access: Access, session_id: str | None, writers: Writers, *, d
 
 
 async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool, lease: Lease) -> CompactResult:
-    before = _Written()
+    earlier = _Written()
 
     async def attempt() -> CompactResult:
         snapshot = await access.snapshot(session_id)
-        plan = plan_same(snapshot.entries, before.first_seq, before.last_seq) if before.summary else None
+        plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
         if plan is None:
-            before.summary = None
+            earlier.summary = None
             plan = plan_compaction(snapshot.entries, keep_limits(snapshot))
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
-            before.summary is None
+            earlier.summary is None
             and snapshot.settings.thinking == "auto"
             and preserves_thinking(snapshot.session.model)
         ):
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, snapshot, plan, writers, before, dry_run, lease)
+        return await _carry_out(access, snapshot, plan, writers, earlier, dry_run, lease)
 
     result = await retrying(attempt)
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
@@ -94,12 +95,12 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
 def summary_request(
     snapshot: SessionSnapshot, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None
 ) -> SummaryRequest:
-    """What a writer is asked for this plan."""
+    """What a summarizer is asked to write for this plan."""
     levels = snapshot.settings.summaries == "levels"
-    earlier = standing_summaries(snapshot.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
+    previous = standing_summaries(snapshot.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
     return SummaryRequest(
         turns=tuple(turns),
-        previous="\n\n".join(edit.summary for edit in earlier) or None,
+        previous="\n\n".join(edit.summary for edit in previous) or None,
         replaces=not levels,
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
@@ -113,7 +114,7 @@ async def _carry_out(
     snapshot: SessionSnapshot,
     plan: CompactPlan,
     writers: Writers,
-    before: _Written,
+    earlier: _Written,
     dry_run: bool,
     lease: Lease,
 ) -> CompactResult:
@@ -123,16 +124,16 @@ async def _carry_out(
         return _nothing(snapshot, stripping.reason)
     turns = await turns_of(access, snapshot, plan.covered)
     request = summary_request(snapshot, plan, turns, writers.instructions)
-    if before.summary is None:
+    if earlier.summary is None:
         chosen = writers.chosen(access, snapshot)
         writing = written(access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
-        summary, before.cost = await lease.while_held(writing)
-        before.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
-        before.first_seq, before.last_seq = plan.first_seq, plan.last_seq
+        summary, earlier.cost = await lease.while_held(writing)
+        earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
+        earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
     audit = await audited(
-        snapshot, turns, before.summary.text, plan.tokens, request.previous if request.replaces else None
+        snapshot, turns, earlier.summary.text, plan.tokens, request.previous if request.replaces else None
     )
-    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=before.summary.strategy)
+    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=earlier.summary.strategy)
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
@@ -143,23 +144,23 @@ async def _carry_out(
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
-        event = event.model_copy(update={"strategy": before.summary.strategy, "cost": before.cost})
+        event = event.model_copy(update={"strategy": earlier.summary.strategy, "cost": earlier.cost})
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return _result(snapshot, edit, entries, count, reason, before, audit, stripping, dry_run)
+    return _result(snapshot, edit, entries, count, reason, earlier, audit, stripping, dry_run)
 
 
 async def _edits(
     access: Access, snapshot: SessionSnapshot, plan: CompactPlan, summary: SummaryEdit, stripping: Stripping
 ) -> list[Edit]:
-    """The summary, and what goes with it: the outputs beyond `prune_at_results` among the recent messages told of in
-    one digest, thinking stripped."""
+    """The summary and the edits that go with it: outputs of recent messages beyond `prune_at_results` are archived with
+    one digest message, and invalidated thinking is stripped."""
     entries = await entries_after(access, snapshot, [summary])
     edits: list[Edit] = [summary.model_copy(update=difference(snapshot.entries, entries))]
     settings = snapshot.settings
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, snapshot.outputs, settings.prune_at_results)
-        archived = await archive_outputs(access, snapshot, oldest.chosen, whatever_it_saves=True)
+        archived = await archive_outputs(access, snapshot, oldest.chosen, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)
         edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
@@ -173,13 +174,13 @@ def _result(
     entries: Sequence[Entry],
     count: int,
     reason: str,
-    before: _Written,
+    earlier: _Written,
     audit: Audited,
     stripping: Stripping,
     dry_run: bool,
 ) -> CompactResult:
-    was, now = total_tokens(snapshot.entries), total_tokens(entries)
-    summary = before.summary
+    before, after = total_tokens(snapshot.entries), total_tokens(entries)
+    summary = earlier.summary
     notes = [summary.note if summary else None, CLIENT_NOTE if snapshot.followed else None]
     return CompactResult(
         session_id=snapshot.session_id,
@@ -191,13 +192,13 @@ def _result(
         last_seq=edit.last_seq,
         strategy=edit.strategy,
         model=summary.model if summary else None,
-        tokens_before=was,
-        tokens_after=now,
-        tokens_saved=was - now,
+        tokens_before=before,
+        tokens_after=after,
+        tokens_saved=before - after,
         reason=reason,
         audit=audit.result,
         thinking=stripping.result,
-        cost=before.cost,
+        cost=earlier.cost,
         dry_run=dry_run or None,
         note=" ".join(note for note in notes if note) or None,
     )

@@ -1,4 +1,4 @@
-"""Digesting: a message of ours for each output archived by count, written by a model or from its head and tail."""
+"""Digest messages: one for each output that is archived by count, written by a model or made from its head and tail."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ async def digest_edits(
     archived: Sequence[tuple[Output, str]],
     written: Digests,
 ) -> list[DigestEdit]:
-    """Edits that add a digest message for each archived output with its text, after the last message of the view
-    `entries` if one may stand; none if the settings leave it to the placeholders, or if there is no such
-    place. What is `written` already is not asked for again, and what is asked for is added to it: a model is paid for
-    each."""
+    """Edits that add a digest message for each archived output, given with its text, at the last valid place in the
+    view `entries`. None are added if the settings want placeholders only, or if no place is valid.
+
+    Digests in `written` are reused and new ones are added to it, so that after an edit conflict no model is paid twice.
+    """
     anchor = _anchor(entries)
     if snapshot.settings.tool_digest == "placeholder" or anchor is None:
         return []
@@ -52,14 +53,14 @@ def compaction_digest_edit(
     anchor = _anchor(entries)
     if not archived or anchor is None:
         return []
-    said = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
-    text = compaction_digest(said, snapshot.settings.digest_chars)
+    lines = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
+    text = compaction_digest(lines, snapshot.settings.digest_chars)
     return [_digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
 
 
 def _anchor(entries: Sequence[Entry]) -> int | None:
-    """The last position after which a message of ours breaks no rule; one after a summary would lie within what that
-    covers, and be hidden with it."""
+    """The last position after which a digest message keeps the view valid. Not directly after a summary: there the
+    digest would be among the covered messages, and be hidden with them."""
     places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
     return entries[places[-1] - 1].last_seq if places else None
 
@@ -85,13 +86,13 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
         clipped = limit(text, OutputLimits(chars=settings.digest_input_chars, cut="head_tail"), len).text
         calls: tuple[WriterCall, ...] = ()
         try:
-            said, call = await digest_output_text(writer, output.tool, output.argument, clipped, settings.digest_chars)
+            reply, call = await digest_output_text(writer, output.tool, output.argument, clipped, settings.digest_chars)
         except WriterFailedError as error:
-            logger.warning("a digest was made without a model: %s", error)
+            logger.warning("the model failed, made a digest without it: %s", error)
             calls = error.calls
         else:
             calls = (call,)
         await log_calls(access, snapshot, calls, output.seq, output.seq, purpose="digest")
         if calls and calls[-1].error is None:
-            return digest_wording(output, said)
+            return digest_wording(output, reply)
     return digest_message(output, text, settings.digest_heuristic_chars)

@@ -18,27 +18,30 @@ from contextstash_storage.errors import ContextstashError, StoreError
 logger = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
-"""After so long another process may compact a session whose compaction was killed; one that lives renews its lease."""
+"""How long a killed compaction blocks others from compacting the session; a running one renews its lease. A guess: a
+minute without compaction is harmless, and a busy database delays a renewal by seconds only."""
 
 RENEW_SECONDS = LEASE_SECONDS / 3
-"""Two renewals may fail before the lease ends."""
+"""A third, so that two renewals may fail before the lease ends."""
 
 RETRY_SECONDS = 1.0
-"""After so long a renewal that failed is tried again; the store has then already waited for other processes."""
+"""Pause before a failed renewal is tried again; short, because the store has already waited for other processes."""
 
 COMPACTION = "compaction"
 
-LOST = "Nothing done: this compaction lost its lease, another may be running; its summary will be there in a moment."
+LOST = (
+    "Nothing done: this compaction lost its lease, another may be running; its summary will be available in a moment."
+)
 
 Result = TypeVar("Result")
 
 
 class LeaseLostError(ContextstashError):
-    """Another process may do the same work by now; what this one has written is not to be applied."""
+    """Another process may be doing the same work now, so what this one has written must not be applied."""
 
 
 class Lease:
-    """Held from the beginning, until `lose`. One that nobody renews stands for work that needs none."""
+    """Held from its creation until `lose`. Work that needs no lease gets one that is never lost."""
 
     def __init__(self) -> None:
         self._lost = asyncio.Event()
@@ -52,7 +55,7 @@ class Lease:
             raise LeaseLostError(LOST)
 
     async def while_held(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What `work` returns; it is cancelled, and LeaseLostError raised, as soon as the lease is lost."""
+        """What `work` returns. As soon as the lease is lost, cancels it and raises LeaseLostError."""
         working, losing = asyncio.create_task(work), asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +70,7 @@ class Lease:
 
 @asynccontextmanager
 async def only_one(access: Access, session_id: str) -> AsyncIterator[Lease | None]:
-    """The lease of the only compaction of the session, renewed until the end of the block; None if another has it."""
+    """The lease for compacting the session, renewed until the end of the block; None if another compaction has it."""
     holder = secrets.token_hex(8)
     ends = asyncio.get_running_loop().time() + LEASE_SECONDS
     if not await _acquired_or_released(access, session_id, holder):
@@ -99,7 +102,7 @@ async def _acquired_or_released(access: Access, session_id: str, holder: str) ->
 async def _release(access: Access, session_id: str, holder: str) -> None:
     try:
         await access.store.release_lease(session_id, COMPACTION, holder)
-    except ContextstashError as error:  # it ends without us; what was compacted must not look as if it failed
+    except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
         logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
@@ -108,7 +111,8 @@ async def _acquired(access: Access, session_id: str, holder: str) -> bool:
 
 
 async def _renew(access: Access, session_id: str, holder: str, lease: Lease, ends: float) -> None:
-    """Renew the lease again and again; where the store fails, until the lease ends. Loses it, and says so, at last."""
+    """Renew the lease until cancelled; if the store fails, retry until the lease ends. Then mark it as lost and log
+    why."""
     now, pause = asyncio.get_running_loop().time, RENEW_SECONDS
     while True:
         await asyncio.sleep(pause)
@@ -124,7 +128,7 @@ async def _renew(access: Access, session_id: str, holder: str, lease: Lease, end
                 break
             logger.warning("the lease of a compaction of %s is not renewed yet: %s", session_id, error)
             pause = min(RETRY_SECONDS, max(0.0, ends - now()))
-        except Exception as error:  # a renewal that dies unseen would let a second compaction in
+        except Exception as error:  # if this task died silently, a second compaction could start
             why = fault_of(error)
             break
     logger.warning("a compaction of %s lost its lease and is not applied: %s", session_id, why)

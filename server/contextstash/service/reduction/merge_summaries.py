@@ -1,4 +1,4 @@
-"""Merging: if the summaries themselves take too much of the window, older ones are made one."""
+"""Merging of summaries: if they take too much of the window themselves, older ones are merged into one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 MAX_MERGES = 4
-"""In one compaction; three levels need no more."""
+"""In one compaction, as a bound. A guess: more than the three levels should need."""
 
+
+MIN_MERGED_TOKENS = 100
+"""The smallest max_tokens of a merged summary. A guess: half of compact.MIN_SUMMARY_TOKENS."""
 
 Merged = dict[tuple[str, ...], tuple[WrittenSummary, float | None]]
-"""What was written by the summaries it merges, and what it cost: after an edit conflict it is not paid for again."""
+"""A merged summary and its cost in US dollars, by the ids of the summaries it merges; kept so that it is not paid for
+again after an edit conflict."""
 
 
 async def merge_summaries(access: Access, session_id: str, writers: Writers, lease: Lease) -> str | None:
-    """Merge summaries until they take no more than their share of the window, or the lease is lost; a sentence of what
-    was done."""
-    before: Merged = {}
+    """Merge summaries until they take no more than their share of the window, or the lease is lost. Returns a sentence
+    for each merge."""
+    written_before: Merged = {}
     done = []
     for _ in range(MAX_MERGES):
         try:
-            merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, before))
-        except LeaseLostError:  # the compaction itself was applied, and what was merged before
+            merged = await retrying(lambda: _merge_once(access, session_id, writers, lease, written_before))
+        except LeaseLostError:  # the compaction itself and the earlier merges are applied
             break
         if merged is None:
             break
@@ -39,21 +43,23 @@ async def merge_summaries(access: Access, session_id: str, writers: Writers, lea
     return " ".join(done) or None
 
 
-async def _merge_once(access: Access, session_id: str, writers: Writers, lease: Lease, before: Merged) -> str | None:
+async def _merge_once(
+    access: Access, session_id: str, writers: Writers, lease: Lease, written_before: Merged
+) -> str | None:
     snapshot = await access.snapshot(session_id)
-    room = int(snapshot.budget.usable * snapshot.settings.summaries_share)
-    plan = plan_merge(snapshot.entries, room) if snapshot.settings.summaries == "levels" else None
+    max_tokens = int(snapshot.budget.usable * snapshot.settings.summaries_share)
+    plan = plan_merge(snapshot.entries, max_tokens) if snapshot.settings.summaries == "levels" else None
     if plan is None:
         return None
     started = time.perf_counter()
     own = Writers(strategy="extractive" if writers.strategy == "extractive" else "auto")
     names = tuple(edit.summary_id for edit in plan.summaries)
-    if names not in before:
+    if names not in written_before:
         span = (plan.first_seq, plan.last_seq)
-        before[names] = await lease.while_held(
+        written_before[names] = await lease.while_held(
             written(access, snapshot, own.chosen(access, snapshot), _request(snapshot, plan), span)
         )
-    summary, cost = before[names]
+    summary, cost = written_before[names]
     edit = summary_edit(
         snapshot,
         summary.text,
@@ -80,6 +86,6 @@ def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:
         turns=(),
         merging=tuple(edit.summary for edit in plan.summaries),
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(100, int(plan.tokens * MERGED_SHARE)),
+        max_tokens=max(MIN_MERGED_TOKENS, int(plan.tokens * MERGED_SHARE)),
         count=snapshot.counter.count,
     )

@@ -1,4 +1,4 @@
-"""Pruning: old tool outputs leave the view for the archive in one batch, and come back on demand."""
+"""Pruning: moves old tool outputs from the view to the archive in one batch; restore brings them back."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
-LISTED = 40
-"""How many archived outputs an answer names, so that it stays small."""
+MAX_LISTED = 40
+"""Archived outputs that a result lists. A guess: at about 50 tokens each, the list stays near 2,000 tokens."""
 
 CLIENT_NOTE = (
-    "This shrinks contextstash's view of the session. The client sends its own history:"
-    " compact or clear there, then go on from the handoff prompt."
+    "This shrinks contextstash's view of the session only. The client sends its own history to the model:"
+    " compact or clear there, then continue from the handoff prompt."
 )
 
 
 @dataclass(frozen=True)
 class Archived:
-    """An output to be archived: the edit that does it, the output, its text (if a digest message will need it) and
-    its one-line digest."""
+    """An output to archive: the edit, the output, its text (empty unless a digest message will need it) and its
+    one-line digest."""
 
     edit: ArchiveEdit
     output: Output
@@ -60,7 +60,7 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
 
 
 async def prune_oldest(access: Access, session_id: str) -> PruneResult:
-    """Archive the oldest tool outputs beyond `prune_at_results`, each told of in a digest message."""
+    """Archive the oldest tool outputs beyond `prune_at_results`, and add a digest message for each."""
     digests: Digests = {}
 
     async def attempt() -> PruneResult:
@@ -74,10 +74,10 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
 async def _carry_out(
     access: Access, snapshot: SessionSnapshot, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
 ) -> PruneResult:
-    """`digests` are those written so far of outputs archived by count; None if none are wanted."""
+    """`digests` are the digests already written for outputs archived by count; None if no digests are wanted."""
     by_count = digests is not None
     started = time.perf_counter()
-    made = await archive_outputs(access, snapshot, plan.chosen, whatever_it_saves=by_count)
+    made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=by_count)
     if not made:
         nothing = plan.reason if not plan.chosen else "Nothing done: placeholders would be no smaller."
         return _nothing(snapshot, nothing, dry_run)
@@ -110,8 +110,8 @@ def _done(
     effect = cache_effect(entries, min(archived.output.seq for archived in made), before - after)
     return PruneResult(
         session_id=snapshot.session_id,
-        archived=[_archived(archived) for archived in made[:LISTED]],
-        more=len(made) - LISTED if len(made) > LISTED else None,
+        archived=[_archived(archived) for archived in made[:MAX_LISTED]],
+        more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
         tokens_before=before,
         tokens_after=after,
         tokens_saved=before - after,
@@ -147,9 +147,10 @@ def _archived(archived: Archived) -> ArchivedOutput:
 
 
 async def archive_outputs(
-    access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, whatever_it_saves: bool = False
+    access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, even_if_larger: bool = False
 ) -> list[Archived]:
-    """What archives each chosen output whose placeholder is smaller than itself, or all of them."""
+    """The edits that archive the chosen outputs: those whose placeholder takes fewer tokens than the output, or all of
+    them with `even_if_larger`."""
     shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
     costs = {(candidate.output.seq, candidate.output.block): candidate.view_tokens for candidate in chosen}
     made: list[Archived] = []
@@ -158,10 +159,10 @@ async def archive_outputs(
         for output, text in batch:
             digest = digest_output(output.tool, output.argument, text, output.is_error)
             edit = archive_edit(snapshot, output, digest)
-            if edit.tokens < costs[output.seq, output.block] or whatever_it_saves:
+            if edit.tokens < costs[output.seq, output.block] or even_if_larger:
                 before = shown[output.seq]
                 after = replaced(before, output.block, edit)
-                kept = text if whatever_it_saves else ""
+                kept = text if even_if_larger else ""
                 made.append(Archived(weighed(edit, before, after), output, kept, digest))
                 shown[output.seq] = after
 

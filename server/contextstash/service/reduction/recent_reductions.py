@@ -1,4 +1,4 @@
-"""Patience: what earlier prunes and compactions of a session were worth, read from its log."""
+"""The last prunes and compactions of a session and what they saved, read from its log."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from contextstash.context.window.thresholds import WindowBudget
 from contextstash.service.session_access import Access
 from contextstash_storage.records import EventKind
 
-LOOKED_AT = 8
-"""How many of the last prunes and compactions are looked at."""
+MAX_ATTEMPTS = 8
+"""Prunes and compactions that are read. An oscillation needs 3 in a row (backoff.TIMES), the back-off reaches its
+maximum after 4; the rest is a margin for prunes and compactions that count as one attempt."""
 
 
 async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -> list[ReductionAttempt]:
-    """The last compactions, and with `prunes` prunes too, oldest first."""
+    """The last compactions, and with `prunes` also the last prunes, oldest first."""
     kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
-    events = await access.store.last_events(session_id, kinds, LOOKED_AT)
+    events = await access.store.last_events(session_id, kinds, MAX_ATTEMPTS)
     return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
 
 
 def threshold_of(budget: WindowBudget, settings: ContextSettings) -> int:
-    """Above how many tokens something is done by itself."""
-    marks = [budget.compact_at, budget.tokens_at if settings.compact_automatic else None, budget.prune_at]
-    return min(mark for mark in marks if mark is not None)
+    """The automatic reduction threshold in tokens: the lowest one in use."""
+    thresholds = [budget.compact_at, budget.tokens_at if settings.compact_automatic else None, budget.prune_at]
+    return min(threshold for threshold in thresholds if threshold is not None)

@@ -1,4 +1,4 @@
-"""Restoring: archived outputs, and what a summary covers, come back into the view exactly as they were."""
+"""Restore: puts archived outputs, and messages that a summary covers, back into the view exactly as they were."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
 
+MAX_NAMED = 20
+"""Handles that the logged event names, so that it stays one readable line."""
+
 Shortening = Replacement | SummaryEdit
-"""An edit that shows less than there was, and is known by a handle."""
+"""An edit that replaces content with something shorter, and has a handle."""
 
 
 async def restore(access: Access, handles: Sequence[str], session_id: str | None) -> RestoreResult:
-    """Put archived outputs, or what a summary covers, back into the view exactly as they were."""
+    """Put archived outputs, or the messages that a summary covers, back into the view exactly as they were."""
     if not handles:
-        raise BadInputError("Name at least one handle: of an archived output (out_…) or of a summary (sum_…).")
+        raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")
     if session_id is None:
         session_id = await _session_of(access, handles[0])
 
@@ -51,10 +54,10 @@ async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list
         untouched += [] if found else [handle]
     if not undone:
         return _nothing(snapshot, untouched)
-    told = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= set(handles)]
-    edits = await _edits(access, snapshot, [*undone, *told])
+    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= set(handles)]
+    edits = await _edits(access, snapshot, [*undone, *digests])
     entries = await entries_after(access, snapshot, edits)
-    names = ", ".join(_name(edit) for edit in undone[:20])
+    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
     event = event_of(snapshot, entries, "restore", f"Restored {names}.")
     await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return RestoreResult(
@@ -67,7 +70,7 @@ async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list
 
 
 def _in_force(snapshot: SessionSnapshot, handle: str) -> list[Shortening]:
-    """The edits in force by which this output or these messages are not shown as they were."""
+    """The edits in force with this handle."""
     edits = (*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries)
     return [edit for edit in edits if _name(edit) == handle]
 
@@ -77,8 +80,8 @@ def _name(edit: Shortening) -> str:
 
 
 async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Edit]:
-    """What undoes these edits: thinking that they had broken comes back with them, thinking that was written since
-    goes."""
+    """The edits that undo these edits. Thinking that they had invalidated is restored too; thinking that the model
+    wrote since then is stripped."""
     strips = strips_of(snapshot, undone)
     edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
     entries = await entries_after(access, snapshot, [edit])

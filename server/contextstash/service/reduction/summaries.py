@@ -1,4 +1,4 @@
-"""The summaries in a session's view, as they are asked for."""
+"""Reads the summaries in a session's view."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextstash_storage.records import SummaryEdit
 
 
 async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
-    """What is summarized in the view: all of it, or the newest summary of a level; by its own id (sum_…) any summary
-    that was ever made. Raises NotFoundError if there is none."""
+    """All summaries in the view joined; or, by `level`, the newest one of a level, or any summary ever made by its id
+    (sum_…). Raises NotFoundError if there is none."""
     session = await access.session(session_id)
     snapshot = await access.snapshot(session.session_id)
     found = _wanted(snapshot, level)
     if not found:
         kind = f"{level} " if level else ""
-        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session makes one.")
+        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session writes one.")
     newest = found[-1]
     return SummaryResult(
         session_id=session.session_id,
@@ -36,7 +36,7 @@ async def get_summary(access: Access, session_id: str | None, level: str | None)
 
 
 def _wanted(snapshot: SessionSnapshot, level: str | None) -> list[SummaryEdit]:
-    """The summaries asked for, in order of what they cover."""
+    """The selected summaries, ordered by the messages they cover."""
     if level is None:
         return list(snapshot.overlay.summaries)
     if level.startswith("sum_"):

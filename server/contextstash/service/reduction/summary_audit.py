@@ -1,4 +1,4 @@
-"""Auditing: what a summary lacks of what it stands for is appended to it as pointers into the archive."""
+"""Summary audit: appends pointers into the archive to a summary for the facts that it lacks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.results import AuditResult
 
-LISTED = 10
-"""How many missing facts an answer names."""
+MAX_LISTED = 10
+"""Missing facts that a result lists, so that it stays small; the most important ones come first."""
+
+MAX_POINTER_SHARE = 10
+"""The pointers take at most one part in so many of the tokens that the summary replaces. A guess."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +29,19 @@ class Audited:
 async def audited(
     snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
 ) -> Audited:
-    """The summary held against the messages that it stands for, which took `tokens`, and what the `previous` one that
-    it replaces pointed at; as it is if the settings want no audit. The pointers take a tenth of that at most."""
-    room = min(snapshot.settings.summary_audit_tokens, tokens // 10)
-    if not room or not turns:
+    """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
+    `previous` summary if it replaces one. Returns it unchanged if the settings turn the audit off."""
+    max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
+    if not max_tokens or not turns:
         return Audited(summary)
     audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
-    text, pointers = append_pointers(summary, audit.missing, max_tokens=room, count=snapshot.counter.count)
+    text, pointers = append_pointers(summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count)
     return Audited(
         text,
         AuditResult(
             facts=len(audit.held) + len(audit.missing),
             held=len(audit.held),
             pointers=pointers,
-            missing=[fact.text for fact in audit.missing[:LISTED]],
+            missing=[fact.text for fact in audit.missing[:MAX_LISTED]],
         ),
     )

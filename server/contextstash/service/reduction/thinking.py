@@ -1,4 +1,4 @@
-"""Stripping: thinking that an edit of earlier messages invalidates is not shown, and comes back with a restore."""
+"""Thinking: strips the model's thinking that an edit of earlier messages invalidates; a restore brings it back."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Undone = Replacement | Cover | DigestEdit
 
 @dataclass(frozen=True)
 class Stripping:
-    """What becomes of the thinking after an edit whose first changed message is `first_seq`."""
+    """What happens to the thinking after an edit whose first changed message is `first_seq`."""
 
     effect: ThinkingEffect
     first_seq: int
 
     @property
     def waits(self) -> bool:
-        """Whether the edit had better not be made now."""
+        """Whether the edit should wait, because now it would cost more than it saves."""
         return self.effect.choice == "wait"
 
     @property
@@ -39,7 +39,7 @@ class Stripping:
 
     @property
     def result(self) -> ThinkingChange | None:
-        """For the answer; None if no thinking is concerned."""
+        """For the tool's result; None if the edit affects no thinking."""
         effect = self.effect
         if effect.choice == "none":
             return None
@@ -48,14 +48,14 @@ class Stripping:
         )
 
     def edits(self, snapshot: SessionSnapshot, entries: Sequence[Entry], handles: Sequence[str]) -> list[StripEdit]:
-        """The edit that strips the thinking from the view `entries`, if that was chosen."""
+        """The edit that strips the thinking from the view `entries`; empty unless that was chosen."""
         if self.effect.choice != "strip":
             return []
         return _strip(snapshot, entries, self.first_seq, handles)
 
 
 def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
-    """What an edit breaks whose first changed message is `first_seq`."""
+    """What an edit invalidates whose first changed message is `first_seq`."""
     messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     effect = thinking_effect(
         messages,
@@ -68,7 +68,7 @@ def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
 
 
 def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
-    """The strips that nothing makes necessary any more once these edits are undone."""
+    """The strips that are no longer needed once these edits are undone."""
     in_force = _names((*snapshot.overlay.replaced.values(), *snapshot.overlay.covers)) - _names(undone)
     return [strip for strip in snapshot.overlay.strips if not in_force & set(strip.handles)]
 
@@ -76,28 +76,27 @@ def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Strip
 def strips_after_restore(
     snapshot: SessionSnapshot, entries: Sequence[Entry], undone: Sequence[Undone]
 ) -> list[StripEdit]:
-    """What a restore breaks in its turn: the thinking that was written on top of the edits it undoes. `entries` is
-    the view after it."""
+    """The strips for the thinking that a restore itself invalidates: thinking written after the edits that it undoes.
+    `entries` is the view after the restore."""
     if not preserves_thinking(snapshot.session.model) or snapshot.settings.thinking == "keep" or not undone:
         return []
     first = min(_written_at(edit) for edit in undone)
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
-    thought = any(
+    has_thinking = any(
         entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
     )
-    return _strip(snapshot, entries, start, ()) if thought else []
+    return _strip(snapshot, entries, start, ()) if has_thinking else []
 
 
 def strips_when_changed(snapshot: SessionSnapshot) -> bool:
-    """Whether a change made for one request alone takes the thinking after it out of that request."""
+    """Whether a change for a single request also strips the thinking after it from that request."""
     return snapshot.settings.thinking in ("auto", "strip") and preserves_thinking(snapshot.session.model)
 
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """What a request must say beside its messages so that the API drops thinking that edits have invalidated; None
-    if it need not."""
+    """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
     if snapshot.settings.thinking not in ("auto", "drop") or not preserves_thinking(snapshot.session.model):
         return None
     changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
@@ -121,13 +120,13 @@ def _thinks(entry: Entry) -> bool:
 
 
 def _names(edits: Sequence[Undone]) -> set[str]:
-    """The handles by which strips name these edits as their cause."""
+    """The handles by which strips refer to these edits."""
     archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
     return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
 
 
 def _written_at(edit: Undone) -> int:
-    """The message from which on the model may have thought on top of the edit."""
+    """The message from which on the model's thinking may be based on the edit."""
     if isinstance(edit, Replacement):
         return edit.seq
     by_client = edit.seq if isinstance(edit, SummaryEdit) else None

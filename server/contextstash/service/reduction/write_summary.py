@@ -1,4 +1,4 @@
-"""Writing: a summary by the first writer that can, from the cache if the same was summarized before."""
+"""Writes a summary with the first summarizer that succeeds, or takes it from the cache."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Writers:
-    """Who may write, in order, and what they were told: `summary` is the host's own text, `sampled` that of the
-    client's model."""
+    """Which summarizers may write, and their input: `summary` is a text from the host, `sampled` one from the client's
+    model."""
 
     strategy: str
     summary: str | None = None
@@ -31,13 +31,13 @@ class Writers:
     instructions: str | None = None
 
     def missed(self, strategy: str) -> str | None:
-        """What to say if another writer than the one named wrote, without that one having failed."""
+        """A note if the summary was not written by the requested summarizer, although that one did not fail."""
         if self.strategy == "sampling" and strategy != "sampling":
-            return "The client's model could not be asked: the client offers no sampling."
+            return "The client's model could not be called: the client does not support sampling."
         return None
 
     def chosen(self, access: Access, snapshot: SessionSnapshot) -> tuple[Summarizer, ...]:
-        """The writers to try. Raises BadInputError on a strategy that can't be followed."""
+        """The summarizers to try, in order. Raises BadInputError if the requested strategy is unavailable."""
         strategy = self.strategy
         if strategy == "auto" and self.summary is None:
             strategy = snapshot.settings.summarizer
@@ -59,10 +59,8 @@ async def written(
     request: SummaryRequest,
     span: tuple[int, int],
 ) -> tuple[WrittenSummary, float | None]:
-    """The summary of messages `span`, and what it cost in US dollars if that is known.
-
-    One that a model has written of the same before is taken from the cache.
-    """
+    """The summary of messages `span`, and its cost in US dollars if that is known. If a model has summarized the same
+    content before, its summary is taken from the cache."""
     model = snapshot.settings.summarizer_model
     slow = writers[0].slow
     key = content_key(request, writers[0].strategy, model if slow else None)
@@ -79,7 +77,7 @@ async def written(
 
 
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
-    """The recorded messages among these entries with their whole texts, however they are shown."""
+    """The recorded messages among these entries with their full texts, even if the view shows them shortened."""
     wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
     if not wanted:
         return ()

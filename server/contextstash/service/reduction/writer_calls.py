@@ -1,4 +1,4 @@
-"""Calling writers: how a session's settings set them up, and the log of what their requests took."""
+"""Calls of summarizing models: their configuration from a session's settings, and the log of tokens and cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING_USED = Usage(prompt_tokens=0)
 
 
 def writer_settings(access: Access, agent: str | None, settings: ContextSettings) -> WriterSettings | None:
-    """How a model that writes for an agent's session is asked; None unless the user lets one be called."""
+    """The configuration of the model that writes for an agent's session; None if the user has not agreed to calls."""
     if not access.may_call_model(agent):
         return None
     return WriterSettings(
@@ -39,8 +39,8 @@ async def log_calls(
     *,
     purpose: Literal["summary", "digest"] = "summary",
 ) -> float | None:
-    """Log requests to a model about messages `first_seq..last_seq`; what they cost together in US dollars, None
-    if a price is not known or none was made."""
+    """Log calls of a model about messages `first_seq..last_seq`. Returns their total cost in US dollars; None if a
+    price is unknown or no call was made."""
     if not calls:
         return None
     from contextstash.models import price_of

@@ -1,4 +1,4 @@
-"""Model calls: what each took, how the requests grew, and the request itself put together again."""
+"""The log of model calls: tokens, cost and growth of each request, and the request itself, rebuilt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contextstash_storage.records import Call, Edit, Message, Native, Session, U
 
 
 async def list_calls(access: Access, session_id: str, after: int, limit: int) -> CallList:
-    """A session's calls, oldest first, with the size of each request and by how much it grew."""
+    """A session's calls, oldest first, with the size and growth of each request."""
     session = await access.session(session_id)
     calls = await access.store.read_calls(session_id, after=after, limit=limit)
     edits = await access.store.read_edits(session_id)
@@ -113,8 +113,8 @@ def _line(call: Call, size: int, growth: int | None) -> CallLine:
 
 
 async def read_request(access: Access, session_id: str, call_id: int) -> list[Native]:
-    """The messages that an agent's call was sent, put together from history and edits as they were then; for a
-    summarizer's call the messages that it summarized. Raises NotFoundError."""
+    """The messages of an agent's request, rebuilt from the history and the edits of that time; for a summarizer's call
+    the messages that it summarized. Raises NotFoundError."""
     session = await access.session(session_id)
     found = await access.store.read_calls(session_id, after=call_id - 1, limit=1)
     if not found or found[0].call_id != call_id:

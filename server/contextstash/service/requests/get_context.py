@@ -1,4 +1,4 @@
-"""Sending: the message list for the next request, valid for its provider and within budget."""
+"""The message list for the next request, valid for its provider and within budget."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Replacement, RewindEdit
 
 REPAIR_TOKENS = 40
-"""About what the answer to a tool call costs whose result was never recorded."""
+"""About the tokens of the result that is inserted for a tool call whose own result was never recorded."""
 
 
 @dataclass(frozen=True)
 class _Budget:
-    """A budget in the provider's tokens, and how they relate to counted ones."""
+    """A budget in the provider's tokens, and the ratio of these to counted tokens."""
 
     tokens: int
     estimated: int
     ratio: float
 
     def counted(self, view: int) -> int:
-        """How many counted tokens the view may have so that its estimate is within the budget."""
+        """The number of counted tokens at which the view's estimate is within the budget."""
         excess = self.estimated - self.tokens
         return view if excess <= 0 else view - math.ceil(excess / self.ratio)
 
     def after(self, view: int, fitted: int) -> int:
-        """The estimate once the view has `fitted` counted tokens instead of `view`."""
+        """The estimate if the view has `fitted` counted tokens instead of `view`."""
         return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
 
 
@@ -53,8 +53,8 @@ async def get_context(
     system: str | None = None,
     budget: int | None = None,
 ) -> ContextResult:
-    """The view as the provider takes it. Where it is over the budget, older outputs become placeholders and then
-    the oldest messages are left out, for this request only; `left_out` says what."""
+    """The view as a valid message list for the provider. If it is over the budget, older outputs become placeholders
+    and then the oldest messages are left out, for this request only; `left_out` reports them."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
     snapshot = await access.snapshot(session_id)
@@ -71,8 +71,8 @@ async def get_context(
 
 
 async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
-    """The snapshot without summaries that take their full share of the budget or more: what they cover is sent
-    instead, as far as it fits."""
+    """The snapshot without summaries that take `summary_share` of the budget or more: the messages they cover are sent
+    instead, as far as they fit."""
     share = snapshot.settings.summary_share
     small = [
         cover
@@ -155,15 +155,15 @@ def _natives(snapshot: SessionSnapshot, bodies: Mapping[int, Native], fitted: Fi
         if dropped_at is not None and entry.first_seq > dropped_at:
             natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
             dropped_at = None
-        thoughtless = changed is not None and entry.first_seq > changed
-        natives += native_of(snapshot.format, bodies, replace(entry, stripped=True) if thoughtless else entry)
+        strip = changed is not None and entry.first_seq > changed
+        natives += native_of(snapshot.format, bodies, replace(entry, stripped=True) if strip else entry)
     if dropped_at is not None:
         natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
     return natives
 
 
 def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
-    """What an entry is in its provider's JSON; nothing if all of it was thinking that is not shown."""
+    """An entry in its provider's JSON; empty if the message held only thinking, and that is stripped."""
     if entry.message is None:
         return [fmt.user_message(entry.edit.text)]
     body: Native | None = bodies[entry.message.seq]

@@ -1,4 +1,4 @@
-"""Recovering: after the provider refused a request as too long, correct what we believe and shrink the view."""
+"""Overflow recovery: after the provider refused a request as too long, correct our estimate and shrink the view."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ LOWER_THE_REPLY = (
 async def recover_context(
     access: Access, session_id: str | None, error: str | Mapping[str, Any], *, system: str | None = None
 ) -> RecoverResult:
-    """What to send instead of a request that was refused as too long, once; asked again with nothing recorded since, it
-    says what holds the room.
+    """What to send, once, instead of a request that was refused as too long. If called again with nothing recorded
+    since, returns the breakdown of what fills the window instead.
 
     Raises BadInputError if the error is not about the context's length.
     """
     overflow = recognize(error)
     if overflow is None:
         raise BadInputError(
-            "This error is not one about the context's length, as far as contextstash knows. Pass the provider's error"
-            " as it came; other errors are not mended by a smaller context."
+            "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
+            " unchanged; a smaller context does not help against other errors."
         )
     session = await access.session(session_id)
     if overflow.reply_fills_window:
         return await _refused(access, session, overflow, LOWER_THE_REPLY)
     last = await access.store.last_events(session.session_id, ("recovery",), 1)
     if last and last[0].seq == session.counters.messages:
-        return await _refused(access, session, overflow, await _what_holds_the_room(access, session))
+        return await _refused(access, session, overflow, await _what_fills_the_window(access, session))
     session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id)
@@ -75,7 +75,7 @@ async def recover_context(
 
 def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
     if not context.fits:
-        return context.reason or "The messages that must stay are over the limit."
+        return context.reason or "The messages that cannot be removed are over the limit."
     if context.tokens >= before.tokens:
         return "The context could not be made smaller; it was within the limit already. Send it once more."
     left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
@@ -98,7 +98,7 @@ async def _refused(access: Access, session: Session, overflow: ContextOverflow, 
     )
 
 
-async def _what_holds_the_room(access: Access, session: Session) -> str:
+async def _what_fills_the_window(access: Access, session: Session) -> str:
     estimate = await estimate_session(access, session)
     snapshot = await access.snapshot(session.session_id)
     parts = ", ".join(
@@ -106,16 +106,16 @@ async def _what_holds_the_room(access: Access, session: Session) -> str:
         for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1])
     )
     largest = max(snapshot.entries, key=lambda entry: entry.tokens, default=None)
-    alone = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
+    largest_message = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
     return (
         "Recovered once already and nothing was recorded since: the context cannot be made smaller."
-        f" What holds the room: {parts}.{alone} Use a model with a larger window, fewer tools, or a new session that"
-        " starts from get_summary."
+        f" What fills the window: {parts}.{largest_message}"
+        " Use a model with a larger window, fewer tools, or a new session that starts from get_summary."
     )
 
 
 async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
-    """The session with what the error taught: the true window, and how many tokens the view really has."""
+    """The session corrected by the error: the true window, and the true number of tokens in the view."""
     settings = access.settings(session)
     changes: dict[str, Any] = {}
     if overflow.limit is not None and overflow.limit != access.budget(settings, session.model, session).window:
@@ -140,7 +140,8 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
 
 
 async def _shrunk(access: Access, session_id: str) -> list[str]:
-    """Prune hard, cut what is left, and compact while the view is over what a recovery aims at."""
+    """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
+    is within the target of a recovery, except truncation with `recovery_cut_always`."""
     done: list[str] = []
     session = await access.session(session_id)
     settings = access.settings(session)
@@ -168,7 +169,7 @@ async def _over(access: Access, session_id: str) -> bool:
 
 
 async def _cut_outputs(access: Access, session_id: str) -> str | None:
-    """Cut every output that is still shown and over the limit of a recovery."""
+    """Truncate every visible output that is over the limit of a recovery."""
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")

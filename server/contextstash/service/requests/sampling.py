@@ -1,4 +1,4 @@
-"""Sampling: what the client's own model is asked, if the client lets servers ask it."""
+"""Sampling: the request for a summary by the client's own model, if the client supports MCP sampling."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 async def sampling_request(
     access: Access, session_id: str | None, instructions: str | None, strategy: str = "sampling"
 ) -> SamplingRequest | None:
-    """The request for a summary of what a compaction would cover now; None if there is nothing to compact, or if
-    another writer comes first."""
+    """The request for a summary of the messages that a compaction would cover now; None if there is nothing to compact,
+    or if another summarizer comes first."""
     snapshot = await access.snapshot(session_id)
     if strategy == "auto" and not _comes_first(access, snapshot.session.agent, snapshot.settings):
         return None
@@ -29,7 +29,7 @@ async def sampling_request(
 
 
 def _comes_first(access: Access, agent: str | None, settings: ContextSettings) -> bool:
-    """Whether `auto` comes to the client's model before any other writer can."""
+    """Whether `auto` tries the client's model before any other summarizer."""
     if settings.summarizer == "auto":
         return not access.reaches_model(agent, settings)
     return settings.summarizer == "sampling"
