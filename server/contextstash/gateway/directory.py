@@ -11,7 +11,7 @@ from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
 from contextstash.gateway.offers import Offer
-from contextstash.gateway.reserved import is_own_prompt, is_own_tool, is_own_uri
+from contextstash.gateway.reserved import is_own_prompt, is_own_uri, is_reserved_tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Directory:
             }
 
         return cls(
-            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before, is_own_tool),
+            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before, is_reserved_tool),
             prompts=listed(lambda offer: offer.prompts, "name", TOOL_JOINT, before, is_own_prompt),
             resources=listed(lambda offer: offer.resources, "uri", URI_JOINT, schemes, is_own_uri),
             templates=listed(lambda offer: offer.templates, "uri_template", URI_JOINT, schemes, is_own_uri),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.summary_format import Section, heading, write_item, write_summary
-from contextstash.context.text.sanitize import encodable
+from contextstash.context.text.sanitize import encodable, one_line
 
 Count = Callable[[str], int]
 
@@ -17,7 +17,8 @@ MIN_CUT = 12
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry that may go into a summary. Of a section's items those with most `weight` go in first; they
-    are shown in the given order. One that may be `cut` loses its middle if there is too little room."""
+    are shown in the given order. One that may be `cut` loses its middle if there is too little room; any other is shown
+    as one line."""
 
     text: str
     weight: float = 0.0
@@ -56,9 +57,7 @@ REFILL = (
 def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Count) -> str:
     """The summary's text with as many items as fit into `max_tokens`; never longer."""
     present = {
-        section: [replace(item, text=encodable(item.text)) for item in items]
-        for section, items in sections.items()
-        if items
+        section: [replace(item, text=_shown(item)) for item in items] for section, items in sections.items() if items
     }
     chosen = _Chosen(present, count)
     heads = sum(count(f"\n\n{heading(section)}\n") for section in present)
@@ -70,6 +69,11 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
         if section in present:
             chosen.take(section, chosen.spent[section] + room - sum(chosen.spent.values()))
     return chosen.text_within(max_tokens)
+
+
+def _shown(item: Item) -> str:
+    """The item's text; if it is no text of several lines, without line breaks: a file's name may hold a heading."""
+    return encodable(item.text) if item.cut else one_line(item.text, len(item.text))
 
 
 class _Chosen:
