@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.configuration import Configuration, Remark, configuration
-from contextstash.context.window.project_limits import BOUNDS, admit
 from contextstash.context.window.presets import PRESETS
+from contextstash.context.window.project_limits import BOUNDS, admit
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash_storage.errors import BadInputError
 

@@ -38,7 +38,8 @@ class Directory:
             reserved: Callable[[str], bool],
         ) -> Any:
             by_name = {server: {getattr(item, key): item for item in items(offer)} for server, offer in offers.items()}
-            names = offered_names({server: list(each) for server, each in by_name.items()}, ahead, joint, own, reserved)
+            own_names = {server: list(each) for server, each in by_name.items()}
+            names = offered_names(own_names, ahead, joint, own, reserved, of_tools=reserved is is_reserved_tool)
             return {
                 offered: (origin, by_name[origin.server][origin.name].model_copy(update={key: offered}))
                 for offered, origin in names.items()

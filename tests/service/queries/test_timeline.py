@@ -11,7 +11,9 @@ from tests.support.stashes import stash_at
 PAIRS = 5_000
 
 
-async def test_a_message_with_thousands_of_tool_outputs_is_shown_without_reading_it_once_for_each(tmp_path: Path) -> None:
+async def test_a_message_with_thousands_of_tool_outputs_is_shown_without_reading_it_once_for_each(
+    tmp_path: Path,
+) -> None:
     calls = [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}} for number in range(PAIRS)]
     results = [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "done"} for number in range(PAIRS)]
     messages = [{"role": "assistant", "content": calls}, {"role": "user", "content": results}]
