@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.configuration import Configuration, Remark, configuration
+from contextstash.context.window.presets import PRESETS
 from contextstash.context.window.project_limits import BOUNDS, admit
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash_storage.errors import BadInputError
@@ -64,6 +65,30 @@ def test_agents_in_a_project_are_the_projects_too(project: Project) -> None:
     assert found.settings_layer("quick") == {"messages_at": 15, "tokens_at": 32_000}
     assert ["[agents.quick] summary_prompt" in each.text for each in project.told] == [True, False]
     assert "quick.yaml" in project.told[1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('preset = "rolling"', "fallback_tokens to 8,000, at least 32,000"),
+        ('preset = "byte-budget"', "prune_protect_tokens to 0, at least 4,000"),
+        ("fallback_tokens = 8_000", "at least 32,000"),
+        *[(f"{name} = 1{'0' * 40}", "at most") for name in BOUNDS if name.startswith("output_")],
+    ],
+)
+def test_neither_a_preset_nor_a_great_number_leads_out_of_the_bounds(project: Project, text: str, says: str) -> None:
+    project.file.write_text(text)
+    assert project.read().settings_layer() == {}
+    assert says in project.only_remark()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_that_a_project_may_choose_sets_nothing_that_the_project_could_not(preset: str) -> None:
+    if admit({"preset": preset}).settings:
+        values = PRESETS[preset]
+        assert "tool_digest" not in values
+        own = admit({name: value for name, value in values.items() if name in BOUNDS})
+        assert own.refused == {}
 
 
 @pytest.mark.parametrize(

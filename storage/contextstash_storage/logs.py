@@ -55,10 +55,13 @@ def read_calls(db: sqlite3.Connection, session: int, after: int, limit: int) -> 
 
 def token_sums(db: sqlite3.Connection, session: int, width: int) -> list[TokenSum]:
     """Tokens by run of messages, role, kind and type of block, summed by the database itself."""
+    # Each message is taken apart once, before its blocks are: read beside a block, it would be parsed again for each.
     rows = db.execute(
-        "SELECT m.seq / ?, m.derived ->> '$.role', coalesce(m.derived ->> '$.kind', 'message'), b.value ->> '$.type',"
-        " sum(b.value ->> '$.tokens') FROM messages m, json_each(m.derived, '$.blocks') b"
-        " WHERE m.session = ? AND coalesce(m.derived ->> '$.agent_visible', 1) GROUP BY 1, 2, 3, 4",
+        "WITH heads AS MATERIALIZED (SELECT seq / ? AS run, derived ->> '$.role' AS role,"
+        " coalesce(derived ->> '$.kind', 'message') AS kind, derived -> '$.blocks' AS blocks FROM messages"
+        " WHERE session = ? AND coalesce(derived ->> '$.agent_visible', 1))"
+        " SELECT run, role, kind, b.value ->> '$.type', sum(b.value ->> '$.tokens')"
+        " FROM heads, json_each(heads.blocks) b GROUP BY 1, 2, 3, 4",
         (width, session),
     )
     return [TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens) for run, role, kind, name, tokens in rows]

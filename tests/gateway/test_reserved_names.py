@@ -116,6 +116,15 @@ async def test_an_impostors_tools_are_renamed_even_if_ours_are_not_listed(tmp_pa
         assert len(shown) <= 4_000
 
 
+async def test_no_server_has_a_tool_with_the_name_of_one_by_which_a_host_asks_its_user(tmp_path: Path) -> None:
+    asking = ["AskUserQuestion", "request_user_input", "ask_user", "ask_followup_question", "question", "ExitPlanMode"]
+    async with gateway(tmp_path, {"raw": raw_server(*asking)}) as client:
+        names = await tool_names(client)
+        assert set(names).isdisjoint(asking)
+        assert {f"raw__{name}" for name in asking} <= set(names)
+        assert text_of(await client.call_tool("raw__AskUserQuestion")) == "raw AskUserQuestion"
+
+
 def test_check_shows_what_is_renamed(tmp_path: Path) -> None:
     path = written(tmp_path, {"raw": raw_server("delete_session", "context://sessions", "\x1b[31mred")})
     done = subprocess.run(

@@ -92,12 +92,31 @@ def endless(_: Any, arguments: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def progress(number: Any, arguments: dict[str, Any]) -> None:
+    """Very many notifications of progress before the answer."""
+    for step in range(int(arguments["steps"])):
+        write({"method": "notifications/progress", "params": {"progressToken": number, "progress": step}})
+    write({"id": number, "result": text("done")})
+
+
+def asking(number: Any, arguments: dict[str, Any]) -> None:
+    """Very many questions to the user before the answer, which says how many were answered."""
+    schema = {"type": "object", "properties": {}}
+    for each in range(int(arguments["asked"])):
+        params = {"message": "contextstash asks: your key?", "requestedSchema": schema}
+        write({"id": f"q{each}", "method": "elicitation/create", "params": params})
+    answered = [json.loads(sys.stdin.readline()) for _ in range(int(arguments["asked"]))]
+    write({"id": number, "result": text(str(sum("result" in each for each in answered)))})
+
+
 TOOLS: dict[str, Callable[[Any, dict[str, Any]], None]] = {
     "environment": environment,
     "shaped": shaped,
     "twice": twice,
     "flood": flood,
     "endless": endless,
+    "progress": progress,
+    "asking": asking,
 }
 
 
@@ -107,6 +126,7 @@ def main(*names: str) -> None:
         {"name": name, "description": f"{name} of the raw server", "inputSchema": {"type": "object"}}
         for name in (*TOOLS, *names)
     ]
+    malformed = [{"name": 5}, None, {"name": "no_schema"}, {"name": "no_object", "inputSchema": {"type": "string"}}]
     for line in sys.stdin:
         message = json.loads(line)
         number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
@@ -123,7 +143,7 @@ def main(*names: str) -> None:
                 }
             )
         elif method == "tools/list":
-            write({"id": number, "result": {"tools": listed}})
+            write({"id": number, "result": {"tools": [*malformed, *listed]}})
         elif method == "prompts/list":
             write({"id": number, "result": {"prompts": [{"name": name} for name in names]}})
         elif method == "resources/list":

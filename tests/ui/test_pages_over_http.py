@@ -75,6 +75,18 @@ def test_the_token_leaves_the_address_and_becomes_a_strict_cookie(served: Served
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+    assert "path=/" in cookie
+
+
+def test_the_cookie_does_not_hold_the_token_which_would_open_the_pages_to_another_ports_server(served: Served) -> None:
+    token = served.opening.partition("token=")[2]
+    answer = httpx2.get(served.opening)
+    [value] = answer.cookies.values()
+    assert token not in answer.headers["set-cookie"]
+    assert httpx2.get(f"{served.address}/?token={value}").status_code == 401
+    [name] = answer.cookies.keys()
+    assert httpx2.get(served.address, headers={"cookie": f"{name}={token}"}).status_code == 401
+    assert httpx2.get(served.address, headers={"cookie": f"{name}={value}"}).status_code == 200
 
 
 def test_another_hosts_name_is_refused(client: httpx2.Client) -> None:

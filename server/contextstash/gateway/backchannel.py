@@ -20,18 +20,26 @@ from mcp.types import (
     ElicitRequestParams,
     ElicitResult,
     ErrorData,
+    InputRequiredResult,
     ListRootsRequest,
     ListRootsResult,
 )
 
+from contextstash.context.text.sanitize import one_line
+
 Request = ServerRequestContext[Any, Any]
+
+MAX_ASKED = 4
+"""Questions of one server that are open at once: each is a dialog before a person."""
 
 
 class Backchannel:
     """Passes on elicitation, sampling and roots, as far as the client has them. Such a request does not say on which
     call it belongs to: it goes to the client's newest call to that server."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._asked = 0
         self._open: list[Request] = []
 
     @contextmanager
@@ -56,8 +64,22 @@ class Backchannel:
         return found
 
     async def _elicit(self, _: Any, params: ElicitRequestParams) -> ElicitResult | ErrorData:
-        answer: ElicitResult | ErrorData = await self._ask(ElicitRequest(params=params), ElicitResult)
+        answer: ElicitResult | ErrorData = await self._ask(ElicitRequest(params=self._named(params)), ElicitResult)
         return answer
+
+    def named(self, result: InputRequiredResult) -> InputRequiredResult:
+        """A result that asks the user, with the server's name in each question."""
+        asked = {
+            key: each.model_copy(update={"params": self._named(each.params)})
+            if isinstance(each, ElicitRequest)
+            else each
+            for key, each in (result.input_requests or {}).items()
+        }
+        return result.model_copy(update={"input_requests": asked}) if asked else result
+
+    def _named(self, params: ElicitRequestParams) -> ElicitRequestParams:
+        """The question as the server's: the client knows only the gateway, and a server could pass for it."""
+        return params.model_copy(update={"message": f"{asker(self._server)} asks: {params.message}"})
 
     async def _sample(
         self, _: Any, params: CreateMessageRequestParams
@@ -75,9 +97,19 @@ class Backchannel:
     async def _ask(self, request: Any, answer: Any) -> Any:
         if not self._open:
             return ErrorData(code=INVALID_REQUEST, message="No call is open on whose behalf this could be asked.")
+        if self._asked >= MAX_ASKED:
+            return ErrorData(code=INVALID_REQUEST, message=f"{MAX_ASKED} questions are open. Wait for their answers.")
         asking = self._open[-1]
+        self._asked += 1
         metadata = ServerMessageMetadata(related_request_id=asking.request_id)
         try:
             return await asking.session.send_request(request, answer, metadata=metadata)
         except MCPError as error:
             return error.error
+        finally:
+            self._asked -= 1
+
+
+def asker(server: str) -> str:
+    """How a question names the server that asks it."""
+    return f"The server '{one_line(server, 60)}'"

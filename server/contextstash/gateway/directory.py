@@ -11,7 +11,7 @@ from mcp.types import Prompt, Resource, ResourceTemplate, Tool
 
 from contextstash.gateway.names import TOOL_JOINT, URI_JOINT, Origin, offered_names, prefixes
 from contextstash.gateway.offers import Offer
-from contextstash.gateway.reserved import is_own_prompt, is_own_tool, is_own_uri
+from contextstash.gateway.reserved import is_own_prompt, is_own_uri, is_reserved_tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,15 @@ class Directory:
             reserved: Callable[[str], bool],
         ) -> Any:
             by_name = {server: {getattr(item, key): item for item in items(offer)} for server, offer in offers.items()}
-            names = offered_names({server: list(each) for server, each in by_name.items()}, ahead, joint, own, reserved)
+            own_names = {server: list(each) for server, each in by_name.items()}
+            names = offered_names(own_names, ahead, joint, own, reserved, of_tools=reserved is is_reserved_tool)
             return {
                 offered: (origin, by_name[origin.server][origin.name].model_copy(update={key: offered}))
                 for offered, origin in names.items()
             }
 
         return cls(
-            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before, is_own_tool),
+            tools=listed(lambda offer: offer.tools, "name", TOOL_JOINT, before, is_reserved_tool),
             prompts=listed(lambda offer: offer.prompts, "name", TOOL_JOINT, before, is_own_prompt),
             resources=listed(lambda offer: offer.resources, "uri", URI_JOINT, schemes, is_own_uri),
             templates=listed(lambda offer: offer.templates, "uri_template", URI_JOINT, schemes, is_own_uri),

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 TOOL_JOINT = "__"
+
+MAX_TOOL_NAME = 64
+"""Characters of a tool's name that every provider takes, of letters, digits, `_` and `-`: with one other name in
+the list the whole request is refused."""
+
+_ROOM_FOR_NUMBER = 4
 URI_JOINT = "+"
 
 
@@ -29,26 +36,41 @@ def prefixes(servers: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def tool_name(name: str, most: int = MAX_TOOL_NAME) -> str:
+    """The name as every provider takes it; itself if it is such a one. A cut one ends with a digest of the whole."""
+    fit = _NOT_IN_NAMES.sub("_", name) or "tool"
+    return fit if len(fit) <= most else f"{fit[: most - 9]}_{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _prefixed_tool_name(name: str) -> str:
+    return tool_name(name, MAX_TOOL_NAME - _ROOM_FOR_NUMBER)
+
+
 def offered_names(
     names: Mapping[str, Sequence[str]],
     before: Mapping[str, str],
     joint: str,
     unchanging: str | None = None,
     reserved: Callable[[str], bool] = lambda _: False,
+    *,
+    of_tools: bool = False,
 ) -> dict[str, Origin]:
     """What each server's names are offered as, in order. It depends on the names alone, not on who was there first.
 
     A name that several have, or that is `reserved`, gets each server's prefix, except with the server `unchanging`,
-    which keeps its own. No other server's name is offered as one that is reserved.
+    which keeps its own. No other server's name is offered as one that is reserved. Names `of_tools` are offered as
+    every provider takes them.
     """
-    times = Counter(name for each in names.values() for name in dict.fromkeys(each))
+    fit, fit_prefixed = (tool_name, _prefixed_tool_name) if of_tools else (str, str)
+    times = Counter(fit(name) for each in names.values() for name in dict.fromkeys(each))
     kept = set(names.get(unchanging, ())) if unchanging is not None else set()
     alone = {name for name, number in times.items() if number == 1 and (name in kept or not reserved(name))}
     found: dict[str, Origin] = {}
     for server, own in names.items():
         for name in dict.fromkeys(own):
-            bare = name in alone or server == unchanging
-            offered = name if bare else _free(f"{before[server]}{joint}{name}", {*found, *alone, *kept}, "_", reserved)
+            bare = fit(name) in alone or server == unchanging
+            longer = fit_prefixed(f"{before[server]}{joint}{name}")
+            offered = fit(name) if bare else _free(longer, {*found, *alone, *kept}, "_", reserved)
             found[offered] = Origin(server, name)
     return found
 

@@ -24,6 +24,7 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
+from contextstash.gateway.newest_progress import NewestProgress
 from contextstash.gateway.upstream import Upstream
 
 Request = ServerRequestContext[Any, Any]
@@ -56,12 +57,14 @@ async def call_tool(
 
     async def send(session: Any, answers: Mapping[str, Any]) -> Any:
         request = CallToolRequest(params=_own_params(params, {"name": name, **answers}, CallToolRequestParams))
-        answer = await session.send_request(request, _TOOL_RESULT, progress_callback=ctx.session.report_progress)
+        progress = NewestProgress(ctx.session.report_progress)
+        answer = await session.send_request(request, _TOOL_RESULT, progress_callback=progress)
+        await progress.close()
         return await taken(answer)
 
     with upstream.backchannel.during(ctx):
         session = (await upstream.client()).session
-        return await _answered(session, lambda answers: send(session, answers), ctx)
+        return await _answered(upstream, session, lambda answers: send(session, answers), ctx)
 
 
 async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestParams, ctx: Request) -> Any:
@@ -72,7 +75,7 @@ async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestPara
             request = GetPromptRequest(params=_own_params(params, {"name": name, **answers}, GetPromptRequestParams))
             return await session.send_request(request, _PROMPT_RESULT)
 
-        return await _answered(session, send, ctx)
+        return await _answered(upstream, session, send, ctx)
 
     with upstream.backchannel.during(ctx):
         return await upstream.ask(ask)
@@ -88,7 +91,7 @@ async def read_resource(upstream: Upstream, uri: str, params: ReadResourceReques
             )
             return await session.send_request(request, _RESOURCE_RESULT)
 
-        return await _answered(session, send, ctx)
+        return await _answered(upstream, session, send, ctx)
 
     with upstream.backchannel.during(ctx):
         return await upstream.ask(ask)
@@ -105,11 +108,13 @@ def _own_params(params: Any, changes: Mapping[str, Any], kind: Any) -> Any:
     return kind.model_validate({**given, **changes, **({"_meta": meta} if meta else {})})
 
 
-async def _answered(session: Any, send: Callable[[Mapping[str, Any]], Awaitable[Any]], ctx: Request) -> Any:
+async def _answered(
+    upstream: Upstream, session: Any, send: Callable[[Mapping[str, Any]], Awaitable[Any]], ctx: Request
+) -> Any:
     """The final result: of a client without such rounds, what is asked for on the way is asked by requests."""
     result = await send({})
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return result
+        return upstream.backchannel.named(result) if isinstance(result, InputRequiredResult) else result
     for _ in range(MAX_ROUNDS):
         if not isinstance(result, InputRequiredResult):
             return result

@@ -26,6 +26,22 @@ OWN_TOOLS = frozenset(
     }
 )
 
+HOST_TOOLS = frozenset(
+    {
+        "ask_followup_question",
+        "ask_question",
+        "ask_questions",
+        "ask_user",
+        "ask_user_question",
+        "ask_user_questions",
+        "exit_plan_mode",
+        "question",
+        "questions",
+        "request_user_input",
+    }
+)
+"""Tools with which hosts ask their user: what these return is read as the user's own answer."""
+
 OWN_PROMPTS = frozenset({"compact", "context_status", "handoff"})
 
 OWN_SCHEME = "context:"
@@ -34,6 +50,11 @@ OWN_SCHEME = "context:"
 def is_own_tool(name: str) -> bool:
     """Whether a client, a model or our own reading of a transcript could take this for the name of one of our tools."""
     return _looks_like(name, OWN_TOOLS) or is_own_retrieval(f"contextstash__{name}")
+
+
+def is_reserved_tool(name: str) -> bool:
+    """Whether this could be taken for one of our tools, or for one with which a host asks its user."""
+    return is_own_tool(name) or _looks_like(name, HOST_TOOLS)
 
 
 def is_own_prompt(name: str) -> bool:

@@ -48,7 +48,8 @@ async def _survey(gateway: Gateway) -> list[Surveyed]:
 
 
 def _renamed(directory: Directory, server: str) -> tuple[tuple[str, str], ...]:
-    """What of a server has another name here, since the name is ours or another server has it too."""
+    """What of a server has another name here, since the name is ours, or a host's, or another server has it too, or no
+    provider takes it."""
     lists = (directory.tools, directory.prompts, directory.resources, directory.templates)
     return tuple(
         (origin.name, offered)

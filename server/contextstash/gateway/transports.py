@@ -12,6 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from contextstash.gateway.answers import Answers
 from contextstash.gateway.config import HttpServer, StdioServer
+from contextstash.gateway.listed_tools import with_usable_tools
 from contextstash.gateway.process import process_streams
 
 Ended = Callable[[], None]
@@ -30,7 +31,7 @@ async def connected(server: StdioServer | HttpServer, answers: Answers, ended: E
     program cannot be started."""
     way = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
     async with way as (read, write):
-        yield _EndNoticed(read, ended), write
+        yield _Checked(read, ended, answers.server), write
 
 
 @asynccontextmanager
@@ -69,11 +70,13 @@ class _LimitedBody(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _EndNoticed:
-    """A stream of messages that reports its end: otherwise a server that died between two calls would go unnoticed."""
+class _Checked:
+    """A stream of messages that reports its end: otherwise a server that died between two calls would go unnoticed. One
+    malformed tool in a list does not cost the others."""
 
-    def __init__(self, stream: Any, ended: Ended) -> None:
+    def __init__(self, stream: Any, ended: Ended, server: str) -> None:
         self._stream = stream
+        self._server = server
         self._ended = ended
 
     @property
@@ -82,7 +85,7 @@ class _EndNoticed:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        return await self._stream.receive()
+        return with_usable_tools(await self._stream.receive(), self._server)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -92,7 +95,7 @@ class _EndNoticed:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            return with_usable_tools(await self._stream.__anext__(), self._server)
         except StopAsyncIteration:
             self._ended()
             raise

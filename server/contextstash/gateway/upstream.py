@@ -77,7 +77,7 @@ class Upstream:
         self.rules = rules
         self.offer = Offer()
         self.problem: str | None = None
-        self.backchannel = Backchannel()
+        self.backchannel = Backchannel(name)
         self._way = way
         self._changed = changed
         self._client: Client | None = None

@@ -37,6 +37,8 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str, path: str) -> None:
         self._app = app
         self._token = token
+        # Not the token: browsers send a host's cookies to all its ports, and another server there could keep it.
+        self._visit = new_token()
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +66,7 @@ class Guard:
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
             return self._set_cookie(request)
-        if not hmac.compare_digest(request.cookies.get(_cookie(host), "").encode(), self._token.encode()):
+        if not hmac.compare_digest(request.cookies.get(_cookie(host), "").encode(), self._visit.encode()):
             return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
         return None
 
@@ -74,7 +76,7 @@ class Guard:
         target = request.url.replace(query=str(rest)).path + (f"?{rest}" if rest else "")
         response = RedirectResponse(target, 303)
         response.set_cookie(
-            _cookie(request.headers["host"]), self._token, httponly=True, samesite="strict", path=self._path or "/"
+            _cookie(request.headers["host"]), self._visit, httponly=True, samesite="strict", path=self._path or "/"
         )
         return response
 

@@ -35,6 +35,27 @@ _NARRATION = re.compile(
     re.IGNORECASE,
 )
 
+_SAID = (
+    r"(?:said|says|agree[sd]?|approve[sd]?|decide[sd]?|confirm(?:s|ed)?|answer(?:s|ed)?|repl(?:y|ies|ied)|respond(?:s|ed)?"
+    r"|ask(?:s|ed)?|request(?:s|ed)?|want(?:s|ed)?|told|tells|allow(?:s|ed)?|permit(?:s|ted)?|accepted|authori[sz]e[sd]?"
+    r"|chose|chosen|prefer(?:s|red)?|instruct(?:s|ed)?|consent(?:s|ed)?|insist(?:s|ed)?|gave|given|granted)\b"
+)
+_ADVERBS = r"(?:(?:has|had|have|also|already|then|just|explicitly|clearly|now|previously|earlier|later|again)\s+){0,3}"
+_WORD = (
+    r"(?:permission|approval|consent|decisions?|requests?|instructions?|wish(?:es)?|answers?|go-ahead|preferences?"
+    r"|confirmation|agreement|words?)\b"
+)
+_OF_USER = re.compile(
+    rf"\b(?:user|you)(?:['’]ve)?\s+{_ADVERBS}{_SAID}|\b(?:user['’]s|your)\s+(?:\w+\s+)?{_WORD}"
+    r"|\buser\s+(?:approval|consent|decision|confirmation)\b"
+    rf"|\b{_SAID}\s+(?:(?:on|to)\s+)?(?:by|with|from)\s+(?:the\s+)?(?:user|you)\b"
+    r"|\bNutzer(?:in)?\s+(?:hat|will|wollte|sagte|möchte|erlaubt)\b|\bBenutzer(?:in)?\s+(?:hat|will|wollte|sagte|möchte)\b"
+    r"|\butilisateur\s+(?:a|veut|demande|accepte)\b|\busuario\s+(?:ha|dijo|quiere|pidió|aceptó)\b"
+    r"|用户(?:已经?|也|还)?(?:同意|批准|决定|确认|说|要求|允许|回答|选择)|ユーザー[はが]",
+    re.IGNORECASE,
+)
+"""What the assistant says that the user said or decided: only the user's own words tell that."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -77,6 +98,8 @@ def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
 def _value(sentence: str, closing: bool) -> float:
     """0 if the sentence is to be left out. The summands are guesses that only order the sentences."""
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
+        return 0.0
+    if _OF_USER.search(sentence):
         return 0.0
     names = len(find_facts(sentence, 8).names())
     value = 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing

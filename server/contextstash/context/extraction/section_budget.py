@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.summary_format import Section, heading, write_item, write_summary
-from contextstash.context.text.sanitize import encodable
+from contextstash.context.text.sanitize import encodable, one_line
 
 Count = Callable[[str], int]
 
@@ -17,7 +17,8 @@ MIN_CUT = 12
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry that may be part of a summary. The items of a section with the highest `weight` are added first; they
-    are shown in the given order. The middle of an item with `cut` may be removed so that it fits."""
+    are shown in the given order. The middle of an item with `cut` may be removed so that
+    it fits; any other item is shown as one line."""
 
     text: str
     weight: float = 0.0
@@ -57,9 +58,7 @@ REFILL = (
 def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Count) -> str:
     """The text of the summary with as many items as fit into `max_tokens`; never longer."""
     present = {
-        section: [replace(item, text=encodable(item.text)) for item in items]
-        for section, items in sections.items()
-        if items
+        section: [replace(item, text=_shown(item)) for item in items] for section, items in sections.items() if items
     }
     chosen = _Chosen(present, count)
     heads = sum(count(f"\n\n{heading(section)}\n") for section in present)
@@ -71,6 +70,11 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
         if section in present:
             chosen.take(section, chosen.spent[section] + budget - sum(chosen.spent.values()))
     return chosen.text_within(max_tokens)
+
+
+def _shown(item: Item) -> str:
+    """The item's text; if it is no text of several lines, without line breaks: a file's name may hold a heading."""
+    return encodable(item.text) if item.cut else one_line(item.text, len(item.text))
 
 
 class _Chosen:

@@ -171,9 +171,10 @@ def reply_lines(request: Request) -> list[str]:
 _ANSWERED = re.compile(
     r"\A\s*User has answered your questions?:\s*(.{1,1500}?)(?:\. You can now continue|\Z)", re.DOTALL
 )
-_ASKING_TOOLS = re.compile(
-    r"ask_?user(?:_?questions?)?|ask_?followup_?question|request_?user_?input|ask_?questions?|questions?", re.IGNORECASE
-)
+_ASKING_TOOLS = frozenset({"AskUserQuestion", "question"})
+"""The tools of Claude Code and of OpenCode whose outputs begin so. An MCP server's tool is recorded with the server's
+name, and the gateway offers none under such a name."""
+
 _SAID = re.compile(
     r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.{1,800})",
     re.DOTALL | re.IGNORECASE,
@@ -193,7 +194,7 @@ def dialog_decisions(actions: Sequence[Action]) -> list[tuple[int, str]]:
             what = one_line(action.argument, 100)
             why = f": “{one_line(said.group(1), 300)}”" if said else ""
             found.append((action.seq, f"The user refused {one_line(action.tool, 40)} {what}{why}"))
-        elif _ASKING_TOOLS.fullmatch(action.tool) and (answered := _ANSWERED.search(text[:4_000])):
+        elif action.tool in _ASKING_TOOLS and (answered := _ANSWERED.search(text[:4_000])):
             found.append((action.seq, f"The user answered: {one_line(answered.group(1), 500)}"))
         elif action.tool.lower() in _PLAN_TOOLS and not action.is_error:
             plan = action.arguments.get("plan")

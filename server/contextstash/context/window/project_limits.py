@@ -21,14 +21,15 @@ class Bounds(NamedTuple):
 ANY = Bounds()
 
 BOUNDS: Mapping[str, Bounds] = {
-    # The presets are part of contextstash, so their small numbers, texts and choices are trusted.
+    # The presets are part of contextstash, so their texts and choices are trusted. A preset with a number outside these
+    # bounds is refused, as the number itself would be.
     "preset": ANY,
     # Tokens: 32,000 is the smallest window in which coding agents have been run, 2,000,000 the largest that is offered.
     "window": Bounds(32_000, 2_000_000),
     # The largest reserve among the presets, that of `token-budget`.
     "output_reserve": Bounds(0, 32_000),
-    # Tokens: the number of the preset `rolling`. Messages: enough for a few calls; a guess.
-    "fallback_tokens": Bounds(8_000, 2_000_000),
+    # Tokens of the window of an unknown model: as for `window`. Messages: room for a few calls; a guess.
+    "fallback_tokens": Bounds(32_000, 2_000_000),
     "fallback_messages": Bounds(20, 10_000),
     # Below three tenths of the usable window an agent would keep reading the same files again; a guess.
     "prune_at": Bounds(0.3, 1),
@@ -61,18 +62,22 @@ BOUNDS: Mapping[str, Bounds] = {
     "summary_tokens": Bounds(500, 8_000),
     "summary_share": Bounds(0.1, 1),
     "summary_audit_tokens": Bounds(0, 2_000),
-    # Head, tail and error lines of an output fit into 4,000 characters; no preset has a smaller limit.
-    "output_lines": Bounds(50, None),
-    "output_chars": Bounds(4_000, None),
-    "output_bytes": Bounds(4_000, None),
-    "output_tokens": Bounds(1_000, None),
-    "output_spill_chars": Bounds(20_000, None),
+    # Head, tail and error lines of an output fit into 4,000 characters; no preset has a smaller limit. No output is
+    # larger than the largest window, 2,000,000 tokens of about four characters.
+    "output_lines": Bounds(50, 1_000_000),
+    "output_chars": Bounds(4_000, 8_000_000),
+    "output_bytes": Bounds(4_000, 8_000_000),
+    "output_tokens": Bounds(1_000, 2_000_000),
+    "output_spill_chars": Bounds(20_000, 8_000_000),
     "fit_keep_messages": Bounds(0, 100),
     # A recovery follows a refused request, so it may cut more: as much as `byte-budget` does.
     "recovery_keep_last": Bounds(1, 1_000),
     "recovery_tokens": Bounds(7_500, 2_000_000),
-    "recovery_output_bytes": Bounds(1_000, None),
+    "recovery_output_bytes": Bounds(1_000, 8_000_000),
 }
+
+SENDING = ("summarizer", "summarizer_base_url", "summarizer_model", "tool_digest")
+"""Settings of a preset that say whether and where sessions are sent."""
 
 TEXTS = ("placeholder", "summary_marker", "summary_prompt")
 
@@ -105,7 +110,7 @@ def admit(values: Mapping[str, Any]) -> Admitted:
             found.refused[name] = _kind(name)
         elif problem := _unusable(name, value):
             found.broken[name] = problem
-        elif problem := _out_of_bounds(name, value):
+        elif problem := _preset_problem(value) if name == "preset" else _out_of_bounds(name, value):
             found.refused[name] = problem
         else:
             found.settings[name] = value
@@ -139,9 +144,19 @@ def _as_setting(name: str, value: Any) -> Any:
     return getattr(ContextSettings(**{name: value}), name)
 
 
+def _preset_problem(preset: str) -> str | None:
+    """Why a project may not choose a preset: the first of its values that the project could not set itself."""
+    for name, value in PRESETS[preset].items():
+        if name in SENDING:
+            return f"it sets {name}: {_kind(name)}"
+        if name in BOUNDS and (problem := _out_of_bounds(name, value)):
+            return f"it sets {name} to {problem}"
+    return None
+
+
 def _out_of_bounds(name: str, value: Any) -> str | None:
     minimum, maximum = BOUNDS[name]
-    read = None if name == "preset" else _as_setting(name, value)
+    read = _as_setting(name, value)
     if not isinstance(read, int | float):
         return None
     if minimum is not None and read < minimum:
