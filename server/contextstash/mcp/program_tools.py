@@ -18,6 +18,7 @@ from contextstash.service.results import (
     RecoverResult,
     SessionList,
 )
+from contextstash_storage.errors import SessionNotFoundError
 
 MAX_SESSIONS = 100
 
@@ -32,7 +33,9 @@ class ProgramTools:
         self,
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
         session_id: Annotated[str | None, Field(description="Made if new; default: current or a new one")] = None,
-        first_seq: Annotated[int | None, Field(description="Position of the first message: the last next_seq")] = None,
+        first_seq: Annotated[
+            int | None, Field(strict=True, description="Position of the first message: the last next_seq")
+        ] = None,
         batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
         whole: Annotated[bool, Field(description="These are the whole conversation")] = False,
         format: Annotated[
@@ -98,7 +101,10 @@ class ProgramTools:
 
     async def delete_session(self, session_id: NamedSession) -> DeleteResult:
         stash = await self._stash.get()
-        return await stash.delete_session(session_id)
+        try:
+            return await stash.delete_session(session_id)
+        except SessionNotFoundError:  # a client that got no answer may call again: the tool is idempotent
+            return DeleteResult(session_id=session_id, deleted=False, messages=0)
 
 
 def program_tools(stash: LazyStash) -> list[StashTool]:

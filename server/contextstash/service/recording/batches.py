@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.context.view.branches import KnownPath, known_path, rewinding
-from contextstash.formats import get_format
+from contextstash.formats import detect_format, get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.recording.client_edits import weighed_together
-from contextstash.service.recording.messages import RECENT_MESSAGES, Calls, append, is_large, remember_calls
+from contextstash.service.recording.messages import (
+    RECENT_MESSAGES,
+    Calls,
+    append,
+    check_session_id,
+    is_large,
+    remember_calls,
+    with_usage,
+)
 from contextstash.service.session_access import Access
 from contextstash_storage.bodies import fingerprint
-from contextstash_storage.errors import BadInputError, EditConflictError
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
 MAX_BATCH_ID = 200
@@ -44,10 +52,42 @@ class Mark:
                 "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
                 " whole=true (the messages are the whole conversation)."
             )
-        if self.first_seq is not None and self.first_seq < 0:
+        if self.first_seq is not None and (type(self.first_seq) is not int or self.first_seq < 0):
             raise BadInputError("first_seq is the position of the first message: 0 or more. next_seq tells it.")
-        if self.batch_id is not None and not 0 < len(self.batch_id) <= MAX_BATCH_ID:
+        if self.batch_id is not None and not (0 < len(self.batch_id) <= MAX_BATCH_ID and _is_unicode(self.batch_id)):
             raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it holds no half of a surrogate pair, which no database stores as text."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+async def check_for_new_session(
+    access: Access,
+    session_id: str | None,
+    natives: Sequence[Native],
+    mark: Mark,
+    format_name: str | None,
+    usage: Mapping[str, Any] | None,
+) -> None:
+    """If the session is not there yet, raise BadInputError for what would be refused once it is made: a refused batch
+    must not leave an empty session."""
+    if session_id is not None:
+        check_session_id(session_id)
+        try:
+            await access.store.get_session(session_id)
+        except SessionNotFoundError:
+            pass
+        else:
+            return
+    if mark.first_seq:
+        raise BadInputError(
+            f"first_seq is {mark.first_seq}, but there is no session of this id yet: record its messages from position"
+            " 0 on."
+        )
+    if usage is not None:
+        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
 
 
 async def record_batch(
