@@ -337,13 +337,15 @@ class Cursor(Record):
 class Appended(Record):
     """What an append did. `messages` are those newly stored; `session` is as it is afterwards. `first_seq` is the
     position of the batch's first message, None if the batch was empty or its messages are known by keys. `repeats`: the
-    batch had no mark and looks like a repetition; it was stored all the same."""
+    batch had no mark and looks like a repetition; it was stored all the same. `new_head`: a whole conversation was
+    stored again because the system message at its head is another one."""
 
     messages: tuple[Message, ...]
     duplicates: int
     session: Session
     first_seq: int | None = None
     repeats: bool = False
+    new_head: bool = False
 
 
 class SearchHit(Record):

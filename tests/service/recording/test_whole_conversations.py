@@ -121,3 +121,18 @@ async def test_a_refused_batch_leaves_no_session_behind(tmp_path: Path, argument
         with pytest.raises(BadInputError):
             await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
         assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_list_stored_again_because_its_system_message_changed_is_told(tmp_path: Path) -> None:
+    talk = said("go", "done", "go on")
+    notes = []
+    async with stash_at(tmp_path / "w.db") as stash:
+        for day in ("Monday", "Monday", "Tuesday"):
+            head: Native = {"role": "system", "content": f"Today is {day}."}
+            answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
+            notes.append(answer.note or "")
+            assert await view(stash) == [head, *talk]
+        other = await stash.record_messages(said("quite", "different"), session_id=SESSION, whole=True)
+    assert [bool(note) for note in notes] == [False, False, True]
+    assert "pass it to get_context as system" in notes[-1]
+    assert other.note is None

@@ -37,6 +37,12 @@ REPEATED = (
 )
 
 
+NEW_HEAD = (
+    "The system message at the head differs from the one recorded before, so the whole list was stored again as a new"
+    " branch. If it changes often (a date in it): record the list without it, and pass it to get_context as system."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """By what a batch is recognized if it is recorded again; by nothing if all of these are unset."""
@@ -148,7 +154,8 @@ async def _record_whole(
                 ) from error
             await asyncio.sleep(WAIT_SECONDS * attempts)
         else:
-            return await _with_pieces(access, appended, natives, first, plan)
+            done = await _with_pieces(access, appended, natives, first, plan)
+            return done.model_copy(update={"new_head": first.new_head and _begins_with_system(session, natives)})
         plan = await _plan(access, session, listed)
         if plan.path.count > furthest:  # a piece of it was stored before the conflict: that is no lost attempt
             furthest, attempts = plan.path.count, 0
@@ -173,6 +180,8 @@ class _Plan:
     edits: int
     path: KnownPath
     changes: tuple[Edit, ...]
+    new_head: bool = False
+    """The list differs from what is stored in its first message, and not in its second."""
 
     def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
         """The changes. Raises EditConflictError if the session is another one by now."""
@@ -186,7 +195,12 @@ async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _P
     stored = await access.store.read_fingerprints(session.session_id)
     path = known_path(edits, stored, listed)
     changes = rewinding(edits, len(stored), path.last)
-    return _Plan(len(stored), len(edits), path, tuple(changes))
+    new_head = not path.count and len(listed) > 1 and listed[1] in stored
+    return _Plan(len(stored), len(edits), path, tuple(changes), new_head)
+
+
+def _begins_with_system(session: Session, natives: Sequence[Native]) -> bool:
+    return get_format(session.format).read(natives[0]).role == "system"
 
 
 async def _follow(
