@@ -7,9 +7,10 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from contextstash_storage.bodies import Blob
-from contextstash_storage.errors import BadInputError, EditConflictError
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.full_text_search import index_text
 from contextstash_storage.logs import insert_call
 from contextstash_storage.preparation import Prepared, prepare
@@ -83,6 +84,8 @@ class Progress:
     first_seq: int | None = None
     repeats: bool = False
     left: Counters | None = None
+    into: tuple[int, datetime] | None = None
+    """The row of the session that the first piece went into, and when that was made: a row number can come again."""
     appended: Appended | None = None
     """What the append did, once it is complete."""
 
@@ -91,6 +94,9 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
     """Store the next piece of a batch, within a transaction; returns how far it has got."""
     row, session = session_row(db, batch.owner, batch.session_id)
     counters = session.counters
+    into = (row, session.created_at)
+    if progress.into not in (None, into):
+        raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
     if progress.left is None:
         progress = replace(progress, repeats=_looks_repeated(db, row, counters, batch))
     counters = _with_edits_before(db, row, counters, batch, progress)
@@ -111,6 +117,7 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
         stored=progress.stored + stored,
         first_seq=known.first_seq if progress.first_seq is None else progress.first_seq,
         left=counters,
+        into=into,
     )
     return replace(progress, appended=_appended(batch, progress, session)) if complete else progress
 

@@ -12,7 +12,7 @@ from contextstash_storage.connection import Connection, in_transaction
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
-    NotFoundError,
+    SessionNotFoundError,
     StoreBusyError,
     StoreError,
     StoreFullError,
@@ -41,7 +41,9 @@ async def append_in_pieces(
             progress = await _locked(writer, lock, batch, progress)
         except EditConflictError:
             raise
-        except (StoreError, BadInputError, NotFoundError) as error:
+        except SessionNotFoundError as error:
+            raise SessionNotFoundError(_deleted(batch, progress)) from error
+        except (StoreError, BadInputError) as error:
             raise type(error)(_partly_stored(batch, progress, error)) from error
     return progress.appended
 
@@ -75,6 +77,15 @@ def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
         advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
     stored = f"{progress.done} of {len(batch.messages)} messages were recorded"
     return f"{stored}, then {_cause(error)}. next_seq is {next_seq}. {advice}"
+
+
+def _deleted(batch: Batch, progress: Progress) -> str:
+    """What the error says if the session was deleted between two pieces."""
+    return (
+        f"{progress.done} of {len(batch.messages)} messages were recorded, then the session '{batch.session_id}' was"
+        " deleted by somebody else, and they with it. The rest was not stored. If the conversation is to be kept,"
+        " record it again from its first message on, best under a new session_id."
+    )
 
 
 def _cause(error: Exception) -> str:

@@ -90,3 +90,22 @@ async def test_a_fault_of_ours_shows_neither_contents_nor_traceback(
     assert "Try once more" in text
     assert "hunter2" not in text + caplog.text
     assert "estimate_context failed: ZeroDivisionError at" in caplog.text
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_position_that_is_no_whole_number_is_refused_and_makes_no_session(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode, tools="all") as client:
+        for position in (True, "0", 0.0):
+            messages = [{"role": "user", "content": "hi"}]
+            text = await error(client, "record_messages", messages=messages, session_id="new", first_seq=position)
+            assert "first_seq must be a whole number" in text
+        assert "new" in await error(client, "estimate_context", session_id="new")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_deletion_is_safe_to_repeat(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode, tools="all") as client:
+        await record(client)
+        answers = [await client.call_tool("delete_session", {"session_id": SESSION}) for _ in range(2)]
+    assert [answer.is_error for answer in answers] == [False, False]
+    assert [answer.structured_content["deleted"] for answer in answers if answer.structured_content] == [True, False]

@@ -132,3 +132,78 @@ async def test_a_broken_line_is_named_and_nothing_is_stored(tmp_path: Path, brok
             await other.import_session([*lines[:3], broken, *lines[3:]])
         assert (await other.list_sessions()).sessions == []
         assert (await other.import_session(lines)).recorded == len(NATIVES)
+
+
+async def hold_refused(tmp_path: Path, lines: Sequence[str], whole: Sequence[str], match: str) -> None:
+    """These lines are refused with these words, nothing of them is stored, and the whole file is imported then."""
+    async with stash_at(tmp_path / "there.db") as there:
+        with pytest.raises(BadInputError, match=match):
+            await there.import_session(lines)
+        assert (await there.list_sessions()).sessions == []
+        assert (await there.import_session(whole)).recorded == len(NATIVES)
+        assert await exported(there) == list(whole)
+
+
+async def lines_of_a_session(tmp_path: Path, *, kept: bool = False) -> list[str]:
+    async with stash_at(tmp_path / "here.db", window=3_000) as here:
+        await here.record_messages(NATIVES, session_id=SESSION)
+        await here.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
+        if kept:
+            await here.limit_output("kept aside\n" * 5_000, session_id=SESSION, limits={"chars": 1_000})
+        return await exported(here)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_an_export_cut_at_any_line_end_is_refused_and_the_whole_one_imported_later(
+    tmp_path: Path, kept: bool
+) -> None:
+    lines = await lines_of_a_session(tmp_path, kept=kept)
+    end = next(place for place, line in enumerate(lines) if line.startswith('{"end"'))
+    for cut in range(1, end + 1 + kept):
+        folder = tmp_path / str(cut)
+        folder.mkdir()
+        await hold_refused(folder, lines[:cut], lines, "Nothing of that session was stored")
+
+
+async def test_an_export_cut_among_its_messages_says_how_many_are_there(tmp_path: Path) -> None:
+    lines = await lines_of_a_session(tmp_path)
+    await hold_refused(tmp_path, lines[:3], lines, "2 of 4 messages, 0 of 1 edits")
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
+async def test_a_missing_doubled_or_moved_line_is_named(tmp_path: Path, place: int) -> None:
+    lines = await lines_of_a_session(tmp_path)
+    changed = {
+        "missing": [*lines[:place], *lines[place + 1 :]],
+        "doubled": [*lines[: place + 1], *lines[place:]],
+        "moved": [*lines[:place], lines[place + 1], lines[place], *lines[place + 2 :]],
+    }
+    for name, wrong in changed.items():
+        (tmp_path / name).mkdir()
+        if name != "moved" or place < 4:  # an edit and an event do not stand at positions of one list
+            await hold_refused(tmp_path / name, wrong, lines, "Nothing of that session was stored")
+
+
+def without_counts(lines: Sequence[str]) -> list[str]:
+    """An export as it was before version 3."""
+    older = []
+    for line in lines:
+        record = json.loads(line)
+        record.pop("seq", None)
+        if "contextstash_session" in record:
+            record["contextstash_session"] = 2
+        if "end" not in record:
+            older.append(json.dumps(record))
+    return older
+
+
+async def test_an_older_export_is_imported_if_it_is_complete(tmp_path: Path) -> None:
+    lines = await lines_of_a_session(tmp_path)
+    older = without_counts(lines)
+    async with stash_at(tmp_path / "there.db") as there:
+        for wrong in (older[:3], [*older[:2], *older[3:]], [*older[:2], *older[1:]]):
+            with pytest.raises(BadInputError, match="of 4 messages"):
+                await there.import_session(wrong)
+        assert (await there.list_sessions()).sessions == []
+        assert (await there.import_session(older)).recorded == len(NATIVES)
+        assert await exported(there) == lines

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from contextstash_storage import hidden_sessions, session_copy
 from contextstash_storage.append_messages import PIECE_CHARACTERS
-from contextstash_storage.errors import BadInputError, StoreBusyError
-from contextstash_storage.records import Cursor, NewMessage
+from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
+from contextstash_storage.records import Cursor, NewMessage, Session
+from contextstash_storage.rows import now
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
-from tests.support.stored_sessions import SESSION, answers, bodies, calls, new_session, record, says
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
 HALF_A_PIECE = PIECE_CHARACTERS // 2
 
@@ -128,3 +130,30 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
 async def test_keys_and_positions_do_not_go_together(store: SqliteStore) -> None:
     with pytest.raises(BadInputError, match="pass neither first_seq nor batch_id"):
         await record(store, says("hi", key="k1"), first_seq=0)
+
+
+@pytest.mark.parametrize("mark", [{}, {"batch_id": "long"}, {"first_seq": 0}])
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_made_again(
+    store: SqliteStore, path: Path, mark: dict[str, Any], made_again: bool
+) -> None:
+    other = await open_sqlite(path)
+    begins = long_batch(1)
+    long = asyncio.create_task(record(store, *long_batch(20), **mark))
+    await stored_after(other, 2)
+
+    def swap(db: sqlite3.Connection) -> None:
+        hidden_sessions.hide(db, OWNER, SESSION)
+        if made_again:
+            new = Session(session_id=SESSION, owner=OWNER, format="openai-chat", created_at=now(), updated_at=now())
+            session_copy.insert_session(db, new)
+
+    await other._write(swap)
+    if made_again:
+        await record(other, *begins)
+    with pytest.raises(SessionNotFoundError, match=r"of 40 messages .* deleted by somebody else") as told:
+        await long
+    assert "first_seq" not in str(told.value)
+    if made_again:
+        assert await bodies(other) == [message.body for message in begins]
+    await other.close()

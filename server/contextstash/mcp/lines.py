@@ -71,5 +71,7 @@ def configure(result: results.ConfigureResult) -> str:
 
 
 def delete(result: results.DeleteResult) -> str:
+    if not result.deleted:
+        return f"There is no session {result.session_id}; nothing was deleted."
     note = f" {result.note}" if result.note else ""
     return f"Session {result.session_id} is deleted, {result.messages} messages with it.{note}"

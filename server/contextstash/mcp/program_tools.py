@@ -18,6 +18,7 @@ from contextstash.service.results import (
     RecoverResult,
     SessionList,
 )
+from contextstash_storage.errors import SessionNotFoundError
 
 MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens; a guess."""
@@ -34,7 +35,7 @@ class ProgramTools:
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
         session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
         first_seq: Annotated[
-            int | None, Field(description="Position of the first message: the previous next_seq")
+            int | None, Field(strict=True, description="Position of the first message: the previous next_seq")
         ] = None,
         batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
         whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
@@ -103,7 +104,10 @@ class ProgramTools:
 
     async def delete_session(self, session_id: NamedSession) -> DeleteResult:
         stash = await self._stash.get()
-        return await stash.delete_session(session_id)
+        try:
+            return await stash.delete_session(session_id)
+        except SessionNotFoundError:  # a client that got no answer may call again: the tool is idempotent
+            return DeleteResult(session_id=session_id, deleted=False, messages=0)
 
 
 def program_tools(stash: LazyStash) -> list[StashTool]:

@@ -15,7 +15,13 @@ from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
 from contextstash.service.recording import output_archive, output_limits
-from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
+from contextstash.service.recording.batches import (
+    NEW_HEAD,
+    REPEATED,
+    BatchIdentity,
+    check_for_new_session,
+    record_batch,
+)
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -268,6 +274,7 @@ class Stash:
         output_limits.check_limits(limits)
         if session_id is None:
             session_id = await self._access.current_session_id()
+        await check_for_new_session(self._access, session_id, messages, identity, format, usage)
         session = await ensure_session(
             self._access,
             session_id,
@@ -298,7 +305,7 @@ class Stash:
             percent=estimate.percent,
             level=estimate.level,
             done=done,
-            note=REPEATED if appended.repeats else None,
+            note=REPEATED if appended.repeats else NEW_HEAD if appended.new_head else None,
         )
 
     async def record_transcript(

@@ -166,3 +166,32 @@ async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, t
 def test_an_unknown_host_cannot_be_followed() -> None:
     with pytest.raises(BadInputError, match="claude-code"):
         find_transcripts("no-such-host")
+
+
+def said(*words: str) -> list[dict[str, Any]]:
+    return [{"role": ("user", "assistant")[place % 2], "content": word} for place, word in enumerate(words)]
+
+
+REWRITES = {
+    "an earlier message was changed": ["one", "CHANGED", "three", "four"],
+    "it became shorter": ["one", "two"],
+    "it was replaced": ["other", "words"],
+    "it was replaced by a longer one": ["other", "words", "here", "and", "there"],
+}
+
+
+@pytest.mark.parametrize("changed", REWRITES.values(), ids=REWRITES.keys())
+async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the_old_one_stays(
+    stash: Stash, tmp_path: Path, changed: list[str]
+) -> None:
+    path = tmp_path / "list.jsonl"
+    before = said("one", "two", "three", "four")
+    path.write_bytes(lines(before))
+    name = (await ingest(stash, path)).session_id
+    assert name is not None
+    for now in (said(*changed), said(*changed, "grown"), before, said("one", "two", "three", "four", "five")):
+        path.write_bytes(lines(now))
+        await ingest(stash, path)
+        assert (await ingest(stash, path)).recorded == 0
+        assert (await stash.get_context(name, budget=100_000)).messages == now
+        assert (await texts(stash, name))[:4] == ["one", "two", "three", "four"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,3 +104,35 @@ async def test_a_batch_has_at_most_one_identity(tmp_path: Path) -> None:
             await stash.record_messages(said("hi"), session_id=SESSION, first_seq=-1)
         with pytest.raises(BadInputError, match="1 to 200 characters"):
             await stash.record_messages(said("hi"), session_id=SESSION, batch_id="")
+
+
+REFUSED = {
+    "a position beyond the beginning": {"first_seq": 5},
+    "a position that is no number": {"first_seq": True},
+    "half a character": {"batch_id": "\ud83d"},
+    "a usage in no provider's form": {"usage": {"none": 1}},
+    "a usage without a reply": {"usage": {"input_tokens": 1, "output_tokens": 1}},
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED.keys())
+async def test_a_refused_batch_leaves_no_session_behind(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    async with stash_at(tmp_path / "w.db") as stash:
+        with pytest.raises(BadInputError):
+            await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_list_stored_again_because_its_system_message_changed_is_told(tmp_path: Path) -> None:
+    talk = said("go", "done", "go on")
+    notes = []
+    async with stash_at(tmp_path / "w.db") as stash:
+        for day in ("Monday", "Monday", "Tuesday"):
+            head: Native = {"role": "system", "content": f"Today is {day}."}
+            answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
+            notes.append(answer.note or "")
+            assert await view(stash) == [head, *talk]
+        other = await stash.record_messages(said("quite", "different"), session_id=SESSION, whole=True)
+    assert [bool(note) for note in notes] == [False, False, True]
+    assert "pass it to get_context as system" in notes[-1]
+    assert other.note is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from contextstash import __version__
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.json_text import kept_value
+from contextstash.service.queries.exported_parts import END, NOT_STORED, PARTS, PartCounts
 from contextstash.service.queries.wide_edits import narrowed
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
@@ -19,13 +21,17 @@ from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import EDIT, Call, Copied, Event, Message, NewMessage, Output, Session
 
-VERSION = 2
+VERSION = 3
 
 HEADER = "contextstash_session"
 """The key by which the first record of a session is recognized; its value is the version of this format."""
 
-READABLE = (1, VERSION)
-"""In version 1, edits of all kinds were one wide record."""
+READABLE = (1, 2, VERSION)
+"""In version 1, edits of all kinds were one wide record. Before version 3, messages did not have their positions, and
+there was no last record with the counts of each part."""
+
+COUNTED_SINCE = 3
+"""The first version whose messages have positions, and whose last record has counts."""
 
 LOGGED_AT_ONCE = 1_000
 
@@ -35,15 +41,16 @@ LOGGED: Mapping[str, type[Event] | type[Call]] = {"event": Event, "call": Call}
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
     """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
     held in memory at a time. Raises SessionNotFoundError."""
-    session = await access.session(session_id)
-    async for record in _records(access, session):
-        yield record
-    try:
-        outputs = await access.store.get_session(outputs_session_id(session_id))
-    except (SessionNotFoundError, BadInputError):
-        return
-    async for record in _records(access, outputs):
-        yield record
+    sessions = [await access.session(session_id)]
+    with suppress(SessionNotFoundError, BadInputError):
+        sessions.append(await access.store.get_session(outputs_session_id(session_id)))
+    for left, session in reversed(list(enumerate(reversed(sessions)))):
+        counts = dict.fromkeys(PARTS, 0)
+        async for record in _records(access, session):
+            for part in PARTS:
+                counts[part] += part.removesuffix("s") in record
+            yield record
+        yield {END: {**counts, "sessions_left": left}}
 
 
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
@@ -56,7 +63,7 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
         for message in await access.store.read_messages(name, first=first, last=last):
-            yield {"message": _message_record(message, outputs.get(message.seq, []))}
+            yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
     async for event in _logged(access.store.read_events, name, "event_id"):
@@ -120,6 +127,12 @@ async def _same(access: Access, session: Session) -> int:
             f"A different session {session.session_id} exists already. Import this one under another id:"
             " --session NEW_ID."
         )
+    stored = len(await access.store.read_fingerprints(session.session_id))
+    if stored < here.counters.messages:
+        raise BadInputError(
+            f"Of session {session.session_id} only {stored} of {here.counters.messages} messages are stored here: it"
+            " was imported from an incomplete file. Delete it, then import this file again."
+        )
     return session.counters.messages
 
 
@@ -150,11 +163,43 @@ class _Lines:
         """The messages, edits, events and calls of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
-        while (record := self._next()) is not None:
-            if is_session(record):
-                self._begun = record
-                return
-            yield self._item(record, fmt, calls)
+        counts = PartCounts(session)
+        while (record := self._next()) is not None and not is_session(record) and END not in record:
+            item = self._item(record, fmt, calls)
+            counts.add(item, self._number, self._seq_of(record))
+            yield item
+        self._end(session, record, counts)
+
+    def _seq_of(self, record: Mapping[str, Any]) -> int | None:
+        """The position that a message says it has. Raises BadInputError if it should say it and does not."""
+        if self._version < COUNTED_SINCE or "message" not in record:
+            return None
+        seq = record.get("seq")
+        if not isinstance(seq, int):
+            raise self._wrong()
+        return seq
+
+    def _end(self, session: Session, record: Mapping[str, Any] | None, counts: PartCounts) -> None:
+        """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
+        if self._version < COUNTED_SINCE:
+            counts.check_end(None)
+            self._begun = record
+            return
+        if record is None or END not in record:
+            counts.check_end(None)
+            raise BadInputError(
+                f"The file is cut off: the last record of {session.session_id} is missing. {NOT_STORED}"
+            )
+        try:
+            counts.check_end(record[END])
+            left = int(record[END]["sessions_left"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._wrong() from error
+        self._begun = self._next()
+        if (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
+            raise BadInputError(
+                f"After session {session.session_id} the file should hold {left} more, of kept outputs. {NOT_STORED}"
+            )
 
     def skip_to_next(self) -> None:
         """Skip the rest of this session."""

@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.context.view.branches import KnownPath, known_path, rewinding
-from contextstash.formats import get_format
+from contextstash.formats import detect_format, get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.recording.client_edits import weighed_together
-from contextstash.service.recording.messages import RECENT_MESSAGES, Calls, append, is_large, remember_calls
+from contextstash.service.recording.messages import (
+    RECENT_MESSAGES,
+    Calls,
+    append,
+    check_session_id,
+    is_large,
+    remember_calls,
+    with_usage,
+)
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, EditConflictError
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
 MAX_BATCH_ID = 200
@@ -27,6 +35,12 @@ REPEATED = (
     "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
     " first_seq (next_seq of the previous result), batch_id, or whole=true with the whole conversation; then they are"
     " stored once."
+)
+
+
+NEW_HEAD = (
+    "The system message at the head differs from the one recorded before, so the whole list was stored again as a new"
+    " branch. If it changes often (a date in it): record the list without it, and pass it to get_context as system."
 )
 
 
@@ -45,12 +59,44 @@ class BatchIdentity:
                 "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
                 " whole=true (the messages are the whole conversation)."
             )
-        if self.first_seq is not None and self.first_seq < 0:
+        if self.first_seq is not None and (type(self.first_seq) is not int or self.first_seq < 0):
             raise BadInputError(
                 "first_seq is the position of the first message: 0 or more. Pass next_seq of the previous result."
             )
-        if self.batch_id is not None and not 0 < len(self.batch_id) <= MAX_BATCH_ID:
+        if self.batch_id is not None and not (0 < len(self.batch_id) <= MAX_BATCH_ID and _is_unicode(self.batch_id)):
             raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it holds no half of a surrogate pair, which no database stores as text."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+async def check_for_new_session(
+    access: Access,
+    session_id: str | None,
+    natives: Sequence[Native],
+    identity: BatchIdentity,
+    format_name: str | None,
+    usage: Mapping[str, Any] | None,
+) -> None:
+    """If the session is not there yet, raise BadInputError for what would be refused once it is made: a refused batch
+    must not leave an empty session."""
+    if session_id is not None:
+        check_session_id(session_id)
+        try:
+            await access.store.get_session(session_id)
+        except SessionNotFoundError:
+            pass
+        else:
+            return
+    if identity.first_seq:
+        raise BadInputError(
+            f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from position"
+            " 0 on."
+        )
+    if usage is not None:
+        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
 
 
 async def record_batch(
@@ -113,7 +159,8 @@ async def _record_whole(
                 ) from error
             await asyncio.sleep(WAIT_SECONDS * attempts)
         else:
-            return await _with_pieces(access, appended, natives, first, plan)
+            done = await _with_pieces(access, appended, natives, first, plan)
+            return done.model_copy(update={"new_head": first.new_head and _begins_with_system(session, natives)})
         plan = await _plan(access, session, listed)
         if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
             furthest, attempts = plan.path.count, 0
@@ -138,6 +185,8 @@ class _Plan:
     edits: int
     path: KnownPath
     changes: tuple[Edit, ...]
+    new_head: bool = False
+    """The list differs from what is stored in its first message, and not in its second."""
 
     def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
         """The changes. Raises EditConflictError if the session has changed since the plan was made."""
@@ -151,7 +200,12 @@ async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _P
     stored = await access.store.read_fingerprints(session.session_id)
     path = known_path(edits, stored, listed)
     changes = rewinding(edits, len(stored), path.last)
-    return _Plan(len(stored), len(edits), path, tuple(changes))
+    new_head = not path.count and len(listed) > 1 and listed[1] in stored
+    return _Plan(len(stored), len(edits), path, tuple(changes), new_head)
+
+
+def _begins_with_system(session: Session, natives: Sequence[Native]) -> bool:
+    return get_format(session.format).read(natives[0]).role == "system"
 
 
 async def _follow(

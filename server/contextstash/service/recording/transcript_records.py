@@ -13,6 +13,7 @@ class TranscriptSession:
     """The session in a transcript. `source` is the file.
 
     `late_usage`: the key of a reply that was recorded without its usage, and the usage that was written later.
+    `whole`: the messages are the whole conversation, without keys; messages that it no longer holds leave the view.
     """
 
     session_id: str
@@ -23,6 +24,7 @@ class TranscriptSession:
     source: str | None = None
     parent_session_id: str | None = None
     late_usage: tuple[str, Usage] | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import partial
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.apply_edits import retrying
+from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.client_edits import mirror_before, partial_compaction, report_late, whole_compaction
 from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -47,6 +48,8 @@ async def record_transcript(
         session = await report_late(access, session, *transcript.late_usage)
     messages = _readable(messages, get_format(session.format))
     calls = await recent.of(session)
+    if transcript.whole:
+        return await _record_whole(access, session, messages, calls, cursor)
     total = Appended(messages=(), duplicates=0, session=session)
     runs = _runs(messages)
     for place, run in enumerate(runs):
@@ -60,6 +63,17 @@ async def record_transcript(
         )
     recent.keep(total.session, calls)
     return total
+
+
+async def _record_whole(
+    access: Access, session: Session, messages: Sequence[TranscriptMessage], calls: Calls, cursor: Cursor
+) -> Appended:
+    """Make the messages the conversation; the cursor moves afterwards, and should it not, they are all known then."""
+    natives = [message.body for message in messages]
+    extras = [_extra(message, hidden=False) for message in messages]
+    appended = await record_batch(access, session, natives, calls, BatchIdentity(whole=True), extras)
+    await append(access, appended.session, [], calls, cursor=cursor)
+    return appended
 
 
 def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
