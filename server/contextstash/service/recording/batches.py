@@ -92,8 +92,8 @@ async def check_for_new_session(
             return
     if identity.first_seq:
         raise BadInputError(
-            f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from position"
-            " 0 on."
+            f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
+            " position 0 on."
         )
     if usage is not None:
         with_usage(natives, get_format(format_name or detect_format(natives)), usage)
