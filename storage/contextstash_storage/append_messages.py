@@ -1,4 +1,4 @@
-"""The transactions that append messages: what is stored already is skipped, a long batch goes in in pieces."""
+"""The transactions that append messages: messages that are stored already are skipped, and a long batch is stored in pieces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ part at the commit, where no clock can stop it: about 100 ms for each million ch
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one call appends, and how."""
+    """One call's messages, and how they are appended."""
 
     owner: str
     session_id: str

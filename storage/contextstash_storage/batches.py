@@ -83,8 +83,8 @@ def _deleted(batch: Batch, progress: Progress) -> str:
     """What the error says if the session was deleted between two pieces."""
     return (
         f"{progress.done} of {len(batch.messages)} messages were recorded, then the session '{batch.session_id}' was"
-        " deleted by somebody else, and they with it. The rest was not stored. If the conversation is to be kept,"
-        " record it again from its first message on, best under a new session_id."
+        " deleted by another process, and these messages with it. The rest was not stored. To keep the conversation,"
+        " record it again from its first message, preferably under a new session_id."
     )
 
 

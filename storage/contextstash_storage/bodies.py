@@ -17,13 +17,13 @@ LARGE_STRING = 1_024
 """Strings longer than this, in characters, are blobs."""
 
 MAX_LEVELS = 200
-"""How deep a body may be nested; Python's JSON reader and writer give up at some 900 levels."""
+"""Levels of nesting allowed in a body; Python's JSON reader and writer fail at about 900."""
 
 MAX_BITS = 14_281
 """Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
 
 COMPRESSED_FROM = 1_024
-"""Bytes from which compression is tried."""
+"""Bytes from which compression is tried: shorter data hardly shrinks."""
 
 _PLAIN = b"\x00"
 _ZLIB = b"\x01"
@@ -33,7 +33,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A large string and where in its message's JSON it stands: keys and list positions from the top."""
+    """A large string and its path in the message's JSON: keys and list positions from the top."""
 
     path: Path
     text: str
@@ -42,15 +42,15 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A body taken apart: the bytes of what is left of it, and the large strings in order."""
+    """A body without its large strings: the bytes that remain, and these strings in order."""
 
     rest: bytes
     blobs: tuple[Blob, ...]
 
 
 CACHE_MARK = "cache_control"
-"""The field by which Anthropic's API is told to write its prompt cache up to here. Programs move it to the newest
-message of each request, so it does not belong to what a message says."""
+"""The field that makes Anthropic's API write its prompt cache up to this block. Programs move it to the newest
+message of each request, so it is not part of the message's identity."""
 
 
 def fingerprint(body: Native) -> bytes:
@@ -84,7 +84,7 @@ def to_bytes(value: object) -> bytes:
 
 
 def packed(data: bytes) -> bytes:
-    """Data behind a byte that tells how it is packed: as it is, or by zlib if that is smaller."""
+    """Data after a byte that names the codec: none, or zlib if the result is smaller."""
     if len(data) >= COMPRESSED_FROM:
         small = zlib.compress(data, 6)
         if len(small) < len(data):
@@ -108,7 +108,7 @@ def unpacked_text(stored: bytes) -> str:
 
 
 def take_apart(body: Native) -> Parts:
-    """What to store for a body. Raises BadMessageError if it is nested too deep to be read back surely."""
+    """What to store for a body. Raises BadMessageError if it is nested too deep to be read back."""
     blobs: list[Blob] = []
     rest = _without_large(body, (), blobs)
     return Parts(packed(to_bytes(rest)), tuple(blobs))
@@ -152,7 +152,7 @@ def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]]) -> Native:
 
 
 def folded(text: str, blobs: Sequence[Blob]) -> bytes:
-    """A text that repeats large strings of its message, with their numbers in their stead; packed."""
+    """A packed text in which large strings of its message are replaced by their numbers."""
     pieces: list[str | int] = [text]
     for number, blob in enumerate(blobs):
         for place, piece in enumerate(pieces):

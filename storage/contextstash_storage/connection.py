@@ -79,7 +79,7 @@ def _translated(work: Work[Result], db: sqlite3.Connection) -> Result:
 
 
 def store_error(error: sqlite3.Error) -> StoreError:
-    """The error of ours that says what a driver's error means and what to do."""
+    """The StoreError for a driver's error, which says what it means and what to do."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusyError(
@@ -167,7 +167,7 @@ async def _close_in_order(connections: Sequence[Connection]) -> None:
 
 
 async def close(*connections: Connection) -> None:
-    """Close for certain, in this order: a caller that is cancelled meanwhile learns of it when all is closed."""
+    """Close the connections in this order, even if the caller is cancelled; the cancellation is raised at the end."""
     closing = asyncio.ensure_future(_close_in_order(connections))
     try:
         await asyncio.shield(closing)

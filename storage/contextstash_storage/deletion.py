@@ -1,4 +1,4 @@
-"""What remains of a deleted session is taken out of the files, a piece at a time."""
+"""Removes what remains of a deleted session from the files, piece by piece."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Result = TypeVar("Result")
 
 
 class Deletion:
-    """Takes what is marked as deleted out of the files of one store. What could not be done, because another process
-    still reads the old state, is tried again in the background, and by whoever opens the database next."""
+    """Removes what is marked as deleted from the files of one store. What could not be removed, because another process
+    still reads the old state, is tried again in the background, and at the next opening of the database."""
 
     def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
         self._writer = writer
@@ -61,7 +61,7 @@ class Deletion:
         self._tasks: set[asyncio.Task[bool]] = set()
 
     async def finish(self) -> bool:
-        """Take out all that is marked. False if some of it may still be in the files. Cancelling the caller does not
+        """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does not
         stop it."""
         finished = await asyncio.shield(self._task(self._finished()))
         if not finished:
@@ -69,7 +69,7 @@ class Deletion:
         return finished
 
     def finish_later(self, seconds: float = 0.0) -> None:
-        """Take out all that is marked in the background, and try until that is done; begin in `seconds`."""
+        """Remove everything that is marked, in the background, until that is done; begin in `seconds`."""
         if not self._closing.is_set():
             self._task(self._until_finished(seconds))
 

@@ -14,7 +14,7 @@ from contextstash_storage.migrations import migrations
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a database says of itself. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
+    """The state of a database file. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
     program brings a database to."""
 
     sessions: int
@@ -24,7 +24,7 @@ class Health:
 
 
 def look_at(path: Path) -> Health:
-    """How a database file is. Raises StoreError if it can't be read."""
+    """Check a database file. Raises StoreError if it can't be read."""
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()

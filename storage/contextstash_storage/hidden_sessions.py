@@ -1,7 +1,7 @@
-"""Sessions that no reader sees: those being deleted, and those not imported to their end yet.
+"""Sessions that no reader sees: those being deleted, and those whose import is not complete.
 
 Deleting or importing a long session takes many seconds, and a transaction of that length keeps every other process
-waiting. So both are done in pieces on a session that belongs to an owner of ours; one small transaction, the first of a
+waiting. Therefore both work in pieces on a session that belongs to a reserved owner; one small transaction, the first of a
 deletion and the last of an import, makes the whole of it invisible or visible at once.
 """
 
@@ -16,10 +16,10 @@ from contextstash_storage.leases import LIVE, clock
 from contextstash_storage.rows import session_row
 
 DELETED_OWNER = "\x1fdeleted"
-"""Owns what is being deleted. No owner's name holds a control character."""
+"""The owner of sessions that are being deleted. No user's name contains a control character."""
 
 STAGED_OWNER = "\x1fstaged"
-"""Owns what is being imported."""
+"""The owner of sessions that are being imported."""
 
 STAGING = "staging"
 """The lease of the process that imports."""
@@ -28,7 +28,7 @@ IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
 
 
 def hide(db: sqlite3.Connection, owner: str, session_id: str) -> None:
-    """Make a session invisible, to be deleted. Raises SessionNotFoundError."""
+    """Make a session invisible before it is deleted. Raises SessionNotFoundError."""
     row, _ = session_row(db, owner, session_id)
     db.execute(
         "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?", (owner, session_id)
@@ -54,7 +54,7 @@ def new_holder() -> str:
 
 
 def give_up_abandoned(db: sqlite3.Connection) -> None:
-    """Hand over to the deletion what was imported by processes that ended before they were done."""
+    """Mark for deletion the incomplete imports of processes that have ended."""
     staged = db.execute(
         f"SELECT session, CASE WHEN {LIVE} THEN holder END FROM sessions LEFT JOIN leases USING (session)"
         " WHERE owner = :owner AND (purpose IS NULL OR purpose = :purpose)",

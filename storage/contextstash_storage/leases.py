@@ -1,4 +1,4 @@
-"""Leases: the right to be the only process that does something to a session. It ends when its time is over."""
+"""Leases: the exclusive right of one process to do something to a session, which ends when its time is over."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def acquire(db: sqlite3.Connection, session: int, purpose: str, holder: str, sec
 
 
 def release(db: sqlite3.Connection, session: int, purpose: str, holder: str) -> None:
-    """Give a lease back, if it is still this holder's."""
+    """Release a lease, if this holder still has it."""
     db.execute("DELETE FROM leases WHERE session = ? AND purpose = ? AND holder = ?", (session, purpose, holder))

@@ -10,7 +10,7 @@ from contextstash_storage.rows import from_json, now, to_json
 
 
 def insert_event(db: sqlite3.Connection, session: int, event: Event) -> None:
-    """Store an event, stamped with this moment if it has no time."""
+    """Store an event, with the current time if it has none."""
     stamped = event.model_copy(update={"created_at": event.created_at or now()})
     db.execute("INSERT INTO events (session, kind, record) VALUES (?, ?, ?)", (session, stamped.kind, to_json(stamped)))
 
@@ -68,13 +68,13 @@ def token_sums(db: sqlite3.Connection, session: int, width: int) -> list[TokenSu
 
 
 def read_cached_summary(db: sqlite3.Connection, session: int, key: str) -> CachedSummary | None:
-    """The summary kept under a key."""
+    """The summary stored under a key."""
     row = db.execute("SELECT record FROM cached_summaries WHERE session = ? AND key = ?", (session, key)).fetchone()
     return None if row is None else from_json(CachedSummary, row[0])
 
 
 def keep_summary(db: sqlite3.Connection, session: int, key: str, summary: CachedSummary) -> None:
-    """Keep a summary under a key; the newest is kept."""
+    """Store a summary under a key, replacing an earlier one."""
     db.execute(
         "INSERT INTO cached_summaries (session, key, record) VALUES (?, ?, ?)"
         " ON CONFLICT (session, key) DO UPDATE SET record = excluded.record",

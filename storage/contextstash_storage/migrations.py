@@ -21,7 +21,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = None) -> None:
-    """Bring a database up to date with the migrations `known`, all there are if not given, in one transaction.
+    """Bring a database up to date with the migrations `known`, by default all of them, in one transaction.
     Raises StoreVersionError if it is newer than this program."""
     version = _version(db)
     known = migrations() if known is None else known

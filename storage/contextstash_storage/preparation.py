@@ -13,7 +13,7 @@ from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
 
 ASIDE_CHARACTERS = 200_000
-"""From this size on a batch is prepared on a thread of its own, so that the writer's thread stays free. Preparing
+"""From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
 takes about 40 ms for each million characters (2 cores, zlib level 6)."""
 
 ASIDE_MESSAGES = 100
@@ -23,7 +23,7 @@ ASIDE_MESSAGES = 100
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A message made ready for its row. `blobs` are the packed contents of its large strings; `indexed` is its text as
-    the search index sees it; `may_end` says whether a batch may be cut after it: no tool call is parted from its
+    the search index sees it; `may_end` says whether a batch may be cut after it: no tool call is separated from its
     result there, and no reply from the rest of it."""
 
     message: NewMessage
@@ -37,13 +37,13 @@ class Prepared:
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
-    """Whether preparing these takes so long that it is done aside."""
+    """Whether preparing these takes so long that it runs on a thread of its own."""
     size = sum(block.size for message in messages for block in message.blocks)
     return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
 
 
 def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
-    """Do what needs no database. Raises BadInputError or BadMessageError if a message cannot be stored."""
+    """Do the work that needs no database. Raises BadInputError or BadMessageError if a message cannot be stored."""
     packed: dict[bytes, bytes] = {}
     return [_prepared(message, may_end, packed) for message, may_end in zip(messages, _ends(messages), strict=True)]
 

@@ -41,7 +41,7 @@ class Record(BaseModel):
 
 
 class Block(Record):
-    """One piece of a message. Its text is not kept here: it stands in the message's native JSON.
+    """One piece of a message. Its text is not stored here but in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
     at most 120 characters) on tool calls; `size` is the text's length in characters. `breakpoint` says that the
@@ -189,7 +189,7 @@ class DigestEdit(EditRecord):
 
     @property
     def span(self) -> tuple[int, int]:
-        """It stands where the message before it does."""
+        """The position of the message before it."""
         return self.after_seq, self.after_seq
 
 
@@ -268,7 +268,7 @@ Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 
 
 class Counters(Record):
-    """Running totals of a session, kept in step with every append and edit, so that an estimate
+    """Running totals of a session, updated with every append and edit, so that an estimate
     never has to read the messages.
 
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt
@@ -327,7 +327,7 @@ class Session(Record):
 
 
 class Cursor(Record):
-    """How far a transcript file has been read: `offset` bytes; `state` is the reader's own."""
+    """How far a transcript file has been read: `offset` bytes, and the reader's own `state`."""
 
     source: str
     offset: int = 0
@@ -349,7 +349,7 @@ class Appended(Record):
 
 
 class SearchHit(Record):
-    """One find. `score` is higher for better; `text` is the indexed text (for the snippet)."""
+    """One search result. `score` is higher for better; `text` is the indexed text (for the snippet)."""
 
     session_id: str
     seq: int
@@ -417,7 +417,7 @@ class Call(Record):
 
 
 class CachedSummary(Record):
-    """A summary that was written before, and by whom."""
+    """A summary that was written before, and who wrote it."""
 
     text: str
     strategy: str

@@ -25,7 +25,7 @@ _DERIVED = {"role", "kind", "blocks", "usage", "group", "agent_visible", "user_v
 
 
 def now() -> datetime:
-    """This moment."""
+    """The current time in UTC."""
     return datetime.now(UTC)
 
 
@@ -75,7 +75,7 @@ def session_of(row: tuple[Any, ...]) -> Session:
 
 
 def to_json(record: Record, include: set[str] | None = None) -> str:
-    """A record's fields as JSON; what is absent or usual is left out."""
+    """A record's fields as JSON, without absent and default values."""
     try:
         return record.model_dump_json(include=include, exclude_defaults=True)
     except PydanticSerializationError:  # lone surrogates, which UTF-8 can't hold: escape them
@@ -91,7 +91,7 @@ def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
 
 
 def edit_of(text: str) -> Edit:
-    """The edit of `to_json`, of whichever kind."""
+    """The edit of `to_json`, of any kind."""
     try:
         return EDIT.validate_json(text)
     except ValidationError:  # escaped lone surrogates
@@ -99,7 +99,7 @@ def edit_of(text: str) -> Edit:
 
 
 def derived(message: NewMessage) -> str:
-    """What is derived from a message, as JSON; what is absent or usual is left out."""
+    """What is derived from a message, as JSON, without absent and default values."""
     return to_json(message, _DERIVED)
 
 

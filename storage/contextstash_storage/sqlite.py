@@ -54,10 +54,10 @@ CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings
 
 
 async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
-    """Open the database at `path`; it is made if it isn't there, readable by its owner alone. The store is
+    """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
     bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes.
 
-    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that can't be used.
+    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used.
     """
     opening = asyncio.create_task(_open(path, owner, busy_seconds))
     try:
@@ -94,8 +94,8 @@ def _make_file(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Take from others what an older program, a copy or a wide umask gave them; SQLite gives the log and its index the
-    mode of the database. Where the file is another user's, it stays as it is."""
+    """Remove the access of other users that an older program, a copy or a wide umask gave; SQLite gives the log and its
+    index the mode of the database. A file of another user stays as it is."""
     if os.name == "nt":
         return
     for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
@@ -125,14 +125,14 @@ class SqliteStore:
         return other
 
     async def close(self) -> None:
-        """Close both connections, after what was begun; closing again does nothing. The writer goes last: whoever goes
-        last moves the log into the file, which one that only reads cannot. A deletion at work stops after its piece;
-        whoever opens the database next goes on with it."""
+        """Close both connections, after running work; closing again does nothing. The writer is closed last: the
+        last connection moves the log into the file, which a read-only one cannot do. A running deletion stops after its
+        piece; the next opening of the database continues it."""
         await self._deletion.close()
         await close(self._reader, self._writer)
 
     def finish_deletions(self) -> None:
-        """Go on, in the background, with what a process that was killed left half deleted or half imported."""
+        """Continue, in the background, deletions and imports that a killed process left incomplete."""
         self._deletion.finish_later()
 
     async def create_session(self, session: Session) -> Session:

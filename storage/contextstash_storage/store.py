@@ -1,4 +1,4 @@
-"""The session store as a protocol: what any back end offers, whole transactions at a time."""
+"""The session store as a protocol: what every back end offers, as whole transactions."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class SessionStore(Protocol):
         ...
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
-        """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all as
-        they are; None, and nothing done, if its owner has one of that id. It is stored in pieces, the last of which
+        """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all
+        unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
         ...
 
@@ -150,8 +150,8 @@ class SessionStore(Protocol):
     ) -> Session:
         """Append edits if the session has exactly `expected` of them, else raise EditConflictError.
 
-        What our `own` edits take from the view is counted apart too: a client that sends its own history has not
-        seen them. Others are the client's."""
+        What our `own` edits remove from the view is also counted separately: a client that sends its own history has
+        not seen them. Other edits mirror the client's own."""
         ...
 
     async def change_counters(
@@ -166,7 +166,7 @@ class SessionStore(Protocol):
         ...
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        """Give the right back; one that is not held (any more) is no error."""
+        """Release the lease; releasing one that is not held is not an error."""
         ...
 
     async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
@@ -174,7 +174,7 @@ class SessionStore(Protocol):
         ...
 
     async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
-        """Keep a summary as long as its session is kept."""
+        """Store a summary for as long as its session exists."""
         ...
 
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:

@@ -83,7 +83,9 @@ def test_each_limit_and_each_cut_has_an_option(
 
 
 def test_without_options_the_limits_of_the_settings_apply(contextstash: CommandLine) -> None:
-    (contextstash.folder / "contextstash.toml").write_text("output_lines = 5\n")
+    settings = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project may not set so few
+    settings.parent.mkdir()
+    settings.write_text("output_lines = 5\n")
     assert clip(contextstash, LONG).stdout.count(b"\n") == 5
     assert clip(contextstash, LONG, "--lines", "0").stdout == LONG
 

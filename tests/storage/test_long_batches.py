@@ -151,7 +151,7 @@ async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_
     await other._write(swap)
     if made_again:
         await record(other, *begins)
-    with pytest.raises(SessionNotFoundError, match=r"of 40 messages .* deleted by somebody else") as told:
+    with pytest.raises(SessionNotFoundError, match=r"of 40 messages .* deleted by another process") as told:
         await long
     assert "first_seq" not in str(told.value)
     if made_again:
