@@ -1,4 +1,4 @@
-"""The transactions that append messages: messages that are stored already are skipped, and a long batch is stored in pieces."""
+"""The transactions that append messages: stored ones are skipped, and a long batch is stored in pieces."""
 
 from __future__ import annotations
 

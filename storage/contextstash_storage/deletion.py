@@ -61,8 +61,8 @@ class Deletion:
         self._tasks: set[asyncio.Task[bool]] = set()
 
     async def finish(self) -> bool:
-        """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does not
-        stop it."""
+        """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
+        not stop it."""
         finished = await asyncio.shield(self._task(self._finished()))
         if not finished:
             self.finish_later(AGAIN_SECONDS)
