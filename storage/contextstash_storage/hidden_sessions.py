@@ -1,8 +1,8 @@
 """Sessions that no reader sees: those being deleted, and those whose import is not complete.
 
 Deleting or importing a long session takes many seconds, and a transaction of that length keeps every other process
-waiting. Therefore both work in pieces on a session that belongs to a reserved owner; one small transaction, the first of
-a deletion and the last of an import, makes the whole session invisible or visible at once.
+waiting. Therefore both work in pieces on a session that belongs to a reserved owner; one small transaction, the first
+of a deletion and the last of an import, makes the whole session invisible or visible at once.
 """
 
 from __future__ import annotations
