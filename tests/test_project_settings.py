@@ -24,16 +24,18 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder, self.user = folder / "project", folder / "user"
         self.file = self.folder / "contextstash.toml"
-        self.told: list[Remark] = []
+        self.remarks: list[Remark] = []
         (self.folder / "agents").mkdir(parents=True)
         self.user.mkdir()
 
     def read(self, **environment: str) -> Configuration:
-        self.told.clear()
-        return configuration(project=self.folder, environment=environment, user_folder=self.user, tell=self.told.append)
+        self.remarks.clear()
+        return configuration(
+            project=self.folder, environment=environment, user_folder=self.user, on_remark=self.remarks.append
+        )
 
     def only_remark(self) -> str:
-        [remark] = self.told
+        [remark] = self.remarks
         assert remark.text.isprintable()
         return remark.text
 
@@ -62,8 +64,8 @@ def test_agents_in_a_project_are_the_projects_too(project: Project) -> None:
     (project.folder / "agents" / "quick.yaml").write_text("summarizer_base_url: http://t\ntokens_at: 32_000\n")
     found = project.read()
     assert found.settings_layer("quick") == {"messages_at": 15, "tokens_at": 32_000}
-    assert ["[agents.quick] summary_prompt" in each.text for each in project.told] == [True, False]
-    assert "quick.yaml" in project.told[1].text
+    assert ["[agents.quick] summary_prompt" in each.text for each in project.remarks] == [True, False]
+    assert "quick.yaml" in project.remarks[1].text
 
 
 @pytest.mark.parametrize(
@@ -143,14 +145,16 @@ def test_a_link_within_the_project_is_followed(project: Project) -> None:
     (project.folder / "shared.toml").write_text("window = 90000\n")
     project.file.symlink_to("shared.toml")
     assert project.read().settings_layer() == {"window": 90_000}
-    assert project.told == []
+    assert project.remarks == []
 
 
 def test_the_users_folder_is_the_users_also_when_worked_in(project: Project) -> None:
     (project.user / "contextstash.toml").write_text('summarizer = "anthropic"\n')
-    found = configuration(project=project.user, environment={}, user_folder=project.user, tell=project.told.append)
+    found = configuration(
+        project=project.user, environment={}, user_folder=project.user, on_remark=project.remarks.append
+    )
     assert found.may_call_model()
-    assert project.told == []
+    assert project.remarks == []
 
 
 def test_each_setting_is_either_bounded_or_refused(project: Project) -> None:
