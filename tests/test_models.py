@@ -25,7 +25,7 @@ def test_an_unknown_model_is_no_error() -> None:
     assert price_of("my-own-model", Usage(prompt_tokens=10)) is None
 
 
-def test_the_long_window_of_claude_code_is_told_by_its_suffix() -> None:
+def test_the_long_window_of_claude_code_is_recognized_by_its_suffix() -> None:
     assert model_facts("claude-opus-4-6[1m]").window == 1_000_000
 
 
