@@ -1,15 +1,15 @@
-"""How well tokens are estimated, against the prompt totals that providers reported in real sessions.
+"""Measures the error of token estimates against the prompt totals that providers reported in real sessions.
 
-Increments: how many tokens the tool results just added are, where nothing else was added: the next prompt less
-this prompt less the reply. Claude Code writes its completions while they stream, so there the reply is counted
-where that gives more; what it adds to prompts without recording it (reminders) stays in the truth. The weighted
-error is the absolute errors' sum over the true sum, so large results weigh more; the mean error gives each
-increment the same weight. Every other session is for setting a family's factor and overhead (`fitted`, the
-smallest mean error), the rest judge; increments under 200 tokens are left out.
+Increments: the tokens of new tool results, in steps that added nothing else: the next prompt minus this prompt minus
+the reply. Claude Code records the completion tokens while a reply streams, so for it the larger of the reported and the
+counted tokens is used; text that it adds to prompts without recording it (reminders) is part of the true value. The
+weighted error is the sum of absolute errors divided by the true sum, so large results weigh more; the mean error gives
+each increment the same weight. Every other session is used to fit a family's factor and overhead (`fitted`, the
+smallest mean error), the rest to evaluate; increments under 200 tokens are left out.
 
 Contexts: the estimate just before each reply, anchored on the last report and calibrated as in the product,
-against the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out, and
-those in which the reported prompt fell.
+compared with the prompt total of that reply. Steps over a compaction, rewind or clearing by the client are left out,
+and those in which the reported prompt fell.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Counters, NewMessage
 
 SETTINGS = ContextSettings()
-LEAST = 200
-"""Increments below this, in tokens, are mostly overhead and noise."""
+MIN_INCREMENT_TOKENS = 200
+"""Smaller increments are mostly overhead and noise."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """A message as read, and what its client did to its own window just before it."""
+    """A message, and whether its client changed its own window just before it (`cut`)."""
 
     message: NewMessage
     reading: Reading
@@ -50,7 +50,8 @@ class Read:
 
 @dataclass(frozen=True)
 class Increment:
-    """Tool results that one step added: what they cost by report, their raw counts, and how many they are."""
+    """Tool results that one step added: their tokens by the provider's report, their counted tokens and characters, and
+    their number."""
 
     true: int
     raw: int
@@ -60,7 +61,7 @@ class Increment:
 
 @dataclass
 class Sample:
-    """What one family's sessions gave, session by session."""
+    """The measurements of one model family, session by session."""
 
     increments: list[list[Increment]] = field(default_factory=list)
     contexts: list[float] = field(default_factory=list)
@@ -69,7 +70,7 @@ class Sample:
 
 @dataclass
 class Step:
-    """The last report, and what has come since."""
+    """The last usage report, and what was added since."""
 
     prompt: int
     group: str | None
@@ -80,7 +81,7 @@ class Step:
 
 
 def read_session(path: Path) -> list[Read]:
-    """The main session of a trace, its messages measured as the product measures them."""
+    """The main session of a trace, with its messages measured by the product's own functions."""
     lines, _ = split_lines(path.read_bytes(), at_end=True)
     batches = recognize(path).read(lines, {}, str(path))
     if not batches:
@@ -150,7 +151,7 @@ def _increment(step: Step, prompt: int, counted_replies: bool) -> Iterator[Incre
     true = prompt - step.prompt - max(step.completion, step.counted if counted_replies else 0)
     texts = [text for reading in step.results for text in reading.texts]
     raw = sum(count_with("o200k_base")(text) for text in texts)
-    if true >= LEAST:
+    if true >= MIN_INCREMENT_TOKENS:
         yield Increment(true, raw, sum(len(text) for text in texts), len(texts))
 
 
@@ -175,7 +176,7 @@ def context_errors(session: Sequence[Read]) -> Iterator[float]:
 
 
 def errors(increments: Sequence[Increment], factor: float, overhead: float) -> list[float]:
-    """Relative errors of a factor on raw counts and an overhead a result."""
+    """Relative errors of a factor on raw counts plus an overhead per result."""
     return [(one.raw * factor + overhead * one.results - one.true) / one.true for one in increments]
 
 
@@ -195,13 +196,13 @@ def fitted(increments: Sequence[Increment]) -> tuple[float, int]:
 
 
 def report(label: str, sample: Sample) -> None:
-    """Print a family's figures. Where there is but one session, nothing is fitted."""
+    """Print a family's figures. If there is only one session, nothing is fitted."""
     sessions = [found for found in sample.increments if found]
-    setting = [one for found in sessions[::2] for one in found] if len(sessions) > 1 else []
-    judging = [one for found in sessions[1::2] or sessions for one in found]
+    fitting = [one for found in sessions[::2] for one in found] if len(sessions) > 1 else []
+    evaluation = [one for found in sessions[1::2] or sessions for one in found]
     print(f"{label} ({', '.join(sorted(sample.models)) or 'unnamed'}), {len(sessions)} sessions")
-    if judging:
-        report_increments(setting, judging, counter_for(min(sample.models, default=None), SETTINGS, count_with))
+    if evaluation:
+        report_increments(fitting, evaluation, counter_for(min(sample.models, default=None), SETTINGS, count_with))
     if sample.contexts:
         found = sorted(abs(error) for error in sample.contexts)
         print(
@@ -211,24 +212,26 @@ def report(label: str, sample: Sample) -> None:
         )
 
 
-def report_increments(setting: Sequence[Increment], judging: Sequence[Increment], counter: Counter) -> None:
-    """Print how far the ways to count are off on the increments that judge."""
-    far = sum(not one.raw / 4 < one.true < one.raw * 4 for one in judging)
-    print(f"  increments: {len(setting)} set, {len(judging)} judge, {far} of these off by more than 4 times")
+def report_increments(fitting: Sequence[Increment], evaluation: Sequence[Increment], counter: Counter) -> None:
+    """Print the errors of each way to count on the increments for evaluation."""
+    far = sum(not one.raw / 4 < one.true < one.raw * 4 for one in evaluation)
+    print(
+        f"  increments: {len(fitting)} to fit, {len(evaluation)} to evaluate, {far} of these off by more than 4 times"
+    )
     ways = {
-        "characters / 4": [(one.characters // 4 - one.true) / one.true for one in judging],
-        "o200k_base": errors(judging, 1.0, 0),
+        "characters / 4": [(one.characters // 4 - one.true) / one.true for one in evaluation],
+        "o200k_base": errors(evaluation, 1.0, 0),
         f"in use: × {counter.factor:g} + {counter.result_overhead}": errors(
-            judging, counter.factor, counter.result_overhead
+            evaluation, counter.factor, counter.result_overhead
         ),
     }
-    if setting:
-        factor, overhead = fitted(setting)
-        ways[f"fitted: × {factor:g} + {overhead}"] = errors(judging, factor, overhead)
+    if fitting:
+        factor, overhead = fitted(fitting)
+        ways[f"fitted: × {factor:g} + {overhead}"] = errors(evaluation, factor, overhead)
     for name, found in ways.items():
         print(
             f"  {name:24} mean {mean_error(found):5.1f} %   median {100 * statistics.median(map(abs, found)):5.1f} %"
-            f"   weighted {weighted_error(found, judging):5.1f} %"
+            f"   weighted {weighted_error(found, evaluation):5.1f} %"
         )
 
 

@@ -1,7 +1,7 @@
-"""How fast single messages are recorded durably, as a share of plain SQLite inserts; what a look at a session costs.
+"""Measures durable recording of single messages relative to plain SQLite inserts, and the cost of reading a session.
 
-Both record the same JSON from an event loop, one message and one commit at a time, in write-ahead mode with
-synchronous=FULL; the plain one does so in a worker thread, with no index, no counters, nothing looked up.
+Both record the same JSON from an event loop, one message per commit, in write-ahead mode with synchronous=FULL; the
+plain inserts run in a worker thread, without an index, counters or lookups.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ OWNER = "local"
 MESSAGES = 600
 ROUNDS = 5
 SHORT, LONG = 100, 100_000
-LOOKS = 300
+READS = 300
 
 
 def conversation(count: int) -> list[NewMessage]:
-    """An agent's turns: a tool call, then its result of some 600 characters, every eighth of some 6,000."""
+    """An agent's turns: a tool call, then its result of about 600 characters, every eighth of about 6,000."""
     messages: list[NewMessage] = []
     for turn in range(count // 2):
         call_id = f"toolu_{turn:020d}"
@@ -36,18 +36,18 @@ def conversation(count: int) -> list[NewMessage]:
         call = {"type": "tool_use", "id": call_id, "name": "Read", "input": {"file_path": path}}
         text = f"{path}: line of source number {turn}, quite ordinary\n" * (100 if turn % 8 == 0 else 10)
         result = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-        messages += [_calling(call, call_id, path), _answering(result, call_id, path, text)]
+        messages += [_call_message(call, call_id, path), _result_message(result, call_id, path, text)]
     return messages
 
 
-def _calling(call: Mapping[str, object], call_id: str, path: str) -> NewMessage:
+def _call_message(call: Mapping[str, object], call_id: str, path: str) -> NewMessage:
     block = Block(type="tool_call", tokens=30, size=60, call_id=call_id, tool="Read", argument=path)
     return NewMessage(
         body={"role": "assistant", "content": [call]}, role="assistant", blocks=(block,), search_text=path
     )
 
 
-def _answering(result: Mapping[str, object], call_id: str, path: str, text: str) -> NewMessage:
+def _result_message(result: Mapping[str, object], call_id: str, path: str, text: str) -> NewMessage:
     block = Block(type="tool_result", tokens=len(text) // 4, size=len(text), call_id=call_id, tool="Read")
     output = Output(
         handle=f"out_{call_id[-8:]}",
@@ -71,7 +71,7 @@ def _answering(result: Mapping[str, object], call_id: str, path: str, text: str)
 
 
 def count(counters: Counters, message: NewMessage | Message, seq: int) -> Counters:
-    """Counters with one more message, all of it counted as tool results."""
+    """The counters after one more message, all of whose tokens are counted as tool results."""
     parts = dict(counters.parts)
     parts[Part.TOOL_RESULTS] = parts.get(Part.TOOL_RESULTS, 0) + message.tokens
     return counters.model_copy(
@@ -123,9 +123,9 @@ def plain_insert(db: sqlite3.Connection, message: NewMessage) -> None:
     db.execute("COMMIT")
 
 
-async def look_times(folder: Path) -> dict[int, float]:
+async def read_times(folder: Path) -> dict[int, float]:
     """Median seconds of one `get_session` by the number of messages in the session."""
-    store = await open_sqlite(folder / "looks.db")
+    store = await open_sqlite(folder / "reads.db")
     times = {}
     for length in (SHORT, LONG):
         await new_session(store, str(length))
@@ -133,7 +133,7 @@ async def look_times(folder: Path) -> dict[int, float]:
         for first in range(0, length, 5_000):
             await store.append_messages(str(length), messages[first : first + 5_000], count=count)
         taken = []
-        for _ in range(LOOKS):
+        for _ in range(READS):
             begun = time.perf_counter()
             await store.get_session(str(length))
             taken.append(time.perf_counter() - begun)
@@ -154,7 +154,7 @@ async def main() -> None:
     print(f"append_messages    {statistics.median(recorded):8,.0f} messages/s")
     print(f"ratio              {ratio:8.2f}   (at least 0.50)")
     with tempfile.TemporaryDirectory() as folder:
-        times = await look_times(Path(folder))
+        times = await read_times(Path(folder))
     for length, seconds in times.items():
         print(f"get_session at {length:7,} messages {seconds * 1e6:8.0f} µs")
 

@@ -1,10 +1,10 @@
-"""How many of the facts that an agent needs after a compaction its summary still holds.
+"""Measures how many of the facts that an agent needs after a compaction are still in its summary.
 
-A fact is a path, an identifier, a quoted string or an id. Needed are those that a tool result showed before
-the cut, last seen more than 10 messages before it, and that the agent writes in one of the next 60 messages
-before anything shows them to it again. Compared at the same size (characters / 4): the summary that the
-recorded agent's own model wrote, the extractive one, and the last messages. Sessions without a recorded
-compaction are cut at half and two thirds of their messages.
+A fact is a path, an identifier, a quoted string or an id. A fact is needed if a tool result showed it before
+the cut, it was last seen more than 10 messages before the cut, and the agent writes it in one of the next 60 messages
+before it is shown again. Three texts of the same size (characters / 4) are compared: the summary that the recorded
+agent's own model wrote, the extractive summary, and the last messages. Sessions without a recorded compaction are cut
+at half and two thirds of their messages.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.formats import get_format
 from contextstash_storage.errors import ContextstashError
 
-AHEAD = 60
-RECENT = 10
-TOKENS = 2_700
-"""The size of a summary where no recorded one gives it: the median of the recorded ones."""
+MAX_LATER_MESSAGES = 60
+RECENT_MESSAGES = 10
+DEFAULT_TOKENS = 2_700
+"""The size of a summary if there is no recorded one: the median of the recorded summaries."""
 
 FORMATS = {"claude_code": "anthropic", "codex": "openai-responses", "openai_chat": "openai-chat"}
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A place where a session is compacted. `recorded` is the summary found there."""
+    """A point at which a session is compacted. `recorded` is the recorded summary, if there is one."""
 
     before: Sequence[Turn]
     after: Sequence[Turn]
@@ -47,7 +47,7 @@ def count(text: str) -> int:
 
 
 def read_session(path: Path, family: str) -> tuple[list[Turn], dict[int, str]]:
-    """The session's turns, and the recorded summaries by the index of the turn before which they stand."""
+    """The session's turns, and the recorded summaries by the index of the turn that follows them."""
     form = get_format(FORMATS[family])
     turns: list[Turn] = []
     summaries: dict[int, str] = {}
@@ -82,20 +82,20 @@ def _native(line: str, family: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def cuts_of(turns: Sequence[Turn], summaries: dict[int, str]) -> Iterator[Cut]:
-    """The recorded compactions of a session, or two made-up ones."""
+    """The recorded compactions of a session, or two artificial cuts if there are none."""
     start = 0
     for place, text in summaries.items():
-        yield Cut(turns[start:place], turns[place : place + AHEAD], text)
+        yield Cut(turns[start:place], turns[place : place + MAX_LATER_MESSAGES], text)
         start = place
     if not summaries and len(turns) > 60:
         for place in (len(turns) // 2, len(turns) * 2 // 3):
-            yield Cut(turns[:place], turns[place : place + AHEAD])
+            yield Cut(turns[:place], turns[place : place + MAX_LATER_MESSAGES])
 
 
 def needed(cut: Cut) -> set[str]:
-    """The facts known before the cut that the agent writes after it, before it is shown them again."""
+    """The facts known before the cut that the agent writes after it, before they are shown to it again."""
     known = _joined(cut.before, {"tool_result"})
-    shown: list[str] = [_joined(cut.before[-RECENT:])]
+    shown: list[str] = [_joined(cut.before[-RECENT_MESSAGES:])]
     found: set[str] = set()
     for turn in cut.after:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
@@ -122,7 +122,7 @@ def last_messages(turns: Sequence[Turn], tokens: int) -> str:
     return text[-4 * tokens :]
 
 
-def held(facts: set[str], text: str) -> float:
+def retained(facts: set[str], text: str) -> float:
     return 100 * sum(fact in text for fact in facts) / len(facts)
 
 
@@ -137,15 +137,15 @@ def measure(traces: Path, show: bool) -> None:
                 facts = needed(cut)
                 if len(facts) < 5:
                     continue
-                tokens = count(cut.recorded) if cut.recorded else TOKENS
+                tokens = count(cut.recorded) if cut.recorded else DEFAULT_TOKENS
                 started = time.perf_counter()
                 ours = extract_summary(cut.before, max_tokens=tokens, count=count)
                 seconds += time.perf_counter() - started
                 sizes.append(count(ours))
-                scores["extractive"].append(held(facts, ours))
-                scores["last messages"].append(held(facts, last_messages(cut.before, tokens)))
+                scores["extractive"].append(retained(facts, ours))
+                scores["last messages"].append(retained(facts, last_messages(cut.before, tokens)))
                 if cut.recorded:
-                    scores["recorded"].append(held(facts, cut.recorded))
+                    scores["recorded"].append(retained(facts, cut.recorded))
                 if show:
                     print(
                         f"\n===== {path.name} {len(cut.before)} messages, {len(facts)} facts,"

@@ -1,8 +1,8 @@
-"""How long contextstash takes to start and to answer, beside a bare server on the same SDK.
+"""Measures the start and a tool call of contextstash relative to a bare server on the same SDK.
 
-Both are spawned in turns and driven over stdio with plain JSON-RPC, so that no client's own work is measured.
-Printed are medians and their ratio: start to the first `tools/list` answer (aim: at most 1.25), and one tool
-call on a warm server (aim: at most 1.5).
+The two are started alternately and driven over stdio with plain JSON-RPC, so that no work of a client is measured. It
+prints medians and their ratio: from start to the first `tools/list` result (goal: at most 1.25), and one tool call on
+a running server (goal: at most 1.5).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MESSAGES = [
 
 
 class Server:
-    """A server process, spoken to line by line."""
+    """A server process that reads and writes JSON-RPC lines."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -51,7 +51,7 @@ class Server:
         self._requests = 0
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Send a request and wait for its answer. Raises RuntimeError where it is an error."""
+        """Send a request and wait for its result. Raises RuntimeError if it is an error."""
         assert self._process.stdin
         assert self._process.stdout
         self._requests += 1
@@ -83,7 +83,7 @@ class Server:
 
 
 def seconds_to_tools(command: Sequence[str]) -> float:
-    """From spawning the process to the first `tools/list` answer."""
+    """From spawning the process to the first `tools/list` result."""
     started = time.perf_counter()
     server = Server(command)
     server.handshake()
@@ -94,7 +94,7 @@ def seconds_to_tools(command: Sequence[str]) -> float:
 
 
 def seconds_per_call(servers: Sequence[Server], calls: int) -> list[float]:
-    """The median of one tool call for each server; they take turns, so that a busy machine is so to all."""
+    """The median of one tool call for each server; they take turns, so that other load on the machine affects all."""
     taken: list[list[float]] = [[] for _ in servers]
     for turn in range(calls + 20):
         for index, server in enumerate(servers):
@@ -105,10 +105,10 @@ def seconds_per_call(servers: Sequence[Server], calls: int) -> list[float]:
     return [statistics.median(each) for each in taken]
 
 
-def show(what: str, bare: float, ours: float, aim: float) -> None:
+def show(what: str, bare: float, ours: float, goal: float) -> None:
     print(
         f"{what:32} bare {1000 * bare:8.2f} ms   contextstash {1000 * ours:8.2f} ms"
-        f"   ratio {ours / bare:5.2f} (aim <= {aim})"
+        f"   ratio {ours / bare:5.2f} (goal <= {goal})"
     )
 
 

@@ -1,7 +1,7 @@
-"""How long importing, pruning and deleting a long session keep the database's write lock from others.
+"""Measures how long importing, pruning and deleting a long session hold the database's write lock.
 
-Run as `python bench/write_lock.py [MESSAGES [EDITS]]`: 100,000 messages and 10,000 edits if not given. Another thread
-asks for the lock every 2 ms; a hold is the time between two moments at which it could have had it.
+Run as `python bench/write_lock.py [MESSAGES [EDITS]]`: by default 100,000 messages and 10,000 edits. Another thread
+tries to take the lock every 2 ms; a hold is the time between two successful attempts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from contextstash_storage.records import (
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 
 MESSAGES, EDITS = 100_000, 10_000
-EVERY_SECONDS = 0.002
+POLL_SECONDS = 0.002
 SUMMARIES = 20
 
 
 class LockWatch:
-    """The longest time for which the write lock could not be had."""
+    """Records the longest time for which the write lock was not available."""
 
     def __init__(self, path: Path) -> None:
         self.longest = 0.0
@@ -56,7 +56,7 @@ class LockWatch:
     def _watch(self) -> None:
         with closing(sqlite3.connect(self._path, isolation_level=None, timeout=0)) as db:
             free = time.monotonic()
-            while not self._ended.wait(EVERY_SECONDS):
+            while not self._ended.wait(POLL_SECONDS):
                 try:
                     db.execute("BEGIN IMMEDIATE")
                     db.execute("ROLLBACK")
@@ -77,7 +77,7 @@ def session_of(messages: int, session_id: str = "long") -> Session:
 
 
 def edits(count: int) -> Iterator[Edit]:
-    """Archived outputs, with a summary now and then."""
+    """Archived outputs, then some summaries."""
     for number in range(count):
         text = f"[output out_{number:08d} archived: Read src/part_{number % 40}/module.py, 600 characters; " + "x" * 200
         yield ArchiveEdit(seq=2 * number + 1, block=0, text=text, tokens=60, handle=f"out_{number:08d}")

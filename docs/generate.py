@@ -1,4 +1,4 @@
-"""Writes the pages that come out of the code: `settings.md` and `tools.md`. Run by `make docs`; a test compares."""
+"""Generates `settings.md` and `tools.md` from the code. `make docs` runs it; a test checks that they are current."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ FOLDER = Path(__file__).parent
 
 MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. -->"
 
-MAIN_PRESETS = ("staged", "token-budget", "rolling", "n-or-k", "byte-budget")
-
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
@@ -29,15 +27,15 @@ def pages() -> dict[str, str]:
 
 
 def settings_page() -> str:
-    """Each setting with its default and what presets put in its place."""
+    """Each setting with its default and the values that presets give it."""
     resolved = {name: resolve_settings({"preset": name}).model_dump() for name in PRESETS}
     default = ContextSettings().model_dump()
     parts = [
         "# Settings",
         MADE,
-        "Where they are set: the README's part on settings. Shares are of the usable window, which is the window less"
-        " the reserve for the reply. A preset that is not named with a setting leaves it at the default; the variants"
-        f" are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
+        "How to set them: see the README's section on settings. Shares are shares of the usable window, which is the"
+        " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; the"
+        f" variants are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
     ]
     for name, field in ContextSettings.model_fields.items():
         others = {preset: values[name] for preset, values in resolved.items() if values[name] != default[name]}
@@ -59,7 +57,7 @@ def _values(field: Any, default: Any, others: Mapping[str, Any]) -> str:
 
 
 def _bounds(name: str) -> str:
-    """What a project's file may set without being trusted."""
+    """The values that a project's file may set without being trusted."""
     if name not in BOUNDS:
         return "only if it is trusted"
     least, most = BOUNDS[name]
@@ -76,7 +74,7 @@ def _shown(value: Any) -> str:
 
 
 async def _never_opened() -> Stash:
-    raise AssertionError("listing opens no store")
+    raise AssertionError("listing tools must not open a store")
 
 
 async def tools_page() -> str:
@@ -91,8 +89,8 @@ async def tools_page() -> str:
     parts = [
         "# Tools, resources and prompts",
         MADE,
-        "`--tools agent` lists the tools that a model uses, `--tools all` those for programs too. Where a session is"
-        " followed, `session_id` may be left out. What is absent in an answer is absent, not null.",
+        "`--tools agent` lists the tools that a model uses, `--tools all` also those for programs. If a session is"
+        " followed, `session_id` may be omitted. A field without a value is omitted, not null.",
         *(_tool(tool, tool.name in agent) for tool in tools),
         "# Resources",
         "\n".join(f"- `{each.uri}`: {each.description}" for each in resources),
@@ -108,7 +106,7 @@ async def tools_page() -> str:
 
 def _tool(tool: Any, for_models: bool) -> str:
     hints = tool.annotations
-    marks = [
+    traits = [
         "for models and programs" if for_models else "for programs (`--tools all`)",
         *(["only reads"] if hints.read_only_hint else []),
         *(["destroys"] if hints.destructive_hint else []),
@@ -117,9 +115,9 @@ def _tool(tool: Any, for_models: bool) -> str:
     return "\n\n".join(
         [
             f"## `{tool.name}`",
-            f"{tool.description} ({'; '.join(marks)})",
+            f"{tool.description} ({'; '.join(traits)})",
             _table("argument", tool.input_schema),
-            _table("answer", tool.output_schema or {}),
+            _table("result field", tool.output_schema or {}),
         ]
     )
 
@@ -133,7 +131,7 @@ def _table(head: str, schema: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, field: Mapping[str, Any], needed: bool) -> str:
-    named = f"`{name}` (needed)" if needed else f"`{name}`"
+    named = f"`{name}` (required)" if needed else f"`{name}`"
     return f"| {named} | {_type(field)} | {_cell(field.get('description', ''))} |"
 
 

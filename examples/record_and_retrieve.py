@@ -1,4 +1,4 @@
-"""Records a session with a long tool output, has it archived, and reads it back by its handle. No model is asked."""
+"""Records a session with a long tool output, archives it, and reads it back by its handle. No model is called."""
 
 import asyncio
 import json

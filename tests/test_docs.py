@@ -35,14 +35,14 @@ def test_generated_pages_are_those_of_the_code() -> None:
         assert (DOCS / name).read_text(encoding="utf-8") == text, f"{name} is old: run `make docs`"
 
 
-def test_every_setting_and_preset_is_told_of() -> None:
+def test_every_setting_and_preset_is_documented() -> None:
     text = (DOCS / "settings.md").read_text(encoding="utf-8")
     assert re.findall(r"^## `(\w+)`", text, flags=re.MULTILINE) == list(ContextSettings.model_fields)
     assert all(f"`{preset}`" in text for preset in PRESETS if preset != "default")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not target.startswith(("http://", "https://", "#")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.models import UNKNOWN_WINDOW, model_facts, price_of
+from contextstash.models import DEFAULT_WINDOW, model_facts, price_of
 from contextstash_storage.records import Usage
 
 
@@ -20,12 +20,12 @@ def test_all_forms_of_a_name_are_one_model(name: str) -> None:
 
 def test_an_unknown_model_is_no_error() -> None:
     assert model_facts("my-own-model") == model_facts("my-own-model")
-    assert (model_facts("my-own-model").window, model_facts("my-own-model").known) == (UNKNOWN_WINDOW, False)
-    assert model_facts(None).window == UNKNOWN_WINDOW
+    assert (model_facts("my-own-model").window, model_facts("my-own-model").known) == (DEFAULT_WINDOW, False)
+    assert model_facts(None).window == DEFAULT_WINDOW
     assert price_of("my-own-model", Usage(prompt_tokens=10)) is None
 
 
-def test_the_long_window_of_claude_code_is_told_by_its_suffix() -> None:
+def test_the_long_window_of_claude_code_is_recognized_by_its_suffix() -> None:
     assert model_facts("claude-opus-4-6[1m]").window == 1_000_000
 
 

@@ -11,7 +11,7 @@ INHERITED_KEY = "ANTHROPIC_API_KEY"
 """Meant for any program, and inherited from a client: a credential, not consent."""
 
 KEY_VARIABLES = (OWN_KEY, INHERITED_KEY)
-"""The environment variables looked into; the first that is set counts."""
+"""The environment variables that may hold the key; the first one that is set is used."""
 
 
 def api_key_from(environment: Mapping[str, str]) -> str | None:
@@ -26,5 +26,6 @@ def key_variable(environment: Mapping[str, str]) -> str | None:
 
 
 def is_key(value: str | None) -> bool:
-    """Whether a variable holds a key. A client that fills in `${user_config.…}` leaves it so if nothing was given."""
+    """Whether a variable holds a key. A client that expands `${user_config.…}` leaves it unexpanded if the user entered
+    nothing."""
     return bool(value and value.strip()) and not str(value).startswith("${")

@@ -1,7 +1,7 @@
-"""The settings a user gives outside the program, layer by layer: files, agents' files, environment, command line.
+"""The settings from outside the program, layer by layer: files, agents' files, environment, command line.
 
-A project's files come from whoever wrote the repository: of them counts what `context.project_limits` admits, unless
-the user has accepted the very file.
+A project's files are written by the authors of the repository: only the settings that `context.window.project_limits`
+admits are used from them, unless the user has accepted exactly this file.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from contextstash_storage.errors import BadInputError
 PREFIX = "CONTEXTSTASH_"
 
 OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
-"""Variables with our prefix that are no settings."""
+"""Variables with our prefix that are not settings."""
 
 MAX_NAMED = 8
-"""How many settings a remark names; a file may hold thousands."""
+"""How many settings a remark names, because a file may hold thousands. A guess."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Remark:
-    """One line on a project's file of which something does not count; `broken` if it could not be used anyhow."""
+    """One line about a project's file that is ignored in whole or in part. `broken`: it is invalid, so that it could
+    not be used even if the file were trusted."""
 
     text: str
     broken: bool = False
 
 
-Tell = Callable[[Remark], None]
+RemarkHandler = Callable[[Remark], None]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one place; `name` says which, for people. `of_user` says whether the user wrote them."""
+    """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them."""
 
     name: str
     values: Mapping[str, Any]
@@ -53,7 +54,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of settings: what its file says, for all agents and for single ones, and how an agent's own is read."""
+    """A folder of settings: the layer of its file, the tables for single agents, and the reader of agents' files."""
 
     path: Path
     layer: Layer
@@ -63,7 +64,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All layers but the session's own. Files are read once: an agent's at its first question."""
+    """All layers except the session's own. Each file is read once: an agent's file when its layers are first needed."""
 
     folders: tuple[Folder, ...] = ()
     strongest: tuple[Layer, ...] = ()
@@ -71,8 +72,8 @@ class Configuration:
     _by_agent: dict[str | None, tuple[Layer, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
-        """The layers that count for an agent, weakest first; those that say nothing are left out. Raises BadInputError
-        if the agent's file is wrong."""
+        """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if the agent's file is
+        not valid."""
         if agent not in self._by_agent:
             found = (*(folder.layer for folder in self.folders), *self._of_agent(agent), *self.strongest)
             self._by_agent[agent] = tuple(layer for layer in found if layer.values)
@@ -83,8 +84,8 @@ class Configuration:
         return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
 
     def consent(self, agent: str | None = None) -> str | None:
-        """What in the user's own configuration says that a model may be called, None if nothing does. A project's file
-        cannot say so, even if it is trusted."""
+        """The setting of the user's own configuration that allows calls to a model, None if there is none. A project's
+        file cannot allow them, even if it is trusted."""
         if self.has_own_key:
             return OWN_KEY
         from contextstash.context.window.settings import consenting
@@ -94,7 +95,7 @@ class Configuration:
         return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
 
     def may_call_model(self, agent: str | None = None) -> bool:
-        """Whether the user has agreed that a model is called for an agent's sessions."""
+        """Whether the user allows calls to a model for an agent's sessions."""
         return self.consent(agent) is not None
 
     def _of_agent(self, agent: str | None) -> list[Layer]:
@@ -116,18 +117,19 @@ def configuration(
     preset: str | None = None,
     given: Iterable[str] = (),
     user_folder: Path | None = None,
-    tell: Tell | None = None,
+    on_remark: RemarkHandler | None = None,
 ) -> Configuration:
-    """What the user's file, the project's file, their agents' files, the environment, `preset` and `given` (each
-    `key=value`) say, weakest first. `tell` is called with each remark on a project's file; without it they are logged.
+    """The settings of the user's file, the project's file, their agents' files, the environment, `preset` and `given`
+    (each `key=value`), the weakest first. `on_remark` is called with each remark on a project's file; without it they
+    are logged.
 
-    Raises BadInputError on a misspelt setting, naming the nearest right one and where it stands, on a value
-    that cannot be used, and on a file that is not TOML; not if that is an untrusted file of a project, which is told.
+    Raises BadInputError if a setting does not exist (naming its place and the most similar setting), if a value is not
+    valid, or if a file is not TOML. An error in an untrusted file of a project is a remark instead.
     """
     own = user_folder or user_config_folder()
     folders = [_user_folder(own)]
     if project.resolve() != own.resolve():
-        folders.append(_project_folder(project, TrustedFiles(own), tell or _log))
+        folders.append(_project_folder(project, TrustedFiles(own), on_remark or _log))
     found = Configuration(
         folders=tuple(folders),
         strongest=(
@@ -176,10 +178,10 @@ def _read_users_agent(path: Path) -> Layer:
     return Layer(str(path), {} if text is None else parsed_agent(text, str(path)))
 
 
-def _project_folder(project: Path, trusted: TrustedFiles, tell: Tell) -> Folder:
-    """The project's file as far as it counts, and a way to its agents' files."""
+def _project_folder(project: Path, trusted: TrustedFiles, on_remark: RemarkHandler) -> Folder:
+    """The admitted settings of the project's file, and the function that reads its agents' files."""
     path = project / SETTINGS_FILE
-    read = _read(path, project, tell)
+    read = _read(path, project, on_remark)
     settings: dict[str, Any] = {}
     tables: Tables = {}
     if read is not None:
@@ -187,44 +189,44 @@ def _project_folder(project: Path, trusted: TrustedFiles, tell: Tell) -> Folder:
         if trusted.holds(file):
             settings, tables = parsed_file(text, str(path))
         else:
-            settings, tables = _admitted(path, lambda: parse_toml(text, str(path)), tell)
+            settings, tables = _admitted(path, lambda: parse_toml(text, str(path)), on_remark)
 
-    # A function of the module and no closure: the gateway sends the configuration to its worker processes.
-    read_agent = partial(_project_agent, project, trusted, tell)
+    # A function of the module, not a closure: the gateway pickles the configuration for its worker processes.
+    read_agent = partial(_project_agent, project, trusted, on_remark)
     return Folder(project, Layer(str(path), settings, of_user=False), tables, read_agent)
 
 
-def _project_agent(project: Path, trusted: TrustedFiles, tell: Tell, at: Path) -> Layer:
-    """What an agent's file of a project says, of that what counts."""
-    found = _read(at, project, tell)
+def _project_agent(project: Path, trusted: TrustedFiles, on_remark: RemarkHandler, at: Path) -> Layer:
+    """The admitted settings of an agent's file in a project."""
+    found = _read(at, project, on_remark)
     if found is None:
         return Layer(str(at), {}, of_user=False)
     file, text = found
     if trusted.holds(file):
         return Layer(str(at), parsed_agent(text, str(at), aliases=False), of_user=False)
-    values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), tell)
+    values, _ = _admitted(at, lambda: (parse_agent(text, str(at), aliases=False), {}), on_remark)
     return Layer(str(at), values, of_user=False)
 
 
-def _read(path: Path, project: Path, tell: Tell) -> tuple[ProjectFile, str] | None:
+def _read(path: Path, project: Path, on_remark: RemarkHandler) -> tuple[ProjectFile, str] | None:
     try:
         file = read_project_file(path, project)
         return None if file is None else (file, file.text())
     except RefusedFileError as error:
-        tell(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
+        on_remark(Remark(f"{shown(path)} is ignored: {error}.", broken=True))
         return None
 
 
 def _admitted(
-    path: Path, parse: Callable[[], tuple[Mapping[str, Any], Tables]], tell: Tell
+    path: Path, parse: Callable[[], tuple[Mapping[str, Any], Tables]], on_remark: RemarkHandler
 ) -> tuple[dict[str, Any], Tables]:
-    """What counts of an untrusted file; what does not is told in one line."""
+    """The settings of an untrusted file that are admitted. The others are reported in one remark."""
     from contextstash.context.window.project_limits import admit
 
     try:
         values, agents = parse()
     except BadInputError as error:
-        tell(Remark(shown(str(error)) + " It is ignored.", broken=True))
+        on_remark(Remark(shown(str(error)) + " It is ignored.", broken=True))
         return {}, {}
     settings, refused, broken = admit(values)
     tables: Tables = {}
@@ -233,7 +235,7 @@ def _admitted(
         refused |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_refused.items()}
         broken |= {f"[{AGENTS_TABLE}.{agent}] {name}": why for name, why in its_broken.items()}
     if refused or broken:
-        tell(_remark(path, {**broken, **refused}, bool(broken)))
+        on_remark(_remark(path, {**broken, **refused}, bool(broken)))
     return settings, tables
 
 
@@ -248,10 +250,11 @@ def _remark(path: Path, ignored: Mapping[str, str], broken: bool) -> Remark:
     return Remark(text, broken)
 
 
-def shown(text: object, most: int = 600) -> str:
-    """A text out of somebody else's file as one line without control characters, shortened."""
-    plain = "".join(character if character.isprintable() else " " for character in str(text)[: most + 1])
-    return plain if len(plain) <= most else plain[:most] + "…"
+def shown(text: object, limit: int = 600) -> str:
+    """Text from an untrusted file as one line without control characters, shortened to `limit` characters (the default
+    is a guess: some lines of a terminal)."""
+    plain = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
+    return plain if len(plain) <= limit else plain[:limit] + "…"
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -275,7 +278,7 @@ def _read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _read_value(text: str) -> str | None:
-    """What a variable or option says; numbers and truth values are read by the settings themselves."""
+    """The value of a variable or option as text; the settings themselves convert numbers and truth values."""
     return None if text.lower() in ("", "none") else text
 
 
@@ -283,6 +286,6 @@ def _variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def says_of_outputs(layer: Mapping[str, Any]) -> bool:
-    """Whether a layer of settings says anything of the length of one output."""
+def sets_output_limits(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer of settings may change the limits of a tool output."""
     return any(name == "preset" or name.startswith("output_") for name in layer)

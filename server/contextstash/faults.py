@@ -1,4 +1,4 @@
-"""Where a fault of ours happened: by type and place alone, since an error's text may quote what a session holds."""
+"""The type and place of an internal error, without its text, which may quote the content of a session."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import traceback
 from pathlib import Path
 
 SERVER = Path(__file__).parent
-OUR_FRAMES = 6
-"""How many of our frames are named, the innermost first: enough to tell the use case from the line."""
+MAX_FRAMES = 6
+"""How many of our frames are named, the innermost first: enough to see which use case ran the line. A guess."""
 
 
 def fault_of(error: BaseException) -> str:
     """The error's type and the innermost frames of ours, such as
-    `KeyError at service/pruning.py:114 in _carry_out <- service/stash.py:139 in prune_tool_outputs`."""
+    `KeyError at service/reduction/prune.py:114 in _carry_out <- service/stash.py:139 in prune_tool_outputs`."""
     places = [
         f"{place}:{frame.lineno} in {frame.name}"
         for frame in reversed(traceback.extract_tb(error.__traceback__))
         if (place := _own_file(frame.filename))
     ]
-    return f"{type(error).__name__} at {' <- '.join(places[:OUR_FRAMES]) or 'no line of contextstash'}"
+    return f"{type(error).__name__} at {' <- '.join(places[:MAX_FRAMES]) or 'no line of contextstash'}"
 
 
 def _own_file(filename: str) -> str | None:
-    """The file's name inside our packages; None if it is another's. A checkout may itself stand in a folder named like
-    us, with other packages below it, so the name alone does not tell."""
+    """The file's name inside our packages; None if it belongs to another package. The name of a folder is not
+    enough: a checkout may be in a folder named `contextstash` that holds other packages too."""
     path = Path(filename)
     if path.is_relative_to(SERVER):
         return path.relative_to(SERVER).as_posix()

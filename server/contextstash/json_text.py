@@ -1,4 +1,4 @@
-"""JSON from elsewhere, read so that no value changes: what a reader would alter is refused or kept as text."""
+"""Reads JSON from outside without changing a value: what a parser would alter is rejected or kept as text."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pydantic_core
 
 MAX_LEVELS = 200
-"""How deep a message on the wire may be nested: the limit of pydantic's reader, which is the SDK's."""
+"""How deep a message on the wire may be nested: the limit of pydantic's parser, which the SDK uses."""
 
 MAX_DIGITS = 4_300
 """Digits of a whole number: Python's own limit for reading one (`sys.int_info.default_max_str_digits`)."""
 
-SHOWN_CHARACTERS = 24
-"""How much of a number is repeated where it is refused."""
+MAX_SHOWN_CHARACTERS = 24
+"""How many characters of a rejected number an error repeats. A guess."""
 
 _LARGE_NUMBER = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
-"""What may be a number beyond a double (1.8e308), which pydantic's reader turns into an infinity. Inside a string it
-may be anything: the careful reading then finds nothing wrong."""
+"""What may be a number beyond a double (1.8e308), which pydantic's parser turns into an infinity. A match
+inside a string is harmless: the strict decoder, which is slower, then accepts the text."""
 
 
 class BadJsonError(ValueError):
-    """Bytes that are not JSON, or JSON that cannot be kept as it is. The text says what to do and holds no content
-    but a number's beginning; `kind` names the problem without any content, for a log."""
+    """Bytes that are not JSON, or JSON that cannot be stored unchanged. The text says what to do and quotes nothing
+    except the beginning of a number; `kind` names the problem without any content, for a log."""
 
     def __init__(self, kind: str, text: str, *, syntax: bool = True) -> None:
         super().__init__(text)
@@ -40,11 +40,11 @@ def strict_value(data: bytes) -> Any:
         try:
             return pydantic_core.from_json(data, allow_inf_nan=False)
         except ValueError:
-            pass  # lone surrogates are JSON, and the careful reading says better what is wrong
-    return _carefully(data)
+            pass  # lone surrogates are valid JSON, and the strict decoder gives clearer errors
+    return _strict_decoded(data)
 
 
-def _carefully(data: bytes) -> Any:
+def _strict_decoded(data: bytes) -> Any:
     try:
         value = _STRICT.decode(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -72,10 +72,10 @@ def _too_deep() -> BadJsonError:
     )
 
 
-def too_deep(value: object, most: int) -> bool:
-    """Whether lists and objects are nested deeper than so many levels."""
+def too_deep(value: object, limit: int) -> bool:
+    """Whether lists and objects are nested more than `limit` levels deep."""
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(limit + 1):
         level = [child for parent in level for child in _containers(parent)]
         if not level:
             return False
@@ -96,7 +96,7 @@ def _refused_constant(name: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
+        shown = text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "…"
         raise BadJsonError(
             "number too large",
             f"The number {shown} is larger than a double can be (1.8e308). Send it as a string.",
@@ -109,7 +109,7 @@ def _whole(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise BadJsonError(
             "number too long",
-            f"A whole number has {len(text.lstrip('-')):,} digits, at most {MAX_DIGITS:,} can be kept."
+            f"A whole number has {len(text.lstrip('-')):,} digits, at limit {MAX_DIGITS:,} can be kept."
             " Send it as a string.",
             syntax=False,
         )
@@ -128,12 +128,12 @@ def _whole_or_text(text: str) -> int | str:
     return int(text) if len(text.lstrip("-")) <= MAX_DIGITS else text
 
 
-KEEPING = json.JSONDecoder(parse_constant=str, parse_float=_finite_or_text, parse_int=_whole_or_text)
-"""For files that others wrote, which nobody can be asked to write again: a number that cannot be kept, and what is no
-number in JSON (NaN, Infinity), is kept as its text."""
+LENIENT_DECODER = json.JSONDecoder(parse_constant=str, parse_float=_finite_or_text, parse_int=_whole_or_text)
+"""For files of other programs, which cannot be written again: a number that cannot be stored exactly, and NaN or
+Infinity, which are not JSON, become their text."""
 
 
 def kept_value(data: bytes | str) -> Any:
-    """The value of JSON in UTF-8, numbers that cannot be kept as their text. Raises ValueError and RecursionError as
-    `json.loads` does."""
-    return KEEPING.decode(data if isinstance(data, str) else data.decode("utf-8-sig"))
+    """The value of JSON in UTF-8; numbers that cannot be stored become their text. Raises ValueError and RecursionError
+    like `json.loads`."""
+    return LENIENT_DECODER.decode(data if isinstance(data, str) else data.decode("utf-8-sig"))

@@ -1,4 +1,4 @@
-"""Where contextstash keeps things on a user's machine, and where it looks for settings."""
+"""The locations of the database and of the settings files on a user's machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def default_database() -> Path:
 
 
 def user_config_folder() -> Path:
-    """Where the user's own files are."""
+    """The folder of the user's own settings files."""
     from platformdirs import user_config_path
 
     return user_config_path("contextstash", appauthor=False)
@@ -34,14 +34,14 @@ def settings_folders(project: Path) -> tuple[Path, ...]:
 
 
 def agent_files(folder: Path, agent: str) -> list[Path]:
-    """Where a folder may hold settings for one agent. Empty if the name could lead to another folder."""
-    if not agent or agent.startswith(".") or any(mark in agent for mark in "/\\\0:"):
+    """The files in a folder that may hold settings for one agent. Empty if the name could lead to another folder."""
+    if not agent or agent.startswith(".") or any(character in agent for character in "/\\\0:"):
         return []
     return [folder / AGENTS_FOLDER / f"{agent}{ending}" for ending in AGENT_ENDINGS]
 
 
 def has_settings(environment: Mapping[str, str], project: Path, agent: str) -> bool:
-    """Whether anything may be set for an agent, by a variable or a file; no file is opened."""
+    """Whether a variable or a file may hold settings for an agent; no file is opened, so that a hook stays fast."""
     if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
         return True
     folders = settings_folders(project)

@@ -1,4 +1,4 @@
-"""Serving an ASGI application over HTTP, on this machine alone, until a signal ends it."""
+"""Serves an ASGI application over HTTP, on this machine only, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from contextstash_storage.errors import BadInputError
 HOSTS = ("127.0.0.1", "localhost", "::1")
 
 SHUTDOWN_SECONDS = 5
-"""How long open requests may go on after a signal."""
+"""Seconds that open requests may continue after a signal. A guess."""
 
 
 def serve(app: Callable[[], Awaitable[Any]], host: str, port: int, announce: Callable[[str], str]) -> None:
-    """Serve what `app` makes, on a free port if `port` is 0. `announce` makes a line for standard error of the
-    address. Raises BadInputError if that address cannot be served."""
+    """Serve the application that `app` returns, on a free port if `port` is 0. `announce` turns the address into a line
+    for standard error. Raises BadInputError if the host is not this machine or the port cannot be used."""
     if host not in HOSTS:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
@@ -49,7 +49,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn raises them again when it has ended, and the exit code would not be 0."""
+    """Does not handle signals: uvicorn would raise them again after its end, and the exit code would not be 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Models: context windows and prices by name, from genai-prices, loaded at the first question."""
+"""Models: context windows and prices by name, from genai-prices, loaded when first needed."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 
 from contextstash_storage.records import Usage
 
-UNKNOWN_WINDOW = 200_000
-"""Taken for a model that nobody knows."""
+DEFAULT_WINDOW = 200_000
+"""Tokens; the window of an unknown model. A guess: the window of Claude models without the long window."""
 
-REMEMBERED_MODELS = 256
-"""Of so many models the facts are kept at hand: looking one up takes milliseconds, and callers may name any number."""
-
+MAX_CACHED_MODELS = 256
+"""How many models' facts are cached: a lookup takes milliseconds. Limited, because callers may name any number of
+models. A guess."""
 
 MAX_NAME_CHARACTERS = 200
-"""No model has a longer name, and genai-prices keeps every name it was ever asked for."""
+"""No model has a longer name. Longer ones are not looked up, because genai-prices caches every name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model. `window` is in tokens; `known` is False if it is only taken for granted."""
+    """What is known about a model. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
 
     model: str | None
     window: int
     known: bool
 
 
-@lru_cache(REMEMBERED_MODELS)
+@lru_cache(MAX_CACHED_MODELS)
 def model_facts(model: str | None) -> ModelFacts:
     """A model's facts by its name, in any of the forms that providers and gateways give it. Never fails."""
     if model is None:
-        return ModelFacts(None, UNKNOWN_WINDOW, False)
+        return ModelFacts(None, DEFAULT_WINDOW, False)
     if "[1m]" in model:
         return ModelFacts(model, 1_000_000, True)
     found = _found(model)
     window = getattr(found, "context_window", None)
-    return ModelFacts(model, window or UNKNOWN_WINDOW, bool(window))
+    return ModelFacts(model, window or DEFAULT_WINDOW, bool(window))
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:
@@ -78,7 +78,7 @@ def _found(model: str) -> Any:
 
 
 def _names(model: str) -> list[str]:
-    """The name and its plainer forms: without gateway prefixes, regions, versions and dates; none if it is
+    """The name and its simpler forms: without gateway prefixes, regions, versions and dates; none if it is
     too long to be a name."""
     if len(model) > MAX_NAME_CHARACTERS:
         return []

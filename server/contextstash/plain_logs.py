@@ -1,4 +1,4 @@
-"""Lines on standard error: what happened, never a traceback of a library, which may quote what a session holds."""
+"""Log lines on standard error, without tracebacks: those of a library may quote the content of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def log_plainly() -> None:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """The name of the error in the place of its text and traceback: pydantic's quotes the value that was wrong."""
+    """Replace an error's text and traceback by its name: pydantic's errors quote the wrong value."""
     if record.exc_info:
         kind = record.exc_info[0]
         record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()

@@ -1,4 +1,4 @@
-"""What settings files say: TOML and YAML as names and values, and misspelt names told with the nearest right one."""
+"""Parses settings files: TOML and YAML as names and values. An error for an unknown name suggests a similar one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tables = dict[str, Mapping[str, Any]]
 
 
 def text_of(path: Path) -> str | None:
-    """A file of the user's own, None if there is none. Raises BadInputError."""
+    """A file of the user's own, None if it does not exist. Raises BadInputError."""
     try:
         return path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError):
@@ -30,7 +30,7 @@ def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
     """The settings of a TOML file, and those for single agents in it; names are not checked. Raises BadInputError."""
     try:
         settings = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also on a number of 5,000 digits, which is no TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
         raise BadInputError(f"{place} is not valid TOML: {error}.") from error
     agents = settings.pop(AGENTS_TABLE, {})
     if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
@@ -39,7 +39,7 @@ def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
 
 
 def parse_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
-    """The settings of an agent's YAML file: under `context`, if that is there, else all of it; names are not checked.
+    """The settings of an agent's YAML file: under `context` if it exists, else the whole file; names are not checked.
     Raises BadInputError."""
     from contextstash.yaml_files import read_yaml
 
@@ -55,7 +55,7 @@ def parse_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any
 def check_names(
     settings: Mapping[Any, Any], place: str, spelling: Callable[[str], str] = str, others: tuple[str, ...] = ()
 ) -> None:
-    """Raises BadInputError on a name that is no setting; `others` are further names that would be right."""
+    """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
     if not settings:
         return
     from contextstash.context.window.settings import NAMES_ELSEWHERE, known_settings

@@ -10,7 +10,7 @@ import anyio
 
 
 async def end_signals() -> AsyncIterator[int]:
-    """SIGTERM and SIGINT as they come; none on Windows, if Python's own KeyboardInterrupt has to do."""
+    """SIGTERM and SIGINT as they arrive. On Windows it never yields: Python's KeyboardInterrupt ends the server."""
     if sys.platform == "win32":
         await anyio.sleep_forever()
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:

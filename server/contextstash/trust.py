@@ -1,4 +1,4 @@
-"""Which files of projects the user has accepted, each by its place and its SHA-256: once it changes, it is not."""
+"""The files of projects that the user has accepted, by path and SHA-256: a changed file is no longer accepted."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class TrustedFiles:
             return False
 
     def add(self, file: ProjectFile) -> None:
-        """Accept a file as it was read."""
+        """Accept a file with the content that was read."""
         self._write({**self.hashes(), str(file.resolved): file.sha256})
 
     def remove(self, resolved: Path) -> bool:
-        """Take the acceptance of a file back; False if there was none."""
+        """Revoke the acceptance of a file; False if it was not accepted."""
         known = self.hashes()
         if known.pop(str(resolved), None) is None:
             return False
@@ -56,7 +56,7 @@ class TrustedFiles:
         return True
 
     def _write(self, files: dict[str, str]) -> None:
-        """Replace the list in one step. A temporary file is made readable by its owner alone (0600)."""
+        """Replace the list atomically. `mkstemp` creates a file that only its owner can read (0600)."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self.folder, prefix=TRUST_FILE)
         try:

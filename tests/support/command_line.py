@@ -1,4 +1,4 @@
-"""The command line run as a user runs it: another process, a database of its own, no settings around it."""
+"""Runs the command line as a user does: in its own process, with its own database, without the machine's settings."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class CommandLine:
         )
 
     def json(self, *arguments: str | Path, environment: dict[str, str] | None = None) -> Any:
-        """What a command that must succeed answers with --json."""
+        """The --json result of a command that must succeed."""
         done = self.run(*arguments, "--json", environment=environment)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
 
 def failure_of(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that a command which could not do its work says, and nothing else."""
+    """The single line that a failed command prints; nothing else may be printed."""
     assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
     assert done.stdout == ""
     [line] = done.stderr.splitlines()
@@ -63,7 +63,7 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
 def write_transcript(
     path: Path, *, session: str = "5b1f6c1e-0000-4000-8000-000000000001", outputs: int = 12
 ) -> list[str]:
-    """A Claude Code transcript in which an agent reads `outputs` files. Answers the outputs' texts."""
+    """A Claude Code transcript in which an agent reads `outputs` files. Returns the outputs' texts."""
     texts = [_file_text(number) for number in range(outputs)]
     records: list[dict[str, Any]] = [{"type": "summary", "summary": "Reading the orchard", "leafUuid": "x"}]
     records.append(_record("user", session, 0, "Read all the orchard files. You must not change any of them."))

@@ -1,4 +1,4 @@
-"""Gateways as real processes before real servers."""
+"""Gateways as real processes in front of real servers."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def gateway(
     environment: Mapping[str, str] | None = None,
     **client: Any,
 ) -> AsyncIterator[Client]:
-    """The SDK's own client, connected to a gateway before these servers; its database and home are in `folder`, and
-    `environment` is on top of ours."""
+    """The SDK's own client, connected to a gateway in front of these servers; its database and home are in `folder`,
+    and `environment` is on top of ours."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     arguments = ["-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
@@ -67,14 +67,14 @@ async def tool_names(client: Client) -> list[str]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Returns when something has become true in the world outside, which tells nobody. Raises TimeoutError."""
+    """Waits until a condition outside this process is true, by polling. Raises TimeoutError."""
     with anyio.fail_after(30):
         while not true():  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
 
 async def appears(path: Path) -> None:
-    """Returns when a file is there."""
+    """Waits until a file exists."""
     await until(path.exists)
 
 

@@ -18,7 +18,7 @@ Holding = Literal["idle", "reading"]
 
 @contextmanager
 def held(path: Path, how: Holding) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has this database open."""
+    """Another process that keeps this database open."""
     with subprocess.Popen(
         [sys.executable, __file__, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""Files as hosts write them, and what readers make of them."""
+"""Files as hosts write them, and the messages that readers find in them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 
 
 def write_json(path: Path, document: Any) -> Path:
-    """A file with this document, its folders made."""
+    """Write this document to a file; creates the folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
     return path
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Path:
-    """A file with a line for each record, its folders made."""
+    """Write each record as a line of a file; creates the folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return path
 
 
 def read(path: Path, state: State | None = None) -> list[TranscriptMessage]:
-    """The messages that the reader which knows this transcript finds new; every one can be read in its format."""
+    """The new messages that the matching reader finds; each must be valid in its format."""
     return [message for _, messages in _batches(path, {} if state is None else state) for message in messages]
 
 

@@ -30,7 +30,7 @@ ANSWERS: dict[str, bytes] = {
 
 
 def answer(line: bytes) -> bytes | None:
-    """What is answered to a message; None to a notification."""
+    """The response to a message; None for a notification."""
     message = json.loads(line)
     number, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if number is None:
@@ -41,8 +41,8 @@ def answer(line: bytes) -> bytes | None:
         result = json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ANSWERS]}).encode()
     elif method == "initialize":
         about = {"name": "hostile", "version": "1"}
-        told = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
-        result = json.dumps(told).encode()
+        response = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": about}
+        result = json.dumps(response).encode()
     else:
         error = b'{"code":-32601,"message":"Method not found"}'
         return b'{"jsonrpc":"2.0","id":%d,"error":%b}' % (number, error)
@@ -53,12 +53,12 @@ class Handler(BaseHTTPRequestHandler):
     """The same over HTTP."""
 
     def do_POST(self) -> None:
-        told = answer(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(202 if told is None else 200)
+        response = answer(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(202 if response is None else 200)
         self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(told or b"")))
+        self.send_header("content-length", str(len(response or b"")))
         self.end_headers()
-        self.wfile.write(told or b"")
+        self.wfile.write(response or b"")
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
@@ -80,9 +80,9 @@ def served() -> Iterator[str]:
 def main() -> None:
     """Answer requests until standard input ends."""
     for line in sys.stdin.buffer:
-        told = answer(line)
-        if told is not None:
-            sys.stdout.buffer.write(told + b"\n")
+        response = answer(line)
+        if response is not None:
+            sys.stdout.buffer.write(response + b"\n")
             sys.stdout.buffer.flush()
 
 

@@ -56,8 +56,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def write(self, what: str, operation: str, **told: Any) -> None:
-        os.write(self._file, json.dumps({"what": what, "operation": operation, **told}).encode() + b"\n")
+    def write(self, what: str, operation: str, **fields: Any) -> None:
+        os.write(self._file, json.dumps({"what": what, "operation": operation, **fields}).encode() + b"\n")
 
 
 def work(path: str, journal_path: str, number: int) -> None:
@@ -147,7 +147,7 @@ class Ledger:
             del self._copies[done["copy"]]
 
     async def check(self, path: Path) -> None:
-        """Open the database again and hold it against the ledger; settle what was begun."""
+        """Open the database again and compare it with the ledger; settle what was begun."""
         async with stash_at(path, window=200_000) as stash:
             if self._begun is not None:
                 await self._settle_begun(stash, self._begun)
@@ -189,7 +189,7 @@ async def settled(path: Path) -> None:
 
 
 def check_files(path: Path) -> None:
-    """The database is sound, and so is its search index; nothing lies about that belongs to no session."""
+    """The database is sound, and so is its search index; every stored row belongs to a session."""
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []

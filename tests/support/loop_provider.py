@@ -1,4 +1,4 @@
-"""A provider of our own on loopback for agent loops: asks for a shell command once, then tells what came of it.
+"""A provider of our own on loopback for agent loops: asks for a shell command once, then reports its result.
 
 Speaks Anthropic's Messages API and OpenAI's Chat Completions, whole answers.
 """
@@ -18,7 +18,7 @@ COMMAND = "echo forty-two files"
 
 @dataclass
 class LoopProvider:
-    """Where it is, and what it was asked."""
+    """Its address and the requests it received."""
 
     url: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -63,15 +63,15 @@ class _Handler(BaseHTTPRequestHandler):
 def anthropic_answer(asked: dict[str, Any]) -> dict[str, Any]:
     """A call of the tool, or what the last tool result says."""
     last = asked["messages"][-1]["content"]
-    told = isinstance(last, list) and last[0]["type"] == "tool_result"
+    has_result = isinstance(last, list) and last[0]["type"] == "tool_result"
     call = {"type": "tool_use", "id": "toolu_1", "name": "shell", "input": {"command": COMMAND}}
     return {
         "id": f"msg_{len(asked['messages'])}",
         "type": "message",
         "role": "assistant",
         "model": asked["model"],
-        "content": [{"type": "text", "text": f"I found: {last[0]['content']}"}] if told else [call],
-        "stop_reason": "end_turn" if told else "tool_use",
+        "content": [{"type": "text", "text": f"I found: {last[0]['content']}"}] if has_result else [call],
+        "stop_reason": "end_turn" if has_result else "tool_use",
         "stop_sequence": None,
         "usage": {"input_tokens": 300, "output_tokens": 20},
     }
@@ -80,16 +80,16 @@ def anthropic_answer(asked: dict[str, Any]) -> dict[str, Any]:
 def openai_answer(asked: dict[str, Any]) -> dict[str, Any]:
     """A call of the tool, or what the last tool message says."""
     last = asked["messages"][-1]
-    told = last["role"] == "tool"
+    has_result = last["role"] == "tool"
     called = {"name": "shell", "arguments": json.dumps({"command": COMMAND})}
-    message: dict[str, Any] = {"role": "assistant", "content": f"I found: {last['content']}" if told else None}
-    if not told:
+    message: dict[str, Any] = {"role": "assistant", "content": f"I found: {last['content']}" if has_result else None}
+    if not has_result:
         message |= {"tool_calls": [{"id": "call_1", "type": "function", "function": called}]}
     return {
         "id": f"chatcmpl-{len(asked['messages'])}",
         "object": "chat.completion",
         "created": 1_790_000_000,
         "model": asked["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop" if told else "tool_calls"}],
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop" if has_result else "tool_calls"}],
         "usage": {"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320},
     }

@@ -35,7 +35,7 @@ needs_chromium = pytest.mark.skipif(
 
 
 def copied(database: Path, folder: Path) -> Path:
-    """A database of one's own with the same in it; a file alone may lack what stands in its log."""
+    """A copy of the database. The main file alone may lack writes that are still in the write-ahead log."""
     copy = folder / "sessions.db"
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)

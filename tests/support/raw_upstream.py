@@ -49,7 +49,7 @@ SHAPES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def write(message: dict[str, Any], *, id_last: bool = False) -> None:
-    """One line of JSON-RPC; with `id_last` its id stands where the TypeScript SDK puts it."""
+    """One line of JSON-RPC; with `id_last` its id comes last, as the TypeScript SDK writes it."""
     whole = {"jsonrpc": "2.0", **message}
     if id_last:
         whole = {"result": message["result"], "jsonrpc": "2.0", "id": message["id"]}
@@ -73,9 +73,9 @@ def shaped(number: Any, arguments: dict[str, Any]) -> None:
 
 
 def twice(number: Any, _: dict[str, Any]) -> None:
-    """The answer of an id that nobody asked with, then its own, twice, with another text."""
-    for answered, said in ((987_654, "unknown"), (number, "first"), (number, "second")):
-        write({"id": answered, "result": text(said)})
+    """A response with an unknown id, then two responses with the request's id and different texts."""
+    for answered, content in ((987_654, "unknown"), (number, "first"), (number, "second")):
+        write({"id": answered, "result": text(content)})
 
 
 def flood(number: Any, _: dict[str, Any]) -> None:

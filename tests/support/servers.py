@@ -98,7 +98,7 @@ async def record(client: Client, session_id: str = SESSION, calls: int = 8, **ma
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A tool's structured content; fails where the tool answers an error or more than one line of text."""
+    """A tool's structured content; fails if the tool returns an error or more than one line of text."""
     result = await client.call_tool(tool, arguments)
     assert isinstance(result, CallToolResult)
     text = text_of(result)
@@ -110,7 +110,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def error(client: Client, tool: str, **arguments: Any) -> str:
-    """The text of the error that a tool answers."""
+    """The text of the error that a tool returns."""
     result = await client.call_tool(tool, arguments)
     assert isinstance(result, CallToolResult)
     assert result.is_error, result.structured_content
@@ -134,7 +134,7 @@ def run_to_end(command: list[str]) -> tuple[int, str]:
 
 @contextmanager
 def talking(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A server process that is spoken to line by line."""
+    """A server process that reads and writes lines."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process

@@ -43,14 +43,14 @@ async def view(stash: Stash, session_id: str = SESSION, budget: int | None = Non
 
 
 async def valid_view(stash: Stash, format_name: str, session_id: str = SESSION) -> list[Native]:
-    """The messages to send next, held against the provider's rules."""
+    """The messages to send next, validated against the provider's rules."""
     natives = await view(stash, session_id)
     assert violations(format_name, natives) == []
     return natives
 
 
 def as_bytes(natives: Sequence[Native]) -> bytes:
-    """Messages as bytes: equal only where they are equal to the letter, key order included."""
+    """Messages as bytes: equal only if they are identical, including the order of keys."""
     return json.dumps(natives).encode()
 
 

@@ -1,4 +1,4 @@
-"""Short ways to make edits: what a test does not care about is filled in."""
+"""Short ways to make edits: fields that do not matter for a test have default values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The natives of the real sessions that lie beside the repository, if they do."""
+"""The provider messages of the real sessions next to the repository, if they exist."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def _native(format_name: str, record: dict[str, Any]) -> list[Native]:
     if format_name == "openai-chat":
         return [record]
     if format_name == "anthropic":
-        spoken = record.get("type") in ("user", "assistant") and not record.get("isSidechain")
-        return [record["message"]] if spoken else []
+        is_message = record.get("type") in ("user", "assistant") and not record.get("isSidechain")
+        return [record["message"]] if is_message else []
     return [record["payload"]] if record.get("type") == "response_item" else []

@@ -41,7 +41,7 @@ class Script:
         *,
         is_error: bool = False,
     ) -> Script:
-        """A tool call and its result; no result where `output` is None."""
+        """A tool call and its result; no result if `output` is None."""
         call_id = f"call-{len(self.turns)}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         block = Block(type="tool_call", call_id=call_id, tool=tool, argument=main_argument(arguments))

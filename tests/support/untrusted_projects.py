@@ -1,4 +1,4 @@
-"""A project whose files were written by somebody else, the user's home beside it, and what listens for what leaks."""
+"""A project with untrusted files, the user's home next to it, and a listener that receives leaked data."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class UntrustedProject:
 
     def hook(self, event: str, environment: dict[str, str] | None = None, **fields: Any) -> Any:
         """What the hook of Claude Code returns for an event, None if nothing."""
-        told = json.dumps({"hook_event_name": event, **fields})
-        done = self.run("hook", "claude-code", typed=told, **(environment or {}))
+        event_json = json.dumps({"hook_event_name": event, **fields})
+        done = self.run("hook", "claude-code", typed=event_json, **(environment or {}))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if done.stdout else None
 

@@ -84,7 +84,7 @@ async def counting(ctx: Context, steps: int = 3) -> str:
 
 
 async def waiting(mark: str) -> None:
-    """Never ends by itself; says on disk that it began, and that it was cancelled."""
+    """Never ends unless it is cancelled; writes to a file that it began, and that it was cancelled."""
     path = Path(mark)
     path.with_suffix(".begun").write_text("begun")
     try:
@@ -151,7 +151,7 @@ def speaking(name: str) -> MCPServer[Any]:
 
     @server.tool(structured_output=False)
     async def going_silent(ctx: Context) -> None:
-        """Says that its tools changed, and never answers anything again."""
+        """Reports that its tools changed, and never responds again."""
         await ctx.session.send_tool_list_changed()
         await ctx.notify_tools_changed()
         await anyio.sleep(0.2)

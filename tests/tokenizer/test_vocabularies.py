@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.tokenizer import PIECE, count_with, pieces
+from contextstash.tokenizer import MAX_PIECE_CHARACTERS, count_with, pieces
 
 VOCABULARIES = ("cl100k_base", "o200k_base")
 
@@ -50,4 +50,4 @@ def test_pieces_join_to_the_text(text: str, repeats: int) -> None:
     long = text * repeats * 40
     cut = list(pieces(long))
     assert "".join(cut) == long
-    assert all(len(piece) <= PIECE for piece in cut)
+    assert all(len(piece) <= MAX_PIECE_CHARACTERS for piece in cut)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
-from contextstash.configuration import says_of_outputs
+from contextstash.configuration import sets_output_limits
 from contextstash.plain_logs import log_plainly
 from contextstash_storage.errors import BadInputError
 
@@ -68,7 +68,7 @@ def gateway(
     _warn_of_problems(read)
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    limits = DEFAULT_LIMITS if not says_of_outputs(settings.settings_layer(None)) else None
+    limits = DEFAULT_LIMITS if not sets_output_limits(settings.settings_layer(None)) else None
     built = build_gateway(read, options, tools, session_id=session, limits=limits)
     if check:
         sys.exit(_checked(built))

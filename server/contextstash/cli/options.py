@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from contextstash.configuration import Configuration, Remark, Tell, configuration
+from contextstash.configuration import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
@@ -75,15 +75,15 @@ class StashOpener:
         return asyncio.run(with_stash())
 
 
-def settings_from(preset: str | None, given: tuple[str, ...], tell: Tell | None = None) -> Configuration:
-    """The settings of files, environment and options together. `tell` gets a remark on each ignored setting of a
+def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkHandler | None = None) -> Configuration:
+    """The settings of files, environment and options together. `on_remark` gets a remark on each ignored setting of a
     project's files; by default the remarks are printed to standard error."""
     return configuration(
         project=project_folder(os.environ),
         environment=os.environ,
         preset=preset,
         given=given,
-        tell=tell or _warn,
+        on_remark=on_remark or _warn,
     )
 
 

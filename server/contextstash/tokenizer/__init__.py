@@ -1,4 +1,4 @@
-"""Byte-pair token counting with vocabularies that come inside the package; nothing is downloaded."""
+"""Byte-pair token counting with vocabularies from inside the package; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-PIECE = 100_000
-"""Longest text, in characters, that is encoded at once: a run of a million white-space characters makes the
-encoder panic. Cutting at line ends changes the count by some 0.003 % at most."""
+MAX_PIECE_CHARACTERS = 100_000
+"""The longest text that is encoded at once: a run of a million white-space characters makes the encoder panic. Cutting
+at line ends changes the count by about 0.003 % at most."""
 
 _loading = Lock()
 
 
 class VocabularyError(Exception):
-    """A vocabulary inside the package is damaged: install contextstash anew."""
+    """A vocabulary inside the package is damaged: reinstall contextstash."""
 
 
 def count_with(name: str) -> Callable[[str], int]:
@@ -55,11 +55,11 @@ def _has_surrogate(text: str) -> bool:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of at most PIECE characters, cut after a line end if there is one."""
+    """The text in pieces of at most MAX_PIECE_CHARACTERS characters, cut after a line end if there is one."""
     start = 0
-    while len(text) - start > PIECE:
-        cut = text.rfind("\n", start, start + PIECE) + 1
-        end = cut if cut > start else start + PIECE
+    while len(text) - start > MAX_PIECE_CHARACTERS:
+        cut = text.rfind("\n", start, start + MAX_PIECE_CHARACTERS) + 1
+        end = cut if cut > start else start + MAX_PIECE_CHARACTERS
         yield text[start:end]
         start = end
     yield text[start:]
@@ -78,6 +78,6 @@ def _load(name: str) -> Encoding:
     known = json.loads(folder.joinpath("vocabularies.json").read_text(encoding="utf-8"))[name]
     raw = gzip.decompress(folder.joinpath(f"{name}.tiktoken.gz").read_bytes())
     if hashlib.sha256(raw).hexdigest() != known["sha256"]:
-        raise VocabularyError(f"The vocabulary {name} is damaged: install contextstash anew.")
+        raise VocabularyError(f"The vocabulary {name} is damaged: reinstall contextstash.")
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines())}
     return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={})

@@ -9,7 +9,7 @@ from typing import Any
 
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.readers.codex import CodexReader, current_rollouts
-from contextstash.hosts.readers.transcript import Batch, Line, State, mark_of
+from contextstash.hosts.readers.transcript import Batch, Line, State, digest_of
 from contextstash_storage.records import Usage
 from tests.support.host_files import write_lines
 from tests.support.stashes import stash_at, view
@@ -79,7 +79,7 @@ async def test_rollbacks_one_after_another_go_back_further(tmp_path: Path) -> No
 
 
 def batch_of(records: list[Json], state: State) -> Batch:
-    lines = [Line(record, mark_of(json.dumps(record).encode())) for record in records]
+    lines = [Line(record, digest_of(json.dumps(record).encode())) for record in records]
     [batch] = CodexReader().read(lines, state, "rollout-1.jsonl")
     return batch
 

@@ -61,7 +61,9 @@ async def test_a_damaged_rollout_is_refused(tmp_path: Path) -> None:
             await ingest(stash, archived)
 
 
-async def test_without_a_decompressor_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_decompressor_the_error_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(codex_compressed, "ZSTANDARD", ())
     archived = tmp_path / "rollout-1.jsonl.zst"
     archived.write_bytes(b"\x28\xb5\x2f\xfd")

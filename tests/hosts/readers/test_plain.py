@@ -36,7 +36,7 @@ async def test_a_task_of_cline_is_named_after_its_folder(tmp_path: Path) -> None
     assert session.agent == "cline"
 
 
-async def test_a_task_of_roo_code_is_told_by_its_place(tmp_path: Path) -> None:
+async def test_a_task_of_roo_code_is_recognized_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "rooveterinaryinc.roo-cline" / "tasks" / "abc" / "api_conversation_history.json"
     async with stash_at(tmp_path / "r.db") as stash:
         await imported(stash, path, [{"role": "user", "content": [{"type": "text", "text": "Go."}]}])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.api_key import api_key_from
-from contextstash.configuration import Tell, configuration, says_of_outputs
+from contextstash.configuration import RemarkHandler, configuration, sets_output_limits
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.window.settings import ContextSettings, resolve_settings
 from contextstash.hosts.following.ingest import ingest
@@ -44,13 +44,13 @@ MAX_SESSIONS_SEARCHED = 50
 
 
 @asynccontextmanager
-async def hook_stash(agent: str, tell: Tell) -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
+async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[tuple[Stash, dict[str, Any] | None]]:
     """The stash with the settings for this client, and the limits of one output in characters, None if the settings
-    limit no outputs. `tell` is called with each remark on a project's file."""
-    found = configuration(project=project_folder(os.environ), environment=os.environ, tell=tell)
+    limit no outputs. `on_remark` is called with each remark on a project's file."""
+    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     layer = found.settings_layer(agent)
     settings = resolve_settings(layer)
-    limits = limits_in_characters(settings) if says_of_outputs(layer) else None
+    limits = limits_in_characters(settings) if sets_output_limits(layer) else None
     stash = Stash(
         await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS),
         settings=found.settings_layer,

@@ -1,4 +1,4 @@
-"""Messages of OpenAI Chat Completions, for hosts whose own form is no provider's."""
+"""Messages of OpenAI Chat Completions, for hosts whose own format is not a provider's."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextstash_storage.records import Native
 Content = str | Sequence[Native]
 
 
-def said_by_user(content: Content) -> Native:
+def user_message(content: Content) -> Native:
     return {"role": "user", "content": content if isinstance(content, str) else list(content)}
 
 
-def said_by_system(text: str) -> Native:
+def system_message(text: str) -> Native:
     return {"role": "system", "content": text}
 
 
 def reply(text: str, calls: Sequence[Native] = (), reasoning: str = "") -> Native:
-    """What the model said and called; it must have done one of them."""
+    """A reply of the model. At least one of `text`, `calls` and `reasoning` must not be empty."""
     message: Native = {"role": "assistant", "content": text or None}
     if reasoning:
         message["reasoning_content"] = reasoning
@@ -29,7 +29,7 @@ def reply(text: str, calls: Sequence[Native] = (), reasoning: str = "") -> Nativ
 
 
 def call(call_id: str, name: str, arguments: object) -> Native:
-    """A call of a function. `arguments` are JSON as text, or a value that is put as such."""
+    """A function call. `arguments` is JSON text, or a value, which is serialized."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
@@ -47,7 +47,7 @@ def image_part(url: str) -> Native:
 
 
 def simple(parts: Sequence[Native]) -> Content:
-    """Parts as one text if they are nothing else."""
+    """The parts as one string if all of them are text; else the parts unchanged."""
     if all(part.get("type") == "text" for part in parts):
         return "".join(part["text"] for part in parts)
     return parts

@@ -20,20 +20,21 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
-_SIDECHAIN_RECORDS = 300
+_MAX_SIDECHAIN_RECORDS = 300
+"""Records of sidechains that are remembered with the record that they descend from. A guess, which bounds the
+reader's state."""
 
 MAX_NAME_LENGTH = 200
-"""Of a project's folder; a longer name is cut there."""
+"""Characters of the name of a project's folder; Claude Code cuts a longer name there and appends a hash."""
 
-HEAD = 200_000
-"""Bytes at the start of a transcript in which its project is looked for. A guess."""
+MAX_HEAD_BYTES = 200_000
+"""Bytes at the start of a transcript in which its project is searched for. A guess."""
 
 
 class ClaudeCodeReader:
     """Reads `user` and `assistant` records; sub-agents become child sessions.
 
-    Replies of the model `<synthetic>` are Claude Code's own words, such as an error of the connection: its model
-    did not write them, so they are skipped.
+    Replies of the model `<synthetic>` are skipped: Claude Code wrote them itself, for example for a connection error.
     """
 
     name = "claude-code"
@@ -56,7 +57,7 @@ def _is_ours(record: dict[str, Any]) -> bool:
 
 
 class _Reading:
-    """One pass over some lines. `awaited` are the calls that come further on in them."""
+    """One pass over some lines. `_awaited` are the ids of the calls that occur later in these lines."""
 
     def __init__(self, state: State, source: str, lines: list[Line]) -> None:
         self._state = state
@@ -121,9 +122,9 @@ class _Reading:
         return True
 
     def _kept(self, record: dict[str, Any]) -> dict[str, str]:
-        """The messages that a compaction kept beside its summary: mostly those after what it summarized; if
-        the user had the later part summarized, those before it. Newer versions list them, older ones name the first
-        and the last; they stay where they are in the file."""
+        """The messages that a compaction kept beside its summary: usually those after the summarized messages, but
+        those before them if the user had the later part summarized. Newer versions list them, older versions name the
+        first and the last. They stay at their place in the file."""
         segment = part(record, "compactMetadata", "preservedSegment")
         listed = part(record, "compactMetadata", "preservedMessages")
         uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
@@ -135,8 +136,9 @@ class _Reading:
         return {"covers_before_key": kept[0]}
 
     def _take_attachment(self, record: dict[str, Any]) -> bool:
-        """What Claude Code put between two steps: a prompt typed while its model worked, or a file changed meanwhile.
-        The model is shown other attachments in words that are not in the transcript, so they are skipped."""
+        """Record what Claude Code added between two steps: a prompt typed while its model worked, or a file that
+        changed meanwhile. The text that the model gets for other attachments is not in the transcript, so they are
+        skipped. Returns whether a message was recorded."""
         blocks = _attached(record.get("attachment"))
         if blocks:
             body = {"role": "user", "content": blocks}
@@ -159,11 +161,11 @@ class _Reading:
         return f"{_UNSAFE.sub('-', parent) if parent else session}.{_UNSAFE.sub('-', agent)}"
 
     def _root(self, record: dict[str, Any]) -> str:
-        """A name for the sidechain of a record without agent: the first record that it descends from."""
+        """A name for the sidechain of a record that names no agent: the first record that it descends from."""
         uuid, parent = text_of(record.get("uuid")) or "sidechain", _parent(record)
         root = self._roots.get(parent or "", uuid[:8])
         self._roots[uuid] = root
-        while len(self._roots) > _SIDECHAIN_RECORDS:
+        while len(self._roots) > _MAX_SIDECHAIN_RECORDS:
             del self._roots[next(iter(self._roots))]
         return root
 
@@ -183,7 +185,7 @@ class _Reading:
             self._lineage.recorded(message.key, _parent(record), words=not answered)
 
     def _rewind(self, record: dict[str, Any], body: dict[str, Any]) -> str | None:
-        """The message a prompt goes back to, if it leaves a reply or a prompt behind; else None."""
+        """The message that this prompt rewinds to, if it abandons a reply or a prompt; else None."""
         if record["type"] != "user" or record.get("isSidechain"):
             return None
         if record.get("isCompactSummary") is True:
@@ -218,7 +220,7 @@ def _body(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: object) -> list[str]:
-    """A text, or those in a list."""
+    """A string as a list, or the strings in a list."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
 
 
@@ -234,7 +236,7 @@ def _cleared_ids(record: dict[str, Any]) -> list[str]:
 
 
 def _attached(attachment: object) -> list[dict[str, Any]]:
-    """What the model was shown of an attachment, as far as the transcript holds it."""
+    """The content of an attachment that was sent to the model, if the transcript holds it."""
     if not isinstance(attachment, dict):
         return []
     if attachment.get("type") == "queued_command":
@@ -274,9 +276,9 @@ def current_transcript(project: Path, projects: Path) -> Path | None:
 
 
 def _project_folders(path: str, projects: Path) -> list[Path]:
-    """Where the transcripts of a project are, or may be. Claude Code names the folder by the project's path: each
-    UTF-16 unit that is no letter or digit is a hyphen, and a long name is cut and ends with a hash, which depends on
-    what Claude Code runs on."""
+    """The folders that may hold the transcripts of a project. Claude Code names the folder after the project's path:
+    each UTF-16 unit that is not an ASCII letter or digit becomes a hyphen, and a long name is cut and gets a hash. The
+    hash depends on what Claude Code runs on, so any hash is accepted and the caller checks the project."""
     name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
     if len(name) <= MAX_NAME_LENGTH:
         return [projects / name]
@@ -285,30 +287,30 @@ def _project_folders(path: str, projects: Path) -> list[Path]:
 
 
 def _is_of(transcript: Path, path: str, folder: Path) -> bool:
-    """Whether a transcript in a folder with a hash in its name is this project's."""
+    """Whether a transcript belongs to this project. Checked only in folders with a hash in their name."""
     if len(folder.name) <= MAX_NAME_LENGTH:
         return True
     with open_regular(transcript) as file:
-        lines, _ = split_lines(file.read(HEAD), at_end=True)
+        lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
     known = [line.record["cwd"] for line in lines if isinstance(line.record.get("cwd"), str)]
     return any(cwd == path or cwd.startswith(f"{path}/") for cwd in known)
 
 
 def newest_transcript(folder: Path) -> Path | None:
-    """The session transcript in a folder that was written last; those of sub-agents don't count,
-    nor what is linked there from elsewhere."""
+    """The session transcript in a folder that was written last. Transcripts of sub-agents
+    and links to files outside the folder do not count."""
     files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-")]
     return next(iter(newest_first(files, folder)), None)
 
 
 def agent_transcripts(transcript: Path) -> list[Path]:
-    """The files in which a session's sub-agents wrote theirs."""
+    """The transcripts of a session's sub-agents."""
     folder = transcript.parent / transcript.stem / "subagents"
     return sorted(file for file in folder.glob("agent-*.jsonl") if is_within(file, transcript.parent))
 
 
 def current_files(folder: Path, project: Path | None) -> list[Path]:
-    """The transcript of this project that was written last (without a project, in this very folder), then those of
+    """The transcript of this project that was written last (without a project: in this folder itself), then those of
     its sub-agents."""
     found = newest_transcript(folder) if project is None else current_transcript(project, folder)
     return [] if found is None else [found, *agent_transcripts(found)]

@@ -1,9 +1,9 @@
 """Cline's and Roo Code's tasks: `api_conversation_history.json` in a task's folder.
 
-Shapes as in cline/cline, src/core/storage/disk.ts and src/shared/messages (messages of Anthropic's with `ts`,
+Formats as in cline/cline, src/core/storage/disk.ts and src/shared/messages (Anthropic messages with `ts`,
 `modelInfo` and `metrics`), and RooCodeInc/Roo-Code, src/core/task-persistence/apiMessages.ts and rooMessage.ts (the
-same with marks of condensing, and since version 2 an object with `messages` in the shape of the AI SDK). What calls
-cost stands in `ui_messages.json` beside it, in messages `api_req_started`.
+same with fields for condensed messages, and since version 2 an object with `messages` in the format of the AI SDK). The
+usage of calls is in `ui_messages.json` in the same folder, in messages `api_req_started`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _AI_SDK = frozenset({"tool-call", "tool-result", "reasoning"})
 
 
 class ClineReader:
-    """Reads a task's messages as they stand, those in the AI SDK's shape as Anthropic's. A summary of Roo's covers
-    what it replaced, and so does its note that messages were left out. Not kept: Roo's encrypted reasoning items, and
-    which messages Cline left out (that is not in this file)."""
+    """Reads a task's messages unchanged, those in the AI SDK's format as Anthropic messages. A summary by Roo Code
+    covers what it replaced, and so does its note that messages were left out. Not kept: Roo Code's encrypted reasoning
+    items, and which messages Cline left out (this file does not say)."""
 
     name = "cline"
 
@@ -56,7 +56,7 @@ class ClineReader:
         version_2 = isinstance(document, dict)
         messages = objects(document.get("messages") if isinstance(document, dict) else document)
         requests = objects(load_document(path.with_name(INTERFACE))) if path.with_name(INTERFACE).is_file() else []
-        head = {"roo": version_2 or _is_roos(path, messages), "requests": list(_requests(requests))}
+        head = {"roo": version_2 or _is_roo_code(path, messages), "requests": list(_requests(requests))}
         return [line_of(head), *(line_of(message) for message in messages)]
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
@@ -72,9 +72,9 @@ class ClineReader:
         return [Batch(session, fresh)] if fresh else []
 
 
-def _is_roos(path: Path, messages: Sequence[Json]) -> bool:
-    marks = ("condenseId", "condenseParent", "isSummary", "truncationParent")
-    return "roo-c" in path.as_posix().lower() or any(mark in message for message in messages for mark in marks)
+def _is_roo_code(path: Path, messages: Sequence[Json]) -> bool:
+    fields = ("condenseId", "condenseParent", "isSummary", "truncationParent")
+    return "roo-c" in path.as_posix().lower() or any(field in message for message in messages for field in fields)
 
 
 def _messages(lines: Sequence[Line], usages: _Usages) -> Iterator[TranscriptMessage]:
@@ -93,8 +93,8 @@ def _messages(lines: Sequence[Line], usages: _Usages) -> Iterator[TranscriptMess
 
 
 def _covered(records: Sequence[Json], place: int, keys: Sequence[str]) -> dict[str, Any]:
-    """What a summary of Roo's, or its note that messages were left out, stands for: the messages that name it (in
-    older versions they are gone), between those that were kept."""
+    """The range that a summary by Roo Code, or its note that messages were left out, covers: the messages that name it
+    (older versions delete them), between the kept messages."""
     record = records[place]
     name = record.get("condenseId") if record.get("isSummary") is True else record.get("truncationId")
     if not (record.get("isSummary") is True or record.get("isTruncationMarker") is True):
@@ -110,13 +110,14 @@ def _covered(records: Sequence[Json], place: int, keys: Sequence[str]) -> dict[s
 
 
 def _key(place: int, line: Line) -> str:
-    """When it was said, by which a message is known wherever it stands; else its place and what it says."""
+    """The message's time and role, which identify it wherever it is in the file; without a time its position and
+    digest."""
     stamp = line.record.get("ts")
-    return f"{stamp}-{line.record.get('role')}" if isinstance(stamp, int) else f"{place}-{line.mark}"
+    return f"{stamp}-{line.record.get('role')}" if isinstance(stamp, int) else f"{place}-{line.digest}"
 
 
 def _body(record: Json) -> Native | None:
-    """The message as it stands; one in the AI SDK's shape as Anthropic's."""
+    """The message unchanged; one in the AI SDK's format as an Anthropic message."""
     role, content = record.get("role"), record.get("content")
     if role not in ("user", "assistant", "tool") or not content:
         return None
@@ -146,7 +147,7 @@ def _block(item: Json) -> Native:
 
 
 def _output(output: object) -> tuple[str, bool]:
-    """The text of a result in the AI SDK's shape, and whether it is an error."""
+    """The text of a result in the AI SDK's format, and whether it is an error."""
     if not isinstance(output, dict):
         return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False), False
     value = output.get("value")
@@ -157,17 +158,17 @@ def _output(output: object) -> tuple[str, bool]:
 
 
 def _requests(interface: Iterable[Json]) -> Iterator[Json]:
-    """What each call to the model cost, as the extension shows it, with the time it began."""
+    """The usage of each call to the model, as the extension shows it, with the time when the call began."""
     for message in interface:
         if message.get("say") == "api_req_started" and isinstance(message.get("ts"), int):
-            told = parse_document(str(message.get("text")).encode("utf-8", "replace"))
-            if isinstance(told, dict) and "tokensIn" in told:
+            reported = parse_document(str(message.get("text")).encode("utf-8", "replace"))
+            if isinstance(reported, dict) and "tokensIn" in reported:
                 numbers = ("tokensIn", "tokensOut", "cacheWrites", "cacheReads")
-                yield {"ts": message["ts"], **{name: told.get(name) or 0 for name in numbers}}
+                yield {"ts": message["ts"], **{name: reported.get(name) or 0 for name in numbers}}
 
 
 class _Usages:
-    """Usage by reply: its own metrics, else the call that began last before it was recorded."""
+    """The usage of each reply: its own metrics, else those of the latest call that began before it was recorded."""
 
     def __init__(self, requests: Sequence[Json]) -> None:
         self._requests = list(requests)

@@ -28,7 +28,7 @@ CONTEXT = (
     "# agents.md instructions", "<environment_context>", "<user_instructions>", "<skill>", "<user_shell_command>",
     "<turn_aborted>", "<subagent_notification>", "<hook_prompt",
 )  # fmt: skip
-"""How messages begin that Codex adds in the user's role: they begin no turn."""
+"""Beginnings of messages that Codex itself adds with the role `user`: they do not begin a turn."""
 
 MAX_TURNS = 200
 """How many turns back a rollback is followed: a guess, which bounds the reader's state."""
@@ -70,8 +70,9 @@ class CodexReader:
 class _Reading:
     """One pass over some lines.
 
-    The state's `turns` are the messages that stood last before each turn, `spoken` the last message that Codex did
-    not put there itself, `reply` the last item of a reply that has no usage yet.
+    In the state, `turns` are the last messages before each turn, `spoken` is the last message that Codex did not add
+    itself, `reply` the last item of a reply that has no usage yet. These names are stored with each reading: an
+    existing database holds them.
     """
 
     def __init__(self, state: State) -> None:
@@ -99,21 +100,21 @@ class _Reading:
 
     def _item(self, line: Line, item: Json) -> None:
         if _is_reply(item):
-            self._state["reply"] = line.mark
+            self._state["reply"] = line.digest
         elif not str(item.get("type")).endswith("_output"):
             self._state.pop("reply", None)
         if _begins_turn(item):
             turns: list[str] = self._state.setdefault("turns", [])
             turns.append(self._state.get("spoken" if turns else "last", ""))
             del turns[:-MAX_TURNS]
-        self._append(TranscriptMessage(body=item, key=line.mark, model=self._state.get("model")), line)
+        self._append(TranscriptMessage(body=item, key=line.digest, model=self._state.get("model")), line)
         if not _is_context(item):
-            self._state["spoken"] = line.mark
+            self._state["spoken"] = line.digest
 
     def _compacted(self, line: Line, payload: Json) -> None:
         body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _summary(payload)}]}
-        self._append(TranscriptMessage(body=body, key=line.mark, covers_before=True), line)
-        self._state.update(turns=[], spoken=line.mark)
+        self._append(TranscriptMessage(body=body, key=line.digest, covers_before=True), line)
+        self._state.update(turns=[], spoken=line.digest)
         self._state.pop("reply", None)
 
     def _append(self, message: TranscriptMessage, line: Line) -> None:
@@ -124,7 +125,7 @@ class _Reading:
                 rewind_to_key=self._state.pop("rewind", None),
             )
         )
-        self._state["last"] = line.mark
+        self._state["last"] = line.digest
 
     def _report(self, given: Json) -> None:
         """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and
@@ -149,7 +150,7 @@ class _Reading:
 
 
 def _begin(payload: Json, state: State) -> None:
-    """A fork repeats the meta record of what it was forked from: the first one counts."""
+    """Only the first meta record counts: a fork repeats the meta record of its origin after its own."""
     if "session" not in state:
         state["session"] = payload["id"]
         parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
@@ -163,7 +164,7 @@ def _is_reply(item: Json) -> bool:
 
 
 def _begins_turn(item: Json) -> bool:
-    """Words of the user's, or of another agent."""
+    """Whether this is a message of the user, or of another agent."""
     return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
 
 
@@ -186,7 +187,7 @@ def _summary(payload: Json) -> str:
 
 
 def sessions_folder(home: Path) -> Path:
-    """Where Codex keeps its rollouts."""
+    """The folder in which Codex keeps its rollouts."""
     configured = os.environ.get("CODEX_HOME")
     return (Path(configured) if configured else home / ".codex") / "sessions"
 
@@ -204,12 +205,12 @@ def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
             agents.append((file, head))
         elif project is None or _is_at(head.get("cwd"), project):
             own = text_of(head.get("id"))
-            return [file, *(agent for agent, told in agents if own and own in json.dumps(_parents(told)))]
+            return [file, *(agent for agent, parent in agents if own and own in json.dumps(_parents(parent)))]
     return []
 
 
 def is_rollout_of(file: Path, project: Path) -> bool:
-    """Whether a rollout is of a session in this folder."""
+    """Whether a rollout belongs to a session in this folder."""
     return _is_at(_head(file).get("cwd"), project)
 
 

@@ -1,6 +1,6 @@
-"""Codex CLI's older rollouts, which it compresses: `rollout-….jsonl.zst`, the same lines as before.
+"""Codex CLI's older rollouts, which it compresses: `rollout-….jsonl.zst`, the same lines as uncompressed.
 
-Names as in openai/codex, codex-rs/rollout/src/compression.rs; if both files are there, the plain one counts.
+Names as in openai/codex, codex-rs/rollout/src/compression.rs; if both files exist, the uncompressed one counts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ZSTANDARD = ("compression.zstd", "backports.zstd")
 
 
 class CompressedCodexReader:
-    """Reads a compressed rollout whole. Its messages have the keys that they had in the plain one, so what was read
-    of that is not recorded again."""
+    """Reads a compressed rollout whole. Its messages have the same keys as in the uncompressed file, so messages that
+    were read from that file are not recorded again."""
 
     name = "codex"
 

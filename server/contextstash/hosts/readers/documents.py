@@ -1,4 +1,4 @@
-"""Transcripts that are read whole, and what is new in them since the last reading."""
+"""Transcripts that are read whole, and which of their messages are new since the last reading."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contextstash.hosts.readers.transcript import Line, Stamp, State, mark_of, split_lines
+from contextstash.hosts.readers.transcript import Line, Stamp, State, digest_of, split_lines
 from contextstash.hosts.regular_files import read_regular
 from contextstash.json_text import kept_value
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
-TAIL = 400
+MAX_TAIL_MESSAGES = 400
 """How many of the last messages are remembered one by one, to find where the conversation was rewound. A guess, which
 bounds the reader's state."""
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def parse_document(data: bytes) -> object:
-    """The JSON value of these bytes; None if they are not JSON."""
+    """The JSON value of these bytes; None if they are not valid JSON."""
     try:
         return kept_value(data)
     except (ValueError, RecursionError):
@@ -33,7 +33,8 @@ def parse_document(data: bytes) -> object:
 
 
 def load_document(path: Path) -> object:
-    """The JSON value in this file; None if it holds none, as a file being written may. Raises OSError."""
+    """The JSON value in this file; None if it is not valid JSON, for example while it is being written. Raises
+    OSError."""
     document = parse_document(read_regular(path))
     if document is None:
         _log.warning("Skipped a file of a transcript that is not valid JSON at present: %s", path.name)
@@ -47,7 +48,7 @@ def load_lines(path: Path) -> list[Line]:
 
 def line_of(record: Json) -> Line:
     """A record of a document as a line."""
-    return Line(record, mark_of(json.dumps(record).encode()))
+    return Line(record, digest_of(json.dumps(record).encode()))
 
 
 def objects(value: object) -> list[Json]:
@@ -56,7 +57,7 @@ def objects(value: object) -> list[Json]:
 
 
 def part(record: object, *names: str) -> Json:
-    """The object found under these names, one below the other; empty if there is none."""
+    """The object found under these names, each inside the previous one; empty if it does not exist."""
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
     return record if isinstance(record, dict) else {}
@@ -81,31 +82,31 @@ def stamp_of(paths: Iterable[Path]) -> Stamp:
 
 
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:
-    """The messages that `state` does not know yet, and `state` with all of them.
+    """Returns the messages that `state` does not contain yet, and adds them to `state`.
 
-    If messages were replaced by others since, the first new one names the message that the conversation was rewound
-    to. If some of them are still there and only moved, there was no rewind.
+    If other messages replaced known ones, the first new message names the message that the conversation was rewound
+    to. If some of the replaced messages still exist at another position, there was no rewind.
     """
-    marks = [_short(message.key or "") for message in messages]
-    known = _known(marks, state)
+    digests = [_short(message.key or "") for message in messages]
+    known = _known(digests, state)
     fresh = list(messages[known:])
     gone = set(_tail(state)[known - _base(state) :]) if known >= _base(state) else set()
-    if fresh and gone and gone.isdisjoint(marks[known:]) and fresh[0].rewind_to_key is None:
+    if fresh and gone and gone.isdisjoint(digests[known:]) and fresh[0].rewind_to_key is None:
         before = messages[known - 1].key if known else ""
         fresh[0] = replace(fresh[0], rewind_to_key=before)
     if fresh:
-        base = max(0, len(marks) - TAIL)
-        state.update(count=len(marks), head=_digest(marks[:base]), tail=" ".join(marks[base:]))
+        base = max(0, len(digests) - MAX_TAIL_MESSAGES)
+        state.update(count=len(digests), head=_digest(digests[:base]), tail=" ".join(digests[base:]))
     return fresh
 
 
-def _known(marks: Sequence[str], state: State) -> int:
-    """How many of these messages, from the first on, are the same as at the last reading."""
+def _known(digests: Sequence[str], state: State) -> int:
+    """How many of the first messages are unchanged since the last reading."""
     base = _base(state)
-    if len(marks) < base or _digest(marks[:base]) != state.get("head", _digest([])):
+    if len(digests) < base or _digest(digests[:base]) != state.get("head", _digest([])):
         return 0
     known = base
-    for before, now in zip(_tail(state), marks[base:], strict=False):
+    for before, now in zip(_tail(state), digests[base:], strict=False):
         if before != now:
             break
         known += 1
@@ -124,5 +125,5 @@ def _short(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
-def _digest(marks: Sequence[str]) -> str:
-    return hashlib.sha256(" ".join(marks).encode()).hexdigest()[:20]
+def _digest(digests: Sequence[str]) -> str:
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()[:20]

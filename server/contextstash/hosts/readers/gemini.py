@@ -1,9 +1,9 @@
 """Gemini CLI's session recordings and checkpoints, below ~/.gemini/tmp.
 
-Shapes as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
-`chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message (again
-if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls) hold a
-list of Gemini's own contents: see contextstash.hosts.readers.gemini_contents.
+Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
+`chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
+(repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
+hold a list of contents in the format of Gemini's API: see contextstash.hosts.readers.gemini_contents.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from contextstash.hosts.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 
-IN_HAND = ("validating", "scheduled", "awaiting_approval", "executing")
-"""The states of calls that have no result yet."""
+UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
+"""The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
 
 
 class GeminiReader:
     """Reads a recording as OpenAI Chat messages: a reply, then each of its calls with its result.
 
     Kept of a reply: text, thoughts (as `reasoning_content`), calls, usage. Not kept: which calls were made together,
-    thought signatures, what the terminal showed of a result, notes of Gemini CLI itself (`info`, `error`), and the
-    answer that it puts after a summary of its own. After a compression the summary covers what it replaced.
+    thought signatures, how the terminal displayed a result, messages of Gemini CLI itself (`info`, `error`), and the
+    reply that it adds after a summary. After a compression the summary covers what it replaced.
     """
 
     name = "gemini"
@@ -85,7 +85,7 @@ def _session(head: Json, source: str) -> TranscriptSession:
 
 
 class _Recording:
-    """What a recording says once all its lines are applied."""
+    """The state of a recording after all its lines are applied."""
 
     def __init__(self) -> None:
         self.head: Json = {}
@@ -114,8 +114,9 @@ class _Recording:
             del self._records[gone]
 
     def _replace(self, records: list[Json]) -> None:
-        """The history as Gemini CLI rebuilt it. What was there already stays as it was first written: it may have
-        been masked since. If its beginning is gone, the first messages of the rest hold the summary of it."""
+        """The history as Gemini CLI rebuilt it. Known messages keep their first version, because
+        Gemini CLI may have masked them since. If the beginning was removed, one of the first new messages is its
+        summary."""
         ids = [record["id"] for record in records]
         known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
         before = list(self._records)
@@ -129,28 +130,30 @@ class _Recording:
             self._records.setdefault(record["id"], record)
 
     def messages(self) -> Iterator[TranscriptMessage]:
-        """A last reply whose calls are still being made is read once they are done."""
+        """All messages, except those of a last reply with unfinished calls: it is read when they are finished."""
         last = next(reversed(self._records), None)
-        spoken = {
+        by_record = {
             key: list(_messages(record))
             for key, record in self._records.items()
-            if key != last or not _is_being_made(record)
+            if key != last or not _is_unfinished(record)
         }
-        for key, messages in spoken.items():
+        for key, messages in by_record.items():
             for message in messages:
-                yield self._as_summary(message, spoken) if key in self._summaries else message
+                yield self._as_summary(message, by_record) if key in self._summaries else message
 
-    def _as_summary(self, message: TranscriptMessage, spoken: dict[str, list[TranscriptMessage]]) -> TranscriptMessage:
+    def _as_summary(
+        self, message: TranscriptMessage, by_record: dict[str, list[TranscriptMessage]]
+    ) -> TranscriptMessage:
         kept = self._summaries[str(message.key)]
-        ids = list(spoken)
-        after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in spoken else []
-        first = next((found.key for place in after for found in spoken[place]), None)
+        ids = list(by_record)
+        after = ids[ids.index(kept) : ids.index(str(message.key))] if kept in by_record else []
+        first = next((found.key for place in after for found in by_record[place]), None)
         return replace(message, covers_before=True, covers_before_key=first)
 
 
-def _is_being_made(record: Json) -> bool:
-    """Whether a call in this reply has no end yet (packages/core/src/scheduler/types.ts)."""
-    return any(found.get("status") in IN_HAND for found in objects(record.get("toolCalls")))
+def _is_unfinished(record: Json) -> bool:
+    """Whether a call in this reply has no result yet."""
+    return any(found.get("status") in UNFINISHED for found in objects(record.get("toolCalls")))
 
 
 def _messages(record: Json) -> Iterator[TranscriptMessage]:
@@ -161,11 +164,11 @@ def _messages(record: Json) -> Iterator[TranscriptMessage]:
 
 
 def _user(record: Json) -> Iterator[TranscriptMessage]:
-    """What the user said. The results of calls stand with the calls."""
+    """The text of the user. The results of calls are stored with the calls, so they are not read here."""
     content = content_of(record.get("content"))
     if content:
         yield TranscriptMessage(
-            body=chat.said_by_user(content), key=record["id"], created_at=moment(record.get("timestamp"))
+            body=chat.user_message(content), key=record["id"], created_at=moment(record.get("timestamp"))
         )
 
 
@@ -196,7 +199,7 @@ def _thought(thought: Json) -> str:
 
 
 def _usage(tokens: object) -> Usage | None:
-    """`input` is the whole prompt; thoughts are counted apart from `output`."""
+    """Gemini's `input` is the whole prompt; `thoughts` are not included in `output`."""
     found = part({"tokens": tokens}, "tokens")
     prompt = count_of(found, "input")
     completion = count_of(found, "output") + count_of(found, "thoughts")
@@ -206,14 +209,14 @@ def _usage(tokens: object) -> Usage | None:
 
 
 def home_folder(home: Path) -> Path:
-    """Where Gemini CLI keeps everything."""
+    """The folder in which Gemini CLI keeps all its files."""
     configured = os.environ.get("GEMINI_CLI_HOME")
     return (Path(configured) if configured else home) / ".gemini"
 
 
 def _chats_folder(root: Path, project: Path) -> Path:
-    """Where the recordings of a project are: as packages/core/src/config/projectRegistry.ts says, below the project's
-    short name, in older versions below the hash of its path."""
+    """The folder of a project's recordings, by packages/core/src/config/projectRegistry.ts: named after the project's
+    short name, in older versions after the hash of its path."""
     registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
     hashes = []
     for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))):
@@ -225,7 +228,7 @@ def _chats_folder(root: Path, project: Path) -> Path:
 
 
 def current_recordings(folder: Path, project: Path | None) -> list[Path]:
-    """The recording of this project that was written last (without a project, of this very folder), then those of its
+    """The recording of this project that was written last (without a project: of this folder itself), then those of its
     sub-agents."""
     chats = folder if project is None else _chats_folder(folder, project)
     found = newest_first([*chats.glob("session-*.json"), *chats.glob("session-*.jsonl")], chats)
@@ -236,7 +239,8 @@ def current_recordings(folder: Path, project: Path | None) -> list[Path]:
 
 
 def _session_in(file: Path) -> str | None:
-    """The id of the session in a recording, from its first 4,096 bytes: it is in the head. The length is a guess."""
+    """The id of the session in a recording, searched for in the first 4,096 bytes, because the head comes first. The
+    length is a guess."""
     with open_regular(file) as recording:
-        told = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
-    return told[1].decode() if told else None
+        found = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
+    return found[1].decode() if found else None

@@ -1,4 +1,4 @@
-"""Gemini's own contents, as its API takes them and as Gemini CLI's checkpoints keep them.
+"""Contents in the format of Gemini's API, as in Gemini CLI's checkpoints.
 
 Checkpoints as in google-gemini/gemini-cli, packages/core/src/core/logger.ts (`checkpoint-<tag>.json`: a list of
 contents, or an object with `history`) and packages/core/src/utils/checkpointUtils.ts (one for each edit:
@@ -23,7 +23,7 @@ from contextstash_storage.records import Native
 class GeminiContentsReader:
     """Reads contents as OpenAI Chat messages. Not kept: thought signatures, and media other than images.
 
-    Gemini pairs calls and results by their order if they have no ids; then they are given some.
+    Gemini pairs calls and results that have no ids by their order: here they get ids.
     """
 
     name = "gemini-contents"
@@ -43,7 +43,7 @@ class GeminiContentsReader:
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         calls = _Calls()
         messages = [
-            TranscriptMessage(body=body, key=f"{place}-{number}-{line.mark}")
+            TranscriptMessage(body=body, key=f"{place}-{number}-{line.digest}")
             for place, line in enumerate(lines)
             for number, body in enumerate(_bodies(line.record, calls))
         ]
@@ -61,7 +61,7 @@ def _contents(document: object) -> list[Json]:
 
 
 class _Calls:
-    """Ids for calls and results that have none: by name, in order."""
+    """Assigns ids to calls and results that have none: by name, in order."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -91,24 +91,24 @@ def _bodies(record: Json, calls: _Calls) -> Iterator[Native]:
         if name := text_of(answer.get("name")):
             yield chat.result(calls.answered(name, answer.get("id")), response_text([{"functionResponse": answer}]))
     if content := content_of([item for item in parts if "functionResponse" not in item]):
-        yield chat.said_by_user(content)
+        yield chat.user_message(content)
 
 
 def _model(parts: list[Json], calls: _Calls) -> Native | None:
-    spoken = [item for item in parts if not item.get("thought")]
+    visible = [item for item in parts if not item.get("thought")]
     thoughts = "\n\n".join(filter(None, (text_of(item.get("text")) for item in parts if item.get("thought"))))
-    called = [part(item, "functionCall") for item in spoken]
+    called = [part(item, "functionCall") for item in visible]
     made = [
         chat.call(calls.called(name, item.get("id")), name, item.get("args"))
         for item in called
         if (name := text_of(item.get("name")))
     ]
-    text = "".join(str(item["text"]) for item in spoken if text_of(item.get("text")))
+    text = "".join(str(item["text"]) for item in visible if text_of(item.get("text")))
     return chat.reply(text, made, thoughts) if text or made or thoughts else None
 
 
 def content_of(value: Any) -> chat.Content:
-    """A text, a part, or a list of them, as the content of a message; empty if there is nothing to say."""
+    """A text, a part, or a list of them, as the content of a message; empty if nothing can be shown."""
     items = value if isinstance(value, list) else [value]
     return chat.simple([found for item in items if (found := _part(item)) is not None])
 
@@ -130,7 +130,7 @@ def _part(item: object) -> Native | None:
 
 
 def response_text(value: object) -> str:
-    """What a call gave, of the parts that Gemini was sent."""
+    """The result of a call as text, from the parts that were sent to Gemini."""
     items = value if isinstance(value, list) else [value]
     texts = []
     for item in items:

@@ -39,10 +39,10 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
     PlainDocumentReader(),
 )
 
-HEAD = 1_000_000
+MAX_HEAD_BYTES = 1_000_000
 """Bytes at the start of a file by which its kind is recognized. A guess: some first records hold long prompts."""
 
-RECORDS = 60
+MAX_HEAD_RECORDS = 60
 """Records at the start of a file of lines by which its kind is recognized. A guess."""
 
 KNOWN = (
@@ -67,10 +67,10 @@ def _reader_of(path: Path) -> Reader | None:
     if path.name.endswith(SUFFIX):
         return _claiming(path, None)
     with open_regular(path) as file:
-        head = file.read(HEAD)
+        head = file.read(MAX_HEAD_BYTES)
         if _begins_with_record(head):
             lines = _first_lines(head)
-            if len(head) < HEAD and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
+            if len(head) < MAX_HEAD_BYTES and len(lines) < 2 and (found := _claiming(path, parse_document(head))):
                 return found
             return _knowing(lines) or _claiming(path, [line.record for line in lines])
         head += file.read(MAX_WHOLE_BYTES)
@@ -90,9 +90,9 @@ def _knowing(lines: list[Line]) -> TranscriptReader | None:
 
 def _first_lines(head: bytes) -> list[Line]:
     """The records at the start; lines that do not begin with a record are skipped."""
-    cut = head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head
+    cut = head if len(head) < MAX_HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
     records = b"\n".join(line for line in cut.split(b"\n") if b"{" in line[:8])
-    return split_lines(records, at_end=True)[0][:RECORDS]
+    return split_lines(records, at_end=True)[0][:MAX_HEAD_RECORDS]
 
 
 def _begins_with_record(head: bytes) -> bool:

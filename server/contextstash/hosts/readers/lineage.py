@@ -1,17 +1,17 @@
-"""Which message each record of a transcript descends from, and so where the conversation was rewound."""
+"""Which message each record of a transcript descends from, to find where the conversation was rewound."""
 
 from __future__ import annotations
 
 from typing import Any
 
-MESSAGES = 200
+MAX_MESSAGES = 200
 """How many of the last messages are remembered with their parents. This limit and the next two bound the reader's
 state, which is stored with each reading: guesses."""
 
-PASSED = 100
+MAX_PASSED = 100
 """How many of the last records that are not messages are remembered."""
 
-TURNS = 400
+MAX_TURNS = 400
 """How many of the last prompts are remembered: a later prompt with the same parent replaces one of them."""
 
 BEGINNING = ""
@@ -19,13 +19,13 @@ BEGINNING = ""
 
 
 class Lineage:
-    """Parents of records, as far as they may still be needed. It is part of a reader's state, so it is small.
+    """Parents of the latest records. They are part of a reader's state, so their number is limited.
 
-    `parents` leads from each late message to [the message before it, whether it is words rather than a tool's
-    answer]; `passed` from a record that is no message to the message it descends from; `turns` from the parents
-    of the prompts so far to their messages.
+    `parents` maps each recent message to [the message before it, whether it is a prompt or reply and not a tool's
+    result]; `passed` maps a record that is not a message to the message that it descends from; `turns` maps the parents
+    of the prompts so far to the messages that they descend from.
 
-    A prompt is a rewind if it has the parent of an earlier prompt, or if words stand on the way from the last
+    A prompt is a rewind if it has the parent of an earlier prompt, or if a prompt or reply is on the path from the last
     message up to its parent. Other forks are not rewinds: the results of parallel calls have different parents.
     """
 
@@ -42,17 +42,17 @@ class Lineage:
     def passed(self, uuid: str, parent: str | None) -> None:
         """Note a record that is not a message: its children descend from what it descends from."""
         if (message := self._message(parent)) is not None:
-            _put(self._passed, uuid, message, PASSED)
+            _put(self._passed, uuid, message, MAX_PASSED)
 
     def recorded(self, uuid: str, parent: str | None, *, words: bool) -> None:
         """Note a message: a prompt, a reply, or, without `words`, the result of a tool."""
         if uuid not in self._parents:
-            _put(self._parents, uuid, [self._message(parent), words], MESSAGES)
+            _put(self._parents, uuid, [self._message(parent), words], MAX_MESSAGES)
             self._state["last"] = uuid
 
     def prompted(self, parent: str | None) -> str | None:
-        """A prompt is about to be recorded: the message that the conversation was rewound to (empty: to before the
-        first prompt), else None."""
+        """Note a prompt before it is recorded. Returns the message that it rewinds the conversation to (empty: to
+        before the first prompt), None if it is not a rewind."""
         last = self._state.get("last")
         before = self._turns.get(parent or "")
         target = before if before is not None else self._message(parent)
@@ -63,11 +63,11 @@ class Lineage:
         taken_back = last is not None and target != last and (before is not None or self._leaves_words(target))
         if taken_back:
             self._forget_turns_after(target)
-        _put(self._turns, parent or "", target, TURNS)
+        _put(self._turns, parent or "", target, MAX_TURNS)
         return target if taken_back else None
 
     def compacted(self) -> None:
-        """A summary is about to be recorded: nothing before it can be rewound to."""
+        """Note a summary before it is recorded: the conversation cannot be rewound to a message before it."""
         self._parents.clear()
         self._passed.clear()
         self._turns.clear()
@@ -78,10 +78,10 @@ class Lineage:
         return uuid if uuid in self._parents else self._passed.get(uuid)
 
     def _leaves_words(self, target: str) -> bool:
-        """Whether words stand between the last message and this one above it."""
+        """Whether a prompt or reply is between this message and the last one, which descends from it."""
         at: str | None = self._state.get("last")
         words = False
-        for _ in range(MESSAGES):
+        for _ in range(MAX_MESSAGES):
             if at is None or at == target or at not in self._parents:
                 break
             words = words or bool(self._parents[at][1])
@@ -97,8 +97,8 @@ class Lineage:
                 del self._turns[parent]
 
 
-def _put(entries: dict[str, Any], key: str, value: Any, most: int) -> None:
+def _put(entries: dict[str, Any], key: str, value: Any, limit: int) -> None:
     entries.pop(key, None)
     entries[key] = value
-    if len(entries) > most:
+    if len(entries) > limit:
         del entries[next(iter(entries))]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
-    """The files that lie in this folder, the one written last first; without those that are links to other places, or
-    that were deleted meanwhile."""
+    """The files in this folder, the one written last first. Links to files outside the folder and files that were
+    deleted meanwhile are left out."""
     known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
     return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
 
 
 def is_within(file: Path, folder: Path) -> bool:
-    """Whether this is a file that lies in the folder or below it."""
+    """Whether this is a file in the folder or below it, after links are followed."""
     return _written(file, folder) is not None
 
 

@@ -1,9 +1,9 @@
 """OpenCode's sessions: messages made of parts, in files below its data folder, or in its database.
 
-Shapes as in anomalyco/opencode (once sst/opencode), packages/opencode/src/session/message-v2.ts; where they are kept as
-in src/storage/storage.ts (`storage/session/<project>/<session>.json`, `storage/message/<session>/<message>.json`,
+Formats as in anomalyco/opencode (formerly sst/opencode), packages/opencode/src/session/message-v2.ts; their locations
+as in src/storage/storage.ts (`storage/session/<project>/<session>.json`, `storage/message/<session>/<message>.json`,
 `storage/part/<message>/<part>.json`) and, since OpenCode 1.2, src/session/session.sql.ts (`opencode.db`).
-`opencode export` writes the same as one object. How they are found: contextstash.hosts.readers.opencode_storage.
+`opencode export` writes a session as one object. They are found by contextstash.hosts.readers.opencode_storage.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 from contextstash_storage.records import Native, Usage
 
 INTERRUPTED = "[Tool execution was interrupted]"
-"""What OpenCode itself answers a call with whose tool did not end."""
+"""The result that OpenCode itself writes for a call whose tool did not finish."""
 
 
 class OpenCodeReader:
     """Reads a session as Anthropic messages: each step of a reply, then the results of its calls.
 
-    A reply is read once it is complete, or followed by another message. The outputs that OpenCode pruned are whole
-    here, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
-    marks, attachments of results, and the marker that a compaction leaves where the summary follows it.
+    A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
+    whole, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
+    parts, attachments of results, and the part that marks a compaction if the summary follows it.
     """
 
     name = "opencode"
@@ -66,20 +66,20 @@ def _messages(records: list[Json]) -> Iterator[TranscriptMessage]:
         key = str(info.get("id"))
         last = place == len(records) - 1
         if info.get("role") == "user":
-            spoken = list(_user(info, parts))
+            found = list(_user(info, parts))
             tails = [text_of(found.get("tail_start_id")) for found in parts if found.get("type") == "compaction"]
             kept[key] = tails[0] if tails else None
         elif last and not _is_complete(info):
             return
         else:
-            spoken = list(_reply(info, parts))
+            found = list(_reply(info, parts))
         if info.get("summary") is True:
             tail = kept.get(str(info.get("parentID")))
-            spoken = [
+            found = [
                 replace(message, covers_before=True, covers_before_key=first_keys.get(tail or ""))
-                for message in spoken[:1]
+                for message in found[:1]
             ]
-        for message in spoken:
+        for message in found:
             first_keys.setdefault(key, str(message.key))
             yield _with_pruned(message, pruned)
         pruned += _pruned(parts)
@@ -90,7 +90,7 @@ def _is_complete(info: Json) -> bool:
 
 
 def _pruned(parts: list[Json]) -> list[tuple[float, str]]:
-    """The calls whose output OpenCode dropped, and when it did."""
+    """The calls whose output OpenCode dropped, each with the time of the pruning."""
     times = [(part(item, "state", "time").get("compacted"), item.get("callID")) for item in parts]
     return [(when, call) for when, call in times if isinstance(when, int | float) and isinstance(call, str)]
 
@@ -104,16 +104,16 @@ def _with_pruned(message: TranscriptMessage, pruned: list[tuple[float, str]]) ->
 
 
 def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
-    blocks = [block for item in parts if (block := _said(item)) is not None]
+    blocks = [block for item in parts if (block := _user_block(item)) is not None]
     if blocks:
         created = moment_of_ms(part(info, "time").get("created"))
         yield TranscriptMessage(body={"role": "user", "content": blocks}, key=str(info["id"]), created_at=created)
 
 
-def _said(item: Json) -> Native | None:
+def _user_block(item: Json) -> Native | None:
     kind = item.get("type")
     if kind == "text" and text_of(item.get("text")) and not item.get("ignored"):
-        # What OpenCode says itself in the user's message, such as the text of a file that the user named.
+        # OpenCode adds synthetic text to the user's message, for example the content of a file that the user named.
         return {"type": "text", "text": reminder(item["text"]) if item.get("synthetic") is True else item["text"]}
     if kind == "subtask":
         return {"type": "text", "text": f"[{item.get('agent')} was sent to: {item.get('prompt')}]"}
@@ -123,7 +123,7 @@ def _said(item: Json) -> Native | None:
 
 
 def _file(item: Json) -> Native:
-    """Files of text stand in parts of their own; images in the message as data."""
+    """An image as data, another file as its name: OpenCode puts the content of text files into parts of their own."""
     url, kind = str(item.get("url") or ""), str(item.get("mime") or "")
     if kind.startswith("image/") and url.startswith("data:") and "," in url:
         source = {"type": "base64", "media_type": kind, "data": url.partition(",")[2]}
@@ -132,7 +132,8 @@ def _file(item: Json) -> Native:
 
 
 def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
-    """The steps of a reply. A message that is no longer than one step has its message's id as its key."""
+    """The messages of a reply, step by step. The key of the first step is the id of OpenCode's message; later steps add
+    their number."""
     about: dict[str, Any] = {
         "model": text_of(info.get("modelID")),
         "created_at": moment_of_ms(part(info, "time").get("created")),
@@ -194,7 +195,7 @@ def _result(item: Json) -> Native:
 
 
 def _usage(tokens: Json) -> Usage | None:
-    """OpenCode counts cached parts apart from `input`, and reasoning apart from `output`."""
+    """OpenCode does not include cached tokens in `input`, nor reasoning in `output`."""
     cached, written = count_of(part(tokens, "cache"), "read"), count_of(part(tokens, "cache"), "write")
     prompt = count_of(tokens, "input") + cached + written
     if not prompt:

@@ -1,7 +1,7 @@
-"""OpenCode's database of sessions (since its version 1.2), read only. See contextstash.hosts.readers.opencode.
+"""OpenCode's database of sessions (since version 1.2), opened read-only. See contextstash.hosts.readers.opencode.
 
-A session in the database is named as if it were a file in it: `…/opencode.db/<session id>`. Tables as in
-anomalyco/opencode, packages/opencode/src/session/session.sql.ts.
+The path of a session in the database is written as if the database were a folder: `…/opencode.db/<session id>`. Tables
+as in anomalyco/opencode, packages/opencode/src/session/session.sql.ts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextstash.hosts.readers.transcript import Stamp
 from contextstash.json_text import kept_value
 
 DATABASES = "opencode*.db"
-"""`opencode.db`, or `opencode-<channel>.db` of a version that is not a released one (src/storage/db.ts)."""
+"""`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""
 
 
 def is_in_database(path: Path) -> bool:
@@ -26,7 +26,7 @@ def is_in_database(path: Path) -> bool:
 
 @contextmanager
 def _open(file: Path) -> Iterator[sqlite3.Connection]:
-    """The database, to be read. Raises OSError if it can't be."""
+    """The database, opened read-only. Raises OSError if it cannot be read."""
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)) as database:
             yield database
@@ -35,7 +35,7 @@ def _open(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def stamp_in_database(path: Path) -> Stamp:
-    """How many rows a session has, and when one of them changed last. Raises OSError."""
+    """How many rows a session has in each table, and when one of them changed last. Raises OSError."""
     rows = "SELECT COUNT(*), COALESCE(MAX(time_updated), 0) FROM {} WHERE session_id = ?"
     with _open(path.parent) as database:
         found = [database.execute(rows.format(table), (path.name,)).fetchone() for table in ("message", "part")]
@@ -69,15 +69,15 @@ def _object(data: object) -> Json:
 
 
 def sessions_in_database(file: Path) -> list[Path]:
-    """Every session in this database. Raises OSError if it is none of OpenCode's."""
+    """Every session in this database. Raises OSError if it is not a database of OpenCode."""
     with _open(file) as database:
         rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
     return [file / str(session) for (session,) in rows]
 
 
 def current_in_database(file: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was touched last (of any if none is named), then those of its sub-agents.
-    Raises OSError."""
+    """The session of this project that was changed last (of any project if none is named), then those of its
+    sub-agents. Raises OSError."""
     with _open(file) as database:
         rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
     own = [row[0] for row in rows if row[1] is None and (project is None or is_at(row[2], project))]

@@ -1,6 +1,6 @@
-"""Where OpenCode keeps its sessions: files of JSON, a database, or an exported file. See hosts.readers.opencode.
+"""Finds and loads OpenCode's sessions: JSON files, a database, or an exported file. See hosts.readers.opencode.
 
-What is in its database: contextstash.hosts.readers.opencode_database.
+The database is read by contextstash.hosts.readers.opencode_database.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextstash.hosts.readers.opencode_database import (
 from contextstash.hosts.readers.transcript import Line, Stamp, text_of
 
 STILL_CHANGING = 3
-"""How many of the last messages are checked file by file; in the others a new file is noticed by its folder's time. A
+"""How many of the last messages are checked file by file; in the others a new file is detected by its folder's time. A
 guess."""
 
 
@@ -74,19 +74,19 @@ def _from_files(path: Path) -> Iterator[Json]:
 
 
 def _files(folder: Path, storage: Path) -> list[Path]:
-    """The files of a folder, in order; not what is linked there from outside of the storage."""
+    """The files of a folder, in order, without links to files outside the storage."""
     return [file for file in sorted(folder.glob("*.json")) if is_within(file, storage)]
 
 
 def _messages_folder(path: Path) -> Path | None:
-    """Of a session's file: `session/<project>/<id>.json`, once `session/info/<id>.json`."""
+    """The folder of messages for a session's file: `session/<project>/<id>.json`, formerly `session/info/<id>.json`."""
     storage = path.parent.parent.parent
     places = (storage / "message" / path.stem, path.parent.parent / "message" / path.stem)
     return next((place for place in places if place.is_dir()), None)
 
 
 def _parts_folder(message: Path) -> Path | None:
-    """Of a message's file: `part/<message>`, once `part/<session>/<message>`."""
+    """The folder of a message's parts: `part/<message>`, formerly `part/<session>/<message>`."""
     storage = message.parent.parent.parent
     places = (storage / "part" / message.stem, storage / "part" / message.parent.name / message.stem)
     return next((place for place in places if place.is_dir()), None)
@@ -99,15 +99,14 @@ def sessions_in_files(storage: Path) -> list[Path]:
 
 
 def data_folder(home: Path) -> Path:
-    """Where OpenCode keeps its data, by its own rule the same on each system; the database itself if it is told
-    to use another one."""
+    """The folder of OpenCode's data, which is the same on each system; the database itself if OPENCODE_DB names one."""
     configured = os.environ.get("XDG_DATA_HOME")
     folder = (Path(configured) if configured else home / ".local" / "share") / "opencode"
     return folder / os.environ.get("OPENCODE_DB", "")
 
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was touched last (of any project if none is named), then those of its
+    """The session of this project that was changed last (of any project if none is named), then those of its
     sub-agents."""
     databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
     if databases:
@@ -117,7 +116,7 @@ def current_sessions(folder: Path, project: Path | None) -> list[Path]:
 
 def _current_in_files(storage: Path, project: Path | None) -> list[Path]:
     found = [(file, head) for file in sessions_in_files(storage) if isinstance(head := load_document(file), dict)]
-    found.sort(key=lambda item: _touched(*item), reverse=True)
+    found.sort(key=lambda item: _changed_at(*item), reverse=True)
     own = [
         (file, head)
         for file, head in found
@@ -128,9 +127,9 @@ def _current_in_files(storage: Path, project: Path | None) -> list[Path]:
     return [own[0][0], *(file for file, head in found if head.get("parentID") == own[0][1].get("id"))]
 
 
-def _touched(file: Path, head: Json) -> float:
+def _changed_at(file: Path, head: Json) -> float:
     """When a session was last changed, in milliseconds since 1970."""
     folder = _messages_folder(file)
     updated = part(head, "time").get("updated")
-    told = float(updated) if isinstance(updated, int | float) else 0.0
-    return max(told, folder.stat().st_mtime_ns / 1e6 if folder else 0.0)
+    reported = float(updated) if isinstance(updated, int | float) else 0.0
+    return max(reported, folder.stat().st_mtime_ns / 1e6 if folder else 0.0)

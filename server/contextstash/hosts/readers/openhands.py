@@ -1,7 +1,7 @@
-"""OpenHands' events as its server and evaluations kept them up to version 1: `events/<n>.json`, and trajectory files.
+"""Sessions of OpenHands before version 1: a folder of `events/<n>.json`, or a trajectory file.
 
-Shapes as in All-Hands-AI/OpenHands, openhands/events/serialization/event.py (`event_to_dict`), and how they become
-messages as in openhands/memory/conversation_memory.py. The events of the newer software-agent-sdk:
+Formats as in All-Hands-AI/OpenHands, openhands/events/serialization/event.py (`event_to_dict`); events become messages
+as in openhands/memory/conversation_memory.py. Sessions of the newer software-agent-sdk are read by
 contextstash.hosts.readers.openhands_sdk.
 """
 
@@ -18,15 +18,17 @@ from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, tex
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Native
 
-NOT_SAID = frozenset({"agent_state_changed", "change_agent_state", "null", "recall", "loop_recovery", "start", "pause"})
-"""Actions and observations that the model is not shown as messages."""
+NOT_MESSAGES = frozenset(
+    {"agent_state_changed", "change_agent_state", "null", "recall", "loop_recovery", "start", "pause"}
+)
+"""Actions and observations that OpenHands does not send to the model as messages."""
 
 
 class OpenHandsReader:
-    """Reads events as OpenAI Chat messages: a reply with all its calls, then the results as they came.
+    """Reads events as OpenAI Chat messages: a reply with all its calls, then the results in the order of the events.
 
     A condensation becomes a summary that covers the events it forgot. Not kept: recalled knowledge and workspace
-    information, screenshots, and what an event says beside its message.
+    information, screenshots, and the other fields of an event.
     """
 
     name = "openhands"
@@ -60,7 +62,7 @@ def _events_folder(path: Path) -> Path:
 
 
 def _files(path: Path) -> list[Path]:
-    """The events in a folder, in order: they are named by their numbers."""
+    """The events in a folder, in order. Their names are their numbers."""
     files = [file for file in _events_folder(path).glob("*.json") if file.stem.isdecimal()]
     return sorted(files, key=lambda file: int(file.stem))
 
@@ -71,7 +73,8 @@ def _session_id(path: Path) -> str:
 
 
 class _Conversation:
-    """The messages that the events so far make, and which of them each event is in."""
+    """The messages made from the events so far. `_at` maps the number of an event to the key of its message, `_replies`
+    the id of a reply to the key of its message."""
 
     def __init__(self) -> None:
         self.messages: list[TranscriptMessage] = []
@@ -80,12 +83,12 @@ class _Conversation:
 
     def take(self, line: Line, place: int) -> None:
         event = line.record
-        told = event.get("id")
-        number = told if isinstance(told, int) else place
+        event_id = event.get("id")
+        number = event_id if isinstance(event_id, int) else place
         if event.get("action") == "condensation":
-            self._condense(event, f"{number}-{line.mark}")
+            self._condense(event, f"{number}-{line.digest}")
             return
-        if str(event.get("action") or event.get("observation")) in NOT_SAID:
+        if str(event.get("action") or event.get("observation")) in NOT_MESSAGES:
             return
         response = part(event, "tool_call_metadata", "model_response")
         reply = text_of(response.get("id")) if "action" in event else None
@@ -95,7 +98,7 @@ class _Conversation:
         body = _action(event, response) if "action" in event else _observation(event)
         if body is None:
             return
-        key = f"{number}-{line.mark}"
+        key = f"{number}-{line.digest}"
         self._at[number] = key
         if reply is not None:
             self._replies[reply] = key
@@ -107,7 +110,7 @@ class _Conversation:
         )
 
     def _condense(self, event: Json, key: str) -> None:
-        """The summary stands for the events that were forgotten; those before and after them stay."""
+        """Record a summary that covers the forgotten events; those before and after them stay."""
         arguments = part(event, "args")
         forgotten = _forgotten(arguments)
         covered = [place for place in self._at if place in forgotten]
@@ -118,7 +121,7 @@ class _Conversation:
         summary = text_of(arguments.get("summary")) or "(Events before this were left out.)"
         self.messages.append(
             TranscriptMessage(
-                body=chat.said_by_user(summary),
+                body=chat.user_message(summary),
                 key=key,
                 covers_before=True,
                 covers_after_key=self._at[max(before)] if before else None,
@@ -139,17 +142,17 @@ def _action(event: Json, response: Json) -> Native | None:
     arguments = part(event, "args")
     by_user = event.get("source") == "user"
     if event["action"] == "system":
-        return chat.said_by_system(str(arguments.get("content") or ""))
+        return chat.system_message(str(arguments.get("content") or ""))
     if event["action"] == "message":
-        words = str(arguments.get("content") or "")
+        text = str(arguments.get("content") or "")
         urls = arguments.get("image_urls")
         images = [chat.image_part(url) for url in urls if isinstance(url, str)] if isinstance(urls, list) else []
         if by_user:
-            return chat.said_by_user([chat.text_part(words), *images] if images else words) if words or images else None
-        return chat.reply(words) if words else None
+            return chat.user_message([chat.text_part(text), *images] if images else text) if text or images else None
+        return chat.reply(text) if text else None
     if by_user:
         command = arguments.get("command") or arguments.get("path") or event["action"]
-        return chat.said_by_user(f"User executed the command:\n{command}")
+        return chat.user_message(f"User executed the command:\n{command}")
     message = part({"": next(iter(objects(response.get("choices"))), {})}, "", "message")
     if event["action"] != "finish" and (calls := objects(message.get("tool_calls"))):
         return {
@@ -157,9 +160,14 @@ def _action(event: Json, response: Json) -> Native | None:
             "content": message.get("content"),
             "tool_calls": [_call(item) for item in calls],
         }
-    said = [message.get("content"), arguments.get("thought"), arguments.get("final_thought"), event.get("message")]
-    text = next((found for found in said if text_of(found)), None)
-    return chat.reply(str(text)) if text else None
+    candidates = [
+        message.get("content"),
+        arguments.get("thought"),
+        arguments.get("final_thought"),
+        event.get("message"),
+    ]
+    thought = next((found for found in candidates if text_of(found)), None)
+    return chat.reply(str(thought)) if thought else None
 
 
 def _call(item: Json) -> Native:
@@ -175,4 +183,4 @@ def _observation(event: Json) -> Native | None:
     call_id = text_of(part(event, "tool_call_metadata").get("tool_call_id"))
     if call_id:
         return chat.result(call_id, text)
-    return chat.said_by_user(text) if text else None
+    return chat.user_message(text) if text else None

@@ -1,7 +1,7 @@
 """Conversations of OpenHands' software-agent-sdk: a folder with `base_state.json` and `events/event-<n>-<id>.json`.
 
-Shapes as in OpenHands/software-agent-sdk, openhands-sdk/openhands/sdk/event (events, and how those of one reply make
-one message in event/base.py) and conversation/persistence_const.py (names).
+Formats as in OpenHands/software-agent-sdk, openhands-sdk/openhands/sdk/event (events; event/base.py joins those of one
+reply to one message) and conversation/persistence_const.py (names).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OpenHandsSdkReader:
     """Reads events as OpenAI Chat messages (with LiteLLM's `thinking_blocks`); usage from `base_state.json`.
 
     A condensation becomes a summary that covers the events it forgot. Not kept: tool definitions, reasoning items of
-    OpenAI Responses, security risks, and events that the model is not shown.
+    OpenAI Responses, security risks, and events that are not sent to the model.
     """
 
     name = "openhands-sdk"
@@ -73,7 +73,7 @@ def _number(file: Path) -> tuple[int] | None:
 
 
 def _reports(state: object) -> Iterator[Json]:
-    """The usage of each call, of all models together."""
+    """The usage reports of all models, one for each call."""
     stats = part(state, "stats")
     found = part(stats, "usage_to_metrics") or part(stats, "service_to_metrics")
     for metrics in found.values():
@@ -100,7 +100,7 @@ def _messages(events: Sequence[Json], usages: dict[str, Usage | None]) -> Iterat
         batch = list(group)
         if reply is None:
             for event in batch:
-                if (message := _one(event, keys, usages)) is not None:
+                if (message := _message_of(event, keys, usages)) is not None:
                     keys[str(event.get("id"))] = str(message.key)
                     yield message
             continue
@@ -110,15 +110,15 @@ def _messages(events: Sequence[Json], usages: dict[str, Usage | None]) -> Iterat
 
 
 def _reply_of(event: Json) -> str | None:
-    """The reply that an action belongs to: several make one message."""
+    """The id of the reply that an action belongs to, None for other events. Actions of one reply are one message."""
     return str(event.get("llm_response_id")) if event.get("kind") == "ActionEvent" else None
 
 
-def _one(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> TranscriptMessage | None:
+def _message_of(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> TranscriptMessage | None:
     kind, key = event.get("kind"), str(event.get("id"))
     if kind == "Condensation":
         return _condensation(event, key, keys)
-    body = _result(event) if kind in _RESULTS else _said(event)
+    body = _result(event) if kind in _RESULTS else _message_body(event)
     if body is None:
         return None
     reply = text_of(event.get("llm_response_id"))
@@ -126,17 +126,17 @@ def _one(event: Json, keys: dict[str, str], usages: dict[str, Usage | None]) -> 
     return TranscriptMessage(body=body, key=key, group=reply, usage=usages.get(reply or ""), by_host=by_host)
 
 
-def _said(event: Json) -> Native | None:
+def _message_body(event: Json) -> Native | None:
     if event.get("kind") == "SystemPromptEvent":
         prompts = (part(event, "system_prompt").get("text"), part(event, "dynamic_context").get("text"))
-        return chat.said_by_system("\n\n".join(filter(None, map(text_of, prompts))))
+        return chat.system_message("\n\n".join(filter(None, map(text_of, prompts))))
     if event.get("kind") != "MessageEvent":
         return None
     message = part(event, "llm_message")
     content = _content([*_parts(message.get("content")), *objects(event.get("extended_content"))])
     if message.get("role") == "assistant":
         return {**chat.reply(str(content)), **_thinking(message)} if content else None
-    return chat.said_by_user(content) if content else None
+    return chat.user_message(content) if content else None
 
 
 def _calls(batch: Sequence[Json]) -> Native:
@@ -147,14 +147,14 @@ def _calls(batch: Sequence[Json]) -> Native:
 
 
 def _called(event: Json) -> tuple[str, object]:
-    """The tool's name and arguments; older events keep the call in LiteLLM's shape."""
+    """The tool's name and arguments; older events keep the call in LiteLLM's format."""
     called = part(event, "tool_call")
     inner = part(called, "function") or called
     return str(event.get("tool_name") or inner.get("name")), inner.get("arguments")
 
 
-def _thinking(said: Json) -> Native:
-    kept = {name: said.get(name) for name in ("reasoning_content", "thinking_blocks", "reasoning_details")}
+def _thinking(message: Json) -> Native:
+    kept = {name: message.get(name) for name in ("reasoning_content", "thinking_blocks", "reasoning_details")}
     return {name: value for name, value in kept.items() if value}
 
 
@@ -167,11 +167,11 @@ def _result(event: Json) -> Native | None:
     if event["kind"] == "UserRejectObservation":
         return chat.result(call_id, f"Action rejected: {event.get('rejection_reason')}")
     extra = objects(event.get("extended_content"))
-    return chat.result(call_id, _content([*_seen(part(event, "observation")), *extra]))
+    return chat.result(call_id, _content([*_observed(part(event, "observation")), *extra]))
 
 
-def _seen(observation: Json) -> list[Json]:
-    """What the model was shown of an observation: its content, in older ones a field of another name."""
+def _observed(observation: Json) -> list[Json]:
+    """The parts of an observation that were sent to the model: its content, in older events a field of another name."""
     for name in ("content", "output", "message", "result", "error"):
         if observation.get(name):
             return _parts(observation[name])
@@ -202,7 +202,7 @@ def _condensation(event: Json, key: str, keys: dict[str, str]) -> TranscriptMess
     before, after = ids[: covered[0]], ids[covered[-1] + 1 :]
     summary = text_of(event.get("summary")) or "(Events before this were left out.)"
     return TranscriptMessage(
-        body=chat.said_by_user(summary),
+        body=chat.user_message(summary),
         key=key,
         covers_before=True,
         covers_after_key=keys[before[-1]] if before else None,

@@ -1,4 +1,4 @@
-"""pi's session files: a tree of entries, one JSON line each, its messages in a form of its own.
+"""pi's session files: a tree of entries, one JSON line each, with messages in a format of its own.
 
 Entries as in badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-manager.ts.
 """
@@ -18,7 +18,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 from contextstash_storage.records import Native, Usage
 
 MAX_ENTRIES = 300
-"""How many entries that are not messages are remembered, to find the messages around them: a guess, which bounds the
+"""How many entries that are not messages are remembered, to find the messages around them. A guess, which bounds the
 reader's state."""
 
 COMPACTED = "The conversation before this was compacted. Its summary:\n\n"
@@ -26,11 +26,12 @@ LEFT = "Another branch of this conversation was left. Its summary:\n\n"
 
 
 class PiReader:
-    """Reads messages in the shape of Anthropic's, nothing left out: pi keeps one form for all providers.
+    """Reads messages as Anthropic messages, without loss: pi keeps one format for all providers.
 
-    An entry below another than the last one takes the conversation back there; a compaction's summary covers all
-    before the first entry that it kept (all, in files of pi's first version: their entries have no ids). Not kept:
-    what an extension stores for itself, labels, and commands that the user kept from the model.
+    An entry whose parent is not the last entry rewinds the conversation to that parent. A compaction's summary covers
+    all before the first entry that it kept (in files of pi's first version, whose entries have no ids, it covers
+    everything before it). Not kept: the private data of extensions, labels, and commands that the user excluded from
+    the context.
     """
 
     name = "pi"
@@ -60,11 +61,11 @@ class PiReader:
         return [Batch(session, messages)] if messages else []
 
 
-def _follow(entry: Json, said: bool, state: State) -> str | None:
-    """Where this entry takes the conversation back to, None if it goes on; and `state` with it.
+def _follow(entry: Json, is_message: bool, state: State) -> str | None:
+    """The message that this entry rewinds the conversation to, None if it continues it; updates `state`.
 
-    `before` leads from an entry that is no message to the message above it, `after` to the one below it, `waiting`
-    are those that have none below them yet, `back` is what the next message takes the conversation back to.
+    `before` maps an entry that is not a message to the message above it, `after` to the one below it, `waiting` are
+    the entries that have no message below them yet, `back` is the target of the rewind at the next message.
     """
     own = text_of(entry.get("id"))
     if own is None:
@@ -76,7 +77,7 @@ def _follow(entry: Json, said: bool, state: State) -> str | None:
         state["back"] = above
     state["last"] = own
     waiting: list[str] = state.setdefault("waiting", [])
-    if said:
+    if is_message:
         after: dict[str, str] = state.setdefault("after", {})
         after |= dict.fromkeys(waiting, own)
         waiting.clear()
@@ -100,17 +101,17 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
     body = _body(entry)
     if body is None:
         return None
-    said = entry["message"] if entry.get("type") == "message" else {}
-    reply = said.get("role") == "assistant"
+    message = entry["message"] if entry.get("type") == "message" else {}
+    reply = message.get("role") == "assistant"
     kept = text_of(entry.get("firstKeptEntryId"))
     return TranscriptMessage(
         body=body,
-        key=text_of(entry.get("id")) or line.mark,
-        usage=_usage(said.get("usage")) if reply else None,
-        model=text_of(said.get("model")) if reply else None,
+        key=text_of(entry.get("id")) or line.digest,
+        usage=_usage(message.get("usage")) if reply else None,
+        model=text_of(message.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
         covers_before=entry.get("type") == "compaction",
-        by_host=body["role"] == "user" and said.get("role") not in ("user", "toolResult"),
+        by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
         covers_before_key=state.get("after", {}).get(kept, kept) if entry.get("type") == "compaction" else None,
     )
 
@@ -118,16 +119,16 @@ def _message(line: Line, state: State) -> TranscriptMessage | None:
 def _body(entry: Json) -> Native | None:
     kind = entry.get("type")
     if kind == "message" and isinstance(entry.get("message"), dict):
-        return _said(entry["message"])
+        return _converted(entry["message"])
     if kind == "custom_message":
-        return _said({"role": "custom", "content": entry.get("content")})
+        return _converted({"role": "custom", "content": entry.get("content")})
     if kind in ("compaction", "branch_summary") and text_of(entry.get("summary")):
         opening = COMPACTED if kind == "compaction" else LEFT
         return {"role": "user", "content": [{"type": "text", "text": opening + entry["summary"]}]}
     return None
 
 
-def _said(message: Json) -> Native | None:
+def _converted(message: Json) -> Native | None:
     role = message.get("role")
     if role == "bashExecution":
         return None if message.get("excludeFromContext") else _command(message)
@@ -183,13 +184,13 @@ def _usage(usage: object) -> Usage | None:
 
 
 def sessions_folder(home: Path) -> Path:
-    """Where pi keeps its sessions."""
+    """The folder in which pi keeps its sessions."""
     configured = os.environ.get("PI_CODING_AGENT_DIR")
     return (Path(configured).expanduser() if configured else home / ".pi" / "agent") / "sessions"
 
 
 def current_sessions(folder: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was written last; without a project, of this very folder."""
+    """The session of this project that was written last; without a project: of this folder itself."""
     for path in dict.fromkeys((str(project.absolute()), str(project.resolve()))) if project else [""]:
         name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
         place = folder / name if project else folder

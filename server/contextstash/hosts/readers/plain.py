@@ -16,7 +16,7 @@ from contextstash_storage.errors import BadMessageError
 
 
 class PlainReader:
-    """Reads lines of provider messages as they are. A message's key is its position in the file and what it says."""
+    """Reads lines of provider messages as they are. A message's key is its position in the file and its digest."""
 
     name = "messages"
 
@@ -34,8 +34,8 @@ class PlainReader:
 
 
 class PlainDocumentReader:
-    """Reads a list of provider messages as they are. A list that grew adds its new messages alone; if others took
-    the place of its last ones, the view has those, and the old ones stay in the history."""
+    """Reads a list of provider messages as they are. If the list grew, only its new messages are added. If its last
+    messages were replaced, the view holds the new ones, and the old ones stay in the history."""
 
     name = "messages"
 
@@ -59,12 +59,12 @@ class PlainDocumentReader:
 
 
 def plain_session_id(source: str) -> str:
-    """A session id made of the file's name and, to tell files of one name apart, its place."""
+    """A session id made of the file's name and a hash of its path, which distinguishes files with the same name."""
     return named_session_id(Path(source).stem, source)
 
 
 def named_session_id(name: str, source: str) -> str:
-    """A session id made of a name and, to tell sessions of one name apart, their source."""
+    """A session id made of a name and a hash of the source, which distinguishes sessions with the same name."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:80] or "session"
     return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
@@ -78,7 +78,9 @@ def _are_messages(lines: Sequence[Line]) -> bool:
 
 
 def _messages(lines: Sequence[Line], start: int) -> list[TranscriptMessage]:
-    return [TranscriptMessage(body=line.record, key=f"{place}-{line.mark}") for place, line in enumerate(lines, start)]
+    return [
+        TranscriptMessage(body=line.record, key=f"{place}-{line.digest}") for place, line in enumerate(lines, start)
+    ]
 
 
 def _session(source: str, state: State) -> TranscriptSession:
@@ -94,7 +96,7 @@ def _lines_of(document: object) -> list[Line]:
 
 
 def _messages_in(document: Json) -> list[Any] | None:
-    """The messages of a request, the system prompt that stands beside them first."""
+    """The messages of a request, with the system prompt as the first one."""
     for key, prompt in (("messages", "system"), ("input", "instructions")):
         if isinstance(document.get(key), list):
             system = document.get(prompt)

@@ -1,6 +1,6 @@
 """SWE-agent's trajectories (`.traj`): one JSON object with `history` and `trajectory`.
 
-Shapes as in SWE-agent/SWE-agent, docs/usage/trajectories.md and sweagent/types.py.
+Formats as in SWE-agent/SWE-agent, docs/usage/trajectories.md and sweagent/types.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextstash_storage.records import Native
 
 
 class SweAgentReader:
-    """Reads the history, whose messages are OpenAI's; if there is none, the steps: response, observation.
+    """Reads the history, whose messages are OpenAI's; if it is missing, the response and the observation of each step.
 
-    Not kept: the environment's state, and which messages were cut for one prompt alone. Usage is reported for the
+    Not kept: the environment's state, and which messages were shortened for a single prompt. Usage is reported for the
     whole run only, so none is recorded.
     """
 
@@ -42,7 +42,7 @@ class SweAgentReader:
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
         messages = [
-            TranscriptMessage(body=body, key=f"{place}-{line.mark}", by_host=_is_observation(line.record))
+            TranscriptMessage(body=body, key=f"{place}-{line.digest}", by_host=_is_observation(line.record))
             for place, line in enumerate(lines)
             if (body := _body(line.record)) is not None
         ]
@@ -54,13 +54,13 @@ class SweAgentReader:
 
 
 def _history_of(steps: list[Json]) -> Iterator[Line]:
-    """The first prompt, then what each step said and saw."""
+    """The first prompt, then the response and the observation of each step."""
     if steps:
         yield from map(line_of, objects(steps[0].get("query") or steps[0].get("messages")))
     for step in steps:
         yield line_of({"role": "assistant", "content": step.get("response") or step.get("thought")})
         seen = {"role": "user", "content": step.get("observation")}
-        yield Line({**seen, "message_type": "observation"}, line_of(seen).mark)
+        yield Line({**seen, "message_type": "observation"}, line_of(seen).digest)
 
 
 def _is_observation(record: Json) -> bool:

@@ -1,5 +1,5 @@
-"""What the readers of transcripts share. Files of lines are read from where the last reading stopped; a transcript
-that its host rewrites, or spreads over files, is read whole each time it changed."""
+"""What the readers of transcripts share. A file of lines is read from the position where the last reading stopped; a
+transcript that its host rewrites, or keeps in several files, is read whole each time it changed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from contextstash.json_text import KEEPING, kept_value
+from contextstash.json_text import LENIENT_DECODER, kept_value
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 logger = logging.getLogger(__name__)
 
 State = dict[str, Any]
-"""What a reader must remember between two readings: only JSON values."""
+"""What a reader must remember between two readings. It is stored in the database, so it holds only JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record of a transcript. `mark` is a short digest of the line's bytes, the same at every reading."""
+    """One record of a transcript. `digest` is a short hash of the line's bytes, the same at every reading."""
 
     record: dict[str, Any]
-    mark: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TranscriptReader(Protocol):
 
 
 Stamp = list[int]
-"""What changes whenever a transcript on disk does."""
+"""Sizes and times that change whenever the transcript on disk changes."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class DocumentReader(Protocol):
 
     def claims(self, path: Path, document: object) -> bool:
         """Whether this is of this kind. `document` is the file's JSON value, its records if it is a file of lines,
-        None if it is not a file or neither of them. Raises OSError if it cannot be read."""
+        None if it is not a file, or not JSON. Raises OSError if it cannot be read."""
         ...
 
     def stamp(self, path: Path) -> Stamp:
@@ -75,15 +75,15 @@ class DocumentReader(Protocol):
         ...
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        """The messages that were not there at the last reading; updates `state`. `lines` are all lines of the
+        """The messages that are new since the last reading; updates `state`. `lines` are all lines of the
         transcript."""
         ...
 
 
 def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
-    """Whole records in `data`, and how many bytes they took.
+    """The complete records in `data`, and how many bytes they use.
 
-    A last line without its end is left for the next reading, unless it is the end of the file and complete.
+    A last line without a line end is left for the next reading, unless `at_end` is true and the line is complete.
     A damaged line is skipped with a warning; several records on one line are split.
     """
     end = data.rfind(b"\n") + 1
@@ -100,7 +100,7 @@ def _whole(raw: bytes) -> Line | None:
         record = kept_value(raw)
     except (ValueError, RecursionError):
         return None
-    return Line(record, mark_of(raw)) if isinstance(record, dict) else None
+    return Line(record, digest_of(raw)) if isinstance(record, dict) else None
 
 
 def _records(raw: bytes) -> Iterator[Line]:
@@ -108,7 +108,7 @@ def _records(raw: bytes) -> Iterator[Line]:
     place = 0
     while place < len(text):
         try:
-            record, end = KEEPING.raw_decode(text, place)
+            record, end = LENIENT_DECODER.raw_decode(text, place)
         except (ValueError, RecursionError):
             again = _resume(text, place)
             logger.warning("skipped a damaged record of %d characters", len(text) - place)
@@ -117,14 +117,14 @@ def _records(raw: bytes) -> Iterator[Line]:
             place = again
             continue
         if isinstance(record, dict):
-            yield Line(record, mark_of(text[place:end].encode("utf-8", "surrogatepass")))
+            yield Line(record, digest_of(text[place:end].encode("utf-8", "surrogatepass")))
         place = end
         while place < len(text) and text[place].isspace():
             place += 1
 
 
 _BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
-"""How the records of all hosts that write JSON lines begin: where the next record is found after a damaged one."""
+"""How the records of all hosts that write JSON lines begin. It is used to find the next record after a damaged one."""
 
 
 def _resume(text: str, place: int) -> int | None:
@@ -133,8 +133,8 @@ def _resume(text: str, place: int) -> int | None:
     return found.start() if found else None
 
 
-def mark_of(raw: bytes) -> str:
-    """A short digest of these bytes."""
+def digest_of(raw: bytes) -> str:
+    """A short hash of these bytes."""
     return hashlib.sha256(raw.strip()).hexdigest()[:20]
 
 
@@ -157,5 +157,5 @@ def moment_of_ms(value: object) -> datetime | None:
 
 
 def text_of(value: object) -> str | None:
-    """A text that isn't empty, else None."""
+    """The value if it is a string that is not blank, else None."""
     return value if isinstance(value, str) and value.strip() else None

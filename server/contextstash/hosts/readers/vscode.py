@@ -1,9 +1,9 @@
 """VS Code's chat sessions: `chatSessions/<id>.json` or `.jsonl` below its user data, and exported chats.
 
-Shapes as in microsoft/vscode, src/vs/workbench/contrib/chat/common/model/chatModel.ts (`ISerializableChatData`) and
-objectMutationLog.ts (the `.jsonl`: the session, then changes of it), and microsoft/vscode-copilot-chat
-(`toolCallRounds` and `toolCallResults` in the metadata of a result). Only Copilot writes those; of other agents'
-tools no more is kept than what they were shown to do.
+Formats as in microsoft/vscode, src/vs/workbench/contrib/chat/common/model/chatModel.ts (`ISerializableChatData`) and
+objectMutationLog.ts (the `.jsonl`: the session, then changes to it), and microsoft/vscode-copilot-chat
+(`toolCallRounds` and `toolCallResults` in the metadata of a result). Only Copilot writes those; of the tools of
+other agents only the text shown in the chat is kept.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from contextstash_storage.records import Usage
 INITIAL, SET, PUSH, DELETE = 0, 1, 2, 3
 """The kinds of changes in a `.jsonl`."""
 
-OVER = (1, 2, 3)
-"""The states of a reply that is complete, cancelled or failed."""
+FINISHED = (1, 2, 3)
+"""The values of a reply's state for complete, cancelled and failed."""
 
 
 class VSCodeReader:
     """Reads requests as OpenAI Chat messages: what the user typed, then each round of the reply with its results.
 
-    A request is read once its reply is whole, or another follows. Not kept: the files and instructions that were put
-    into the prompt, edits as the editor shows them, and Copilot's own summaries.
+    A request is read when its reply is finished, or when another request follows. Not kept: the files and instructions
+    that were put into the prompt, edits as the editor shows them, and Copilot's own summaries.
     """
 
     name = "vscode"
@@ -75,7 +75,7 @@ class VSCodeReader:
 
 
 def session_of(lines: Iterable[Line]) -> Json:
-    """The session once all changes are made; a change of something that does not exist is skipped."""
+    """The session after all changes; a change to something that does not exist is skipped."""
     session: Json = {}
     for line in lines:
         kind, path, value = line.record.get("kind"), line.record.get("k"), line.record.get("v")
@@ -107,14 +107,14 @@ def _messages(requests: list[Json]) -> Iterator[TranscriptMessage]:
     for place, request in enumerate(requests):
         if request.get("isHidden") or request.get("shouldBeRemovedOnSend"):
             continue
-        if place == len(requests) - 1 and not _is_whole(request):
+        if place == len(requests) - 1 and not _is_finished(request):
             return
         yield from _request(request, str(request.get("requestId") or place))
 
 
-def _is_whole(request: Json) -> bool:
+def _is_finished(request: Json) -> bool:
     over = request.get("result") is not None or bool(request.get("isCanceled"))
-    return over or part(request, "modelState").get("value") in OVER
+    return over or part(request, "modelState").get("value") in FINISHED
 
 
 def _request(request: Json, key: str) -> Iterator[TranscriptMessage]:
@@ -122,11 +122,11 @@ def _request(request: Json, key: str) -> Iterator[TranscriptMessage]:
     message = request.get("message")
     text = message if isinstance(message, str) else part(request, "message").get("text")
     if isinstance(text, str) and text:
-        yield TranscriptMessage(body=chat.said_by_user(text), key=key, created_at=created)
-    spoken = list(_replies(request, key))
+        yield TranscriptMessage(body=chat.user_message(text), key=key, created_at=created)
+    replies = list(_replies(request, key))
     usage = _usage(request)
-    last = max((n for n, found in enumerate(spoken) if found.body["role"] == "assistant"), default=-1)
-    for number, found in enumerate(spoken):
+    last = max((n for n, found in enumerate(replies) if found.body["role"] == "assistant"), default=-1)
+    for number, found in enumerate(replies):
         yield replace(found, created_at=created, usage=usage if number == last else None)
 
 
@@ -153,14 +153,14 @@ def _replies(request: Json, key: str) -> Iterator[TranscriptMessage]:
 
 
 def _shown(response: object) -> str:
-    """The words of a reply as they stood in the chat, if there are no rounds that say more."""
+    """The text of a reply as the chat shows it, used if the rounds contain no text."""
     values = [item.get("value") for item in objects(response) if item.get("kind") in (None, "markdownContent")]
     content = [part(item, "content").get("value") for item in objects(response)]
     return "".join(text for text in (*values, *content) if isinstance(text, str))
 
 
 def _texts(result: object) -> str:
-    """The text of a tool's result: texts, or trees of elements with texts at their ends."""
+    """The text of a tool's result: strings, or trees of elements whose leaves hold text."""
     pieces = [item.get("value") for item in objects(part({"": result}, "").get("content"))]
     return "\n".join(piece if isinstance(piece, str) else "".join(_leaves(piece)) for piece in pieces)
 
@@ -176,7 +176,7 @@ def _leaves(node: object) -> Iterator[str]:
 
 
 def _usage(request: Json) -> Usage | None:
-    """Of the last call of a request; no other is written down."""
+    """The usage of the last call of a request; VS Code does not store that of the others."""
     result, metadata = part(request, "result"), part(request, "result", "metadata")
     reported = part(result, "usage") or part(request, "usage") or request
     prompt = count_of(metadata, "promptTokens") or count_of(reported, "promptTokens")
