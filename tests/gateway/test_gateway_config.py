@@ -1,4 +1,4 @@
-"""The gateway's configuration: the files that clients have, as they have them."""
+"""The gateway's configuration: the files of clients are read without changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(folder: Path, document: Any, **environment: str) -> GatewayConfig:
     return read_config(path, environment)
 
 
-def test_a_clients_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
     servers = {
         "git": {"type": "stdio", "command": "uvx", "args": ["mcp-server-git"], "env": {"A": "b"}},
         "web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
@@ -33,7 +33,7 @@ def test_a_clients_own_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert found.problems == {}
 
 
-def test_the_key_that_vs_code_uses_is_known(tmp_path: Path) -> None:
+def test_the_key_of_vs_code_is_recognized(tmp_path: Path) -> None:
     found = read(tmp_path, {"servers": {"git": {"command": "uvx"}}})
     assert [entry.name for entry in found.entries] == ["git"]
 
@@ -48,7 +48,7 @@ def test_the_key_that_vs_code_uses_is_known(tmp_path: Path) -> None:
         ("${NOT_SET}", {}, "${NOT_SET}"),
     ],
 )
-def test_variables_are_put_in(tmp_path: Path, written: str, environment: dict[str, str], read_as: str) -> None:
+def test_variables_are_replaced(tmp_path: Path, written: str, environment: dict[str, str], read_as: str) -> None:
     found = read(tmp_path, {"mcpServers": {"one": {"command": "x", "args": [written]}}}, **environment)
     [entry] = found.entries
     assert isinstance(entry.server, StdioServer)
@@ -66,7 +66,7 @@ def test_variables_are_put_in(tmp_path: Path, written: str, environment: dict[st
         ({"command": "x", "env": {"A": 1}}, "env.A must be a string"),
         ({"type": "sse", "url": "https://example.com"}, "the type 'sse' is not supported"),
         ({"url": "ftp://example.com"}, "its url does not begin with http:// or https://"),
-        ({"command": "x", "args": ["${input:key}"]}, "args[0] asks the editor for 'key'"),
+        ({"command": "x", "args": ["${input:key}"]}, "args[0] refers to the editor's input 'key'"),
         ({"command": "x", "contextstash": {"limit": {}}}, "There is no contextstash.limit. Did you mean 'limits'?"),
         (
             {"command": "x", "contextstash": {"limits": {"token": 5}}},
@@ -76,19 +76,19 @@ def test_variables_are_put_in(tmp_path: Path, written: str, environment: dict[st
         ({"command": "x", "contextstash": {"unchanged": 1}}, "contextstash.unchanged must be true or false"),
     ],
 )
-def test_a_wrong_entry_is_a_problem_of_its_own(tmp_path: Path, entry: Any, problem: str) -> None:
+def test_an_invalid_entry_is_reported_and_the_others_are_used(tmp_path: Path, entry: Any, problem: str) -> None:
     found = read(tmp_path, {"mcpServers": {"wrong": entry, "right": {"command": "x"}}})
     assert [each.name for each in found.entries] == ["right"]
     assert problem in found.problems["wrong"]
 
 
 @pytest.mark.parametrize("document", ["{", "[]", '{"mcpServers": {}}', '{"mcpServers": 5}'])
-def test_a_file_that_is_none_is_refused(tmp_path: Path, document: str) -> None:
+def test_a_file_without_a_table_of_servers_is_refused(tmp_path: Path, document: str) -> None:
     with pytest.raises(BadInputError):
         read(tmp_path, document)
 
 
-def test_secrets_are_in_no_representation(tmp_path: Path) -> None:
+def test_no_repr_contains_a_secret(tmp_path: Path) -> None:
     entry = {"command": "x", "args": ["--key=secret"], "env": {"KEY": "secret"}}
     web = {"url": "https://example.com/secret", "headers": {"Authorization": "secret"}}
     assert "secret" not in repr(read(tmp_path, {"mcpServers": {"one": entry, "two": web}}))

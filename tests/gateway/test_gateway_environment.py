@@ -1,4 +1,4 @@
-"""A server behind the gateway gets few variables: the safe ones, those of its entry, and never one of ours."""
+"""The environment of a server behind the gateway: the safe variables and those of its entry, never one of ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path:
     assert set(found) - set_by_python <= {*DEFAULT_INHERITED_ENV_VARS, "TOKEN", "MODE"}
 
 
-async def test_a_shell_as_server_finds_no_key_either(tmp_path: Path) -> None:
+async def test_a_shell_as_server_finds_no_api_key_either(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     raw = raw_server()
     script = f'env > "{seen}"; exec "{raw["command"]}" "{RAW}"'
@@ -58,13 +58,13 @@ async def test_a_shell_as_server_finds_no_key_either(tmp_path: Path) -> None:
         {"url": "https://example.com", "headers": {"X": "${CONTEXTSTASH_DB}"}},
     ],
 )
-def test_no_entry_may_refer_to_one_of_our_own_variables(tmp_path: Path, entry: dict[str, Any]) -> None:
+def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(tmp_path: Path, entry: dict[str, Any]) -> None:
     found = read_config(written(tmp_path, {"raw": entry}), SECRETS)
     assert found.entries == ()
-    assert "one of our own variables, which no server gets" in found.problems["raw"]
+    assert "a variable of contextstash itself, which is never passed to a server" in found.problems["raw"]
 
 
-def test_check_names_the_variables_that_each_server_gets_and_no_value(tmp_path: Path) -> None:
+def test_check_lists_the_names_of_each_servers_variables_and_no_values(tmp_path: Path) -> None:
     entry = {**raw_server(), "env": {"TOKEN": "${SERVICE_TOKEN}"}}
     path = written(tmp_path, {"raw": entry, "away": {"url": "http://127.0.0.1:9/${SERVICE_TOKEN}"}})
     done = subprocess.run(

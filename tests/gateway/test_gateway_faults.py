@@ -1,4 +1,4 @@
-"""One server that is slow, dead or malformed takes no other down."""
+"""A server that is slow, dead or malformed does not affect the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names,
 from tests.support.servers import MODES, Mode
 
 
-async def test_servers_that_are_dead_silent_or_malformed_leave_the_others_be(tmp_path: Path) -> None:
+async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_path: Path) -> None:
     servers = {
         "dead": {"command": "there-is-no-such-program"},
         "silent": server("silent"),
@@ -31,24 +31,26 @@ async def test_servers_that_are_dead_silent_or_malformed_leave_the_others_be(tmp
     async with gateway(tmp_path, servers) as client:
         assert "only_one" in await tool_names(client)
         assert text_of(await client.call_tool("only_one")) == "from one"
-        with pytest.raises(MCPError, match=r"'dead' \(there is no program or folder 'there-is-no-such-program'\)"):
+        with pytest.raises(
+            MCPError, match=r"'dead' \(the program or folder 'there-is-no-such-program' does not exist\)"
+        ):
             await client.call_tool("only_dead")
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_server_that_dies_in_a_call_says_so_and_is_started_again(tmp_path: Path, mode: Mode) -> None:
+async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
         before = text_of(await client.call_tool("one__process_id"))
         died = await client.call_tool("one__dying")
         assert died.is_error
-        assert "The server 'one' ended while 'dying' ran: whether it was done is not known." in text_of(died)
+        assert "The server 'one' ended while 'dying' ran: it is unknown whether the call took effect." in text_of(died)
         assert text_of(await client.call_tool("only_two")) == "from two"
         after = text_of(await client.call_tool("one__process_id"))
         assert after.isdecimal()
         assert after != before
 
 
-async def test_a_server_killed_between_two_calls_is_started_again_unnoticed(tmp_path: Path) -> None:
+async def test_a_server_killed_between_two_calls_is_started_again_without_an_error(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one")}) as client:
         before = int(text_of(await client.call_tool("process_id")))
         os.kill(before, signal.SIGKILL)
@@ -59,14 +61,14 @@ async def test_a_server_killed_between_two_calls_is_started_again_unnoticed(tmp_
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_tool_that_a_server_adds_is_told_of_and_listed(tmp_path: Path, mode: Mode) -> None:
+async def test_the_client_is_notified_of_a_new_tool_and_can_call_it(tmp_path: Path, mode: Mode) -> None:
     changed = anyio.Event()
 
-    async def hear(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
             changed.set()
 
-    async with gateway(tmp_path, {"one": server("one")}, mode=mode, message_handler=hear) as client:
+    async with gateway(tmp_path, {"one": server("one")}, mode=mode, message_handler=on_message) as client:
         assert "added_by_one" not in await tool_names(client)
         if mode == "legacy":
             await client.call_tool("growing")
@@ -82,7 +84,7 @@ async def test_a_tool_that_a_server_adds_is_told_of_and_listed(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_server_that_hangs_after_a_change_keeps_nobody_waiting(tmp_path: Path, mode: Mode) -> None:
+async def test_a_server_that_hangs_after_a_change_does_not_block_other_calls(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
         names = await tool_names(client)
         async with anyio.create_task_group() as group:
@@ -97,7 +99,7 @@ async def test_a_server_that_hangs_after_a_change_keeps_nobody_waiting(tmp_path:
 
 @contextmanager
 def http_upstream() -> Iterator[str]:
-    """The address of a server of ours over streamable HTTP."""
+    """Start a test server over streamable HTTP and yield its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -108,7 +110,7 @@ def http_upstream() -> Iterator[str]:
             process.terminate()
 
 
-async def test_a_server_over_http_is_one_like_the_others(tmp_path: Path) -> None:
+async def test_a_server_over_http_works_like_one_over_stdio(tmp_path: Path) -> None:
     with http_upstream() as url:
         await listening(url)
         async with gateway(tmp_path, {"web": {"url": url}, "one": server("one")}) as client:
@@ -130,7 +132,7 @@ async def listening(url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_resources_and_prompts_of_all_are_there(tmp_path: Path, mode: Mode) -> None:
+async def test_the_resources_and_prompts_of_all_servers_are_listed_and_read(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
         uris = [resource.uri for resource in (await client.list_resources()).resources]
         assert uris == ["one+memory://shared", "two+memory://shared"]
@@ -154,7 +156,7 @@ def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_check_says_what_each_server_offers_and_which_is_missing(tmp_path: Path) -> None:
+def test_check_shows_what_each_server_offers_and_which_are_unavailable(tmp_path: Path) -> None:
     path = written(tmp_path, {"one": server("one"), "dead": {"command": "there-is-no-such-program"}})
     command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), "--check"]
     database = ["--db", str(tmp_path / "s.db")]
@@ -163,4 +165,4 @@ def test_check_says_what_each_server_offers_and_which_is_missing(tmp_path: Path)
     )
     assert done.returncode == 1
     assert "only_one" in done.stdout
-    assert "there is no program or folder 'there-is-no-such-program'" in done.stdout
+    assert "the program or folder 'there-is-no-such-program' does not exist" in done.stdout

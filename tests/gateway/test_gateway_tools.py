@@ -1,4 +1,4 @@
-"""The gateway before real servers: their tools under their own names, long outputs archived and shown in part."""
+"""The gateway with real servers: their tools keep their names, long outputs are archived and shown in part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def schema_of(client: Client, tool: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_long_text_comes_as_a_preview_whose_handle_has_all_of_it(tmp_path: Path, mode: Mode) -> None:
+async def test_a_long_text_is_shown_as_a_preview_with_the_handle_of_the_whole(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}, mode=mode) as client:
         shown = text_of(await client.call_tool("long_text", {"count": 2_000}))
         assert len(shown) <= 4_000
@@ -41,13 +41,13 @@ async def test_a_long_text_comes_as_a_preview_whose_handle_has_all_of_it(tmp_pat
         assert await original(client, handle_in(shown)) == lines(2_000)
 
 
-async def test_without_limits_of_its_own_an_output_is_shown_up_to_twenty_thousand_characters(tmp_path: Path) -> None:
+async def test_by_default_an_output_is_shown_up_to_twenty_thousand_characters(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one")}) as client:
         assert text_of(await client.call_tool("long_text", {"count": 400})) == lines(400)
         assert len(text_of(await client.call_tool("long_text", {"count": 2_000}))) <= 20_000
 
 
-async def test_the_settings_count_where_they_say_something_of_outputs(tmp_path: Path) -> None:
+async def test_the_output_limits_of_the_settings_apply(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one")}, "--set", "output_lines=10") as client:
         assert len(text_of(await client.call_tool("long_text", {"count": 400})).splitlines()) <= 10
 
@@ -58,7 +58,7 @@ async def test_a_tool_may_have_limits_of_its_own(tmp_path: Path) -> None:
         assert text_of(await client.call_tool("long_text", {"count": 2_000})) == lines(2_000)
 
 
-async def test_a_long_string_is_shortened_alike_in_text_and_structured_content(tmp_path: Path) -> None:
+async def test_a_long_string_is_shortened_equally_in_text_and_structured_content(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}) as client:
         await client.list_tools()
         result = await client.call_tool("long_string", {"count": 2_000})
@@ -66,7 +66,7 @@ async def test_a_long_string_is_shortened_alike_in_text_and_structured_content(t
         assert await original(client, handle_in(text_of(result))) == lines(2_000)
 
 
-async def test_many_records_become_few_that_still_fit_the_tools_schema(tmp_path: Path) -> None:
+async def test_many_records_are_reduced_to_few_that_are_valid_for_the_tools_schema(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}) as client:
         schema = await schema_of(client, "records")
         result = await client.call_tool("records", {"count": 3_000})
@@ -78,7 +78,7 @@ async def test_many_records_become_few_that_still_fit_the_tools_schema(tmp_path:
         assert len(whole["records"]) == 3_000
 
 
-async def test_structured_content_that_cannot_be_shortened_validly_is_passed_as_it_is(tmp_path: Path) -> None:
+async def test_structured_content_that_cannot_be_shortened_within_its_schema_is_unchanged(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}) as client:
         await client.list_tools()
         result = await client.call_tool("at_least_two_thousand")
@@ -86,7 +86,7 @@ async def test_structured_content_that_cannot_be_shortened_validly_is_passed_as_
         assert len(result.structured_content["words"]) == 5_000
 
 
-async def test_a_long_answer_in_many_blocks_is_one_and_images_are_left_alone(tmp_path: Path) -> None:
+async def test_many_text_blocks_are_shortened_as_one_text_and_images_are_unchanged(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}) as client:
         result = await client.call_tool("mixed")
         text, image, embedded = result.content
@@ -102,13 +102,13 @@ async def test_a_long_answer_in_many_blocks_is_one_and_images_are_left_alone(tmp
         assert await original(client, handle_in(embedded.resource.text)) == lines(1_500)
 
 
-async def test_an_error_is_passed_on_untouched(tmp_path: Path) -> None:
+async def test_an_error_is_passed_on_unchanged(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}) as client:
         result = await client.call_tool("failing")
         assert (result.is_error, text_of(result)) == (True, lines(2_000))
 
 
-async def test_a_repeated_output_is_unchanged_where_that_is_switched_on(tmp_path: Path) -> None:
+async def test_a_repeated_output_is_reported_as_unchanged_if_that_is_enabled(tmp_path: Path) -> None:
     servers = {"one": server("one", limits=LIMITS, unchanged=True), "two": server("two", limits=LIMITS)}
     async with gateway(tmp_path, servers) as client:
         first = text_of(await client.call_tool("one__long_text", {"count": 50}))
@@ -122,7 +122,7 @@ async def test_a_repeated_output_is_unchanged_where_that_is_switched_on(tmp_path
             assert text_of(await client.call_tool("two__long_text", {"count": 50})) == lines(50)
 
 
-async def test_only_names_that_clash_get_the_servers_before_them(tmp_path: Path) -> None:
+async def test_only_names_that_clash_get_a_server_prefix(tmp_path: Path) -> None:
     servers = {"one": server("one", tools={"deny": ["d*"]}), "two": server("two", tools={"allow": ["long_text", "o*"]})}
     async with gateway(tmp_path, servers) as client:
         names = await tool_names(client)
@@ -161,7 +161,7 @@ async def test_a_cancelled_call_is_cancelled_at_its_server(tmp_path: Path, mode:
 
 
 @pytest.mark.parametrize(("mode", "tool"), [("legacy", "asking"), ("legacy", "asking_first"), ("auto", "asking_first")])
-async def test_what_a_server_asks_reaches_the_user_and_the_answer_the_server(
+async def test_a_servers_request_reaches_the_user_and_the_reply_reaches_the_server(
     tmp_path: Path, mode: Mode, tool: str
 ) -> None:
     from mcp.types import ElicitResult

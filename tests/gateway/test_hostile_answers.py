@@ -1,4 +1,4 @@
-"""Answers of a server behind the gateway that few programs can read: each call gets a result or an error."""
+"""Responses of a server behind the gateway that few programs can parse: each call gets a result or an error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED = sorted(set(ANSWERS) - {"half", "name"})
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_half_of_a_surrogate_pair_in_an_answer_comes_through_replaced(tmp_path: Path, mode: Mode) -> None:
+async def test_half_of_a_surrogate_pair_in_a_response_is_replaced(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, SERVERS, mode=mode) as client:
         half = await client.call_tool("half")
         name = await client.call_tool("name")
@@ -29,7 +29,7 @@ async def test_half_of_a_surrogate_pair_in_an_answer_comes_through_replaced(tmp_
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_answer_that_cannot_be_read_is_an_error_and_other_calls_go_on(
+async def test_a_response_that_cannot_be_read_is_an_error_and_other_calls_work(
     tmp_path: Path, mode: Mode, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with gateway(tmp_path, SERVERS, mode=mode) as client:
@@ -42,7 +42,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_and_other_calls_go_on(
     assert "correct horse" not in logged
 
 
-async def test_an_answer_over_http_that_cannot_be_read_is_an_error_too(
+async def test_a_response_over_http_that_cannot_be_read_is_an_error_too(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with hostile_upstream.served() as address:

@@ -1,4 +1,4 @@
-"""An answer of many megabytes is archived or refused; no other call waits for it, and memory stays bounded."""
+"""A response of many megabytes is archived or refused; no other call waits for it, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from tests.support.raw_upstream import prose
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import lines
 
-SLOWEST_OTHER_SECONDS = 3.0
-"""Of a call while another server's answer is taken apart: measured 0.1 on an idle machine, and 12.5 before."""
+MAX_OTHER_CALL_SECONDS = 3.0
+"""Of a call while another server's response is parsed: measured 0.1 on an idle machine, and 12.5 when the event loop
+parsed it."""
 
 
 def handle_in(text: str) -> str:
@@ -43,25 +44,25 @@ def test_the_settings_of_the_command_line_can_be_sent_to_a_worker_process() -> N
 
 
 @pytest.mark.parametrize("id_last", [False, True])
-async def test_an_answer_over_the_limit_is_refused_in_words_and_the_server_goes_on(
+async def test_a_response_over_the_limit_is_an_error_result_and_the_server_keeps_working(
     tmp_path: Path, id_last: bool
 ) -> None:
     async with gateway(tmp_path, {"raw": raw_server()}) as client:
         result = await shaped(client, "prose", 20, id_last=id_last)
         assert result.is_error
-        assert re.search(r"answered with 20,\d{3},\d{3} bytes, and at most 8,388,608 are taken", text_of(result))
+        assert re.search(r"returned 20,\d{3},\d{3} bytes, and the maximum is 8,388,608\.", text_of(result))
         assert "max_answer_bytes" in text_of(result)
         assert text_of(await client.call_tool("twice")) == "first"
 
 
 async def test_the_limit_of_a_server_can_be_set(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"raw": raw_server(max_answer_bytes=100_000)}) as client:
-        assert "at most 100,000 are taken" in text_of(await shaped(client, "prose", 0.2))
+        assert "the maximum is 100,000." in text_of(await shaped(client, "prose", 0.2))
         assert not (await shaped(client, "prose", 0.05)).is_error
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_large_text_is_archived_whole_whatever_speaks_the_protocol(tmp_path: Path, mode: Mode) -> None:
+async def test_a_large_text_is_archived_whole_from_any_server(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one"), "raw": raw_server()}, mode=mode) as client:
         shown = text_of(await client.call_tool("long_text", {"count": 6_000}))
         assert len(shown) <= 20_000
@@ -72,7 +73,7 @@ async def test_a_large_text_is_archived_whole_whatever_speaks_the_protocol(tmp_p
             assert await original(client, handle_in(shown)) == block["text"]
 
 
-async def test_records_images_and_errors_of_some_megabytes_are_what_they_are_if_small(tmp_path: Path) -> None:
+async def test_large_records_are_shortened_and_large_images_and_errors_are_not(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"raw": raw_server(limits={"chars": 4_000, "tokens": None})}) as client:
         both = await shaped(client, "both", 2)
         assert count_of_values(both.structured_content) < 2_000
@@ -83,7 +84,7 @@ async def test_records_images_and_errors_of_some_megabytes_are_what_they_are_if_
         assert len(text_of(failed)) == 1_000_000
 
 
-async def test_more_values_than_can_be_passed_on_are_archived(tmp_path: Path) -> None:
+async def test_structured_content_with_too_many_values_is_archived(tmp_path: Path) -> None:
     unlimited = {"chars": None, "lines": None, "bytes": None, "tokens": None}
     async with gateway(tmp_path, {"raw": raw_server(limits=unlimited)}) as client:
         result = await shaped(client, "dense", 1)
@@ -94,7 +95,7 @@ async def test_more_values_than_can_be_passed_on_are_archived(tmp_path: Path) ->
 
 
 def peak_memory(folder: Path) -> int:
-    """Megabytes that the gateway before this folder's servers has had at most."""
+    """The peak memory of the gateway for this folder's servers, in megabytes."""
     for process in Path("/proc").iterdir():
         try:
             command = (process / "cmdline").read_bytes().decode().split("\0")
@@ -108,7 +109,7 @@ def peak_memory(folder: Path) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory as Linux shows it")
 @pytest.mark.parametrize(("shape", "megabytes"), [("dense", 7), ("prose", 50)])
-async def test_other_calls_go_on_and_memory_is_bounded(tmp_path: Path, shape: str, megabytes: int) -> None:
+async def test_other_calls_are_served_and_memory_is_bounded(tmp_path: Path, shape: str, megabytes: int) -> None:
     async with gateway(tmp_path, {"raw": raw_server(), "two": server("two")}) as client:
         await client.call_tool("only_two")
         before = peak_memory(tmp_path)
@@ -125,11 +126,11 @@ async def test_other_calls_go_on_and_memory_is_bounded(tmp_path: Path, shape: st
                 begun = time.monotonic()
                 assert text_of(await client.call_tool("only_two")) == "from two"
                 took.append(time.monotonic() - begun)
-        assert max(took) < SLOWEST_OTHER_SECONDS
+        assert max(took) < MAX_OTHER_CALL_SECONDS
         assert peak_memory(tmp_path) - before < 100
 
 
-async def test_a_line_that_is_no_message_and_does_not_end_costs_its_server_the_connection_alone(tmp_path: Path) -> None:
+async def test_an_endless_line_ends_only_the_connection_of_its_server(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"raw": raw_server(), "two": server("two")}) as client:
         result = await client.call_tool("endless", {"megabytes": 20})
         assert result.is_error
@@ -138,7 +139,7 @@ async def test_a_line_that_is_no_message_and_does_not_end_costs_its_server_the_c
         assert text_of(await client.call_tool("twice")) == "first"
 
 
-async def test_an_answer_to_nobody_a_second_answer_and_much_noise_change_nothing(tmp_path: Path) -> None:
+async def test_unexpected_and_repeated_responses_and_noise_are_ignored(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"raw": raw_server()}) as client:
         for _ in range(3):
             assert text_of(await client.call_tool("twice")) == "first"
@@ -149,7 +150,7 @@ async def test_an_answer_to_nobody_a_second_answer_and_much_noise_change_nothing
 
 
 class Chunks:
-    """A stream of bytes that is known already."""
+    """A stream that yields the given chunks."""
 
     def __init__(self, *chunks: bytes) -> None:
         self._chunks = list(chunks)
@@ -160,7 +161,7 @@ class Chunks:
         return self._chunks.pop(0)
 
 
-async def test_lines_are_cut_wherever_the_chunks_end() -> None:
+async def test_lines_are_split_wherever_the_chunks_end() -> None:
     chunks = Chunks(b'{"a', b'":1}\n{"b":2}\n{', b'"' + b"x" * 50, b"y" * 50, b'"}\n{"c":3}\n', b"rest")
     found = [line async for line in lines_of(chunks, 20)]
     assert found == [
@@ -184,7 +185,7 @@ async def test_lines_are_cut_wherever_the_chunks_end() -> None:
         (b"[]", None),
     ],
 )
-def test_whom_a_line_answers_is_told_from_its_ends(line: bytes, number: int | str | None) -> None:
+def test_the_id_of_a_response_is_found_at_one_end_of_its_line(line: bytes, number: int | str | None) -> None:
     assert answered_id(line, line) == number
 
 
@@ -192,5 +193,5 @@ def test_whom_a_line_answers_is_told_from_its_ends(line: bytes, number: int | st
     "name",
     ["_get_executable_command", "_create_platform_compatible_process", "_drain_stdout", "_stop_server_process"],
 )
-def test_the_sdk_still_has_what_the_process_is_started_and_ended_with(name: str) -> None:
+def test_the_sdk_still_has_the_private_functions_that_start_and_stop_a_process(name: str) -> None:
     assert callable(getattr(stdio, name, None)), f"the SDK renamed {name}: adapt contextstash.gateway.process"

@@ -1,4 +1,4 @@
-"""No server behind the gateway takes the name of one of our tools, prompts or resources."""
+"""No server behind the gateway can use the name of one of our tools, prompts or resources."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def test_all_our_tools_and_prompts_are_reserved() -> None:
         "other_get_archived_output",
     ],
 )
-def test_a_name_that_could_be_taken_for_one_of_ours_is_one(name: str) -> None:
+def test_a_name_that_could_be_mistaken_for_one_of_ours_is_reserved(name: str) -> None:
     assert is_own_tool(name)
 
 
 @pytest.mark.parametrize("name", ["read_file", "delete_sessions", "session", "get_context_7", "search", "d"])
-def test_a_name_of_another_is_none_of_ours(name: str) -> None:
+def test_an_ordinary_name_is_not_reserved(name: str) -> None:
     assert not is_own_tool(name)
 
 
@@ -71,7 +71,7 @@ def test_a_name_of_another_is_none_of_ours(name: str) -> None:
         ("context", False),
     ],
 )
-def test_a_uri_is_ours_if_it_has_or_can_have_our_scheme(uri: str, ours: bool) -> None:
+def test_a_uri_is_reserved_if_it_has_or_can_have_our_scheme(uri: str, ours: bool) -> None:
     assert is_own_uri(uri) is ours
 
 
@@ -79,9 +79,7 @@ NAMES = st.lists(st.sampled_from([*sorted(OWN_TOOLS), "Get_Context", "getSummary
 
 
 @given(NAMES, NAMES, st.sampled_from(["get", "contextstash", "c", "search"]))
-def test_nothing_of_another_server_is_offered_under_a_name_of_ours(
-    names: list[str], more: list[str], server: str
-) -> None:
+def test_no_other_server_is_offered_a_reserved_name(names: list[str], more: list[str], server: str) -> None:
     schema: dict[str, Any] = {"type": "object"}
     uris = ["context://sessions", "{+any}", "context://archive/{handle}"]
     offer = Offer(

@@ -1,4 +1,4 @@
-"""Structured content made smaller: any JSON value keeps its shape and gets ever smaller."""
+"""Smaller structured content: the forms of any JSON value keep its structure and get smaller step by step."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ VALUES = st.recursive(
 
 
 def kinds(value: Any) -> Any:
-    """The types of a value: those of its items by name."""
+    """The type of a value; of an object, the types of its items by name."""
     if isinstance(value, dict):
         return {name: kinds(each) for name, each in value.items()}
     return type(value)
 
 
 @given(VALUES)
-def test_every_form_is_of_the_same_kind_and_none_is_longer_than_the_value(value: Any) -> None:
+def test_every_form_has_the_type_of_the_value_and_none_is_longer(value: Any) -> None:
     for form in smaller_forms(value, HANDLE):
         assert type(form) is type(value)
         assert len(as_text(form)) <= len(as_text(value))
@@ -40,12 +40,12 @@ def test_an_object_keeps_its_names(value: dict[str, str]) -> None:
         assert kinds(form) == kinds(value)
 
 
-def test_a_shortened_string_says_so_with_the_handle() -> None:
+def test_a_shortened_string_names_the_handle() -> None:
     *_, shortest = smaller_forms({"text": "x" * 10_000}, HANDLE)
-    assert "9,940 characters left out, all in out_abc" in shortest["text"]
+    assert "9,940 characters omitted, all in out_abc" in shortest["text"]
 
 
-def test_strings_are_replaced_wherever_they_stand() -> None:
+def test_strings_are_replaced_at_every_depth() -> None:
     assert replaced_strings({"a": ["long", {"b": "long"}], "long": 1}, {"long": "short"}) == {
         "a": ["short", {"b": "short"}],
         "long": 1,
@@ -62,7 +62,9 @@ def test_strings_are_replaced_wherever_they_stand() -> None:
         ({"$ref": "https://example.com/other.json"}, False),
     ],
 )
-def test_validity_is_that_of_the_schema_and_doubt_counts_against_it(schema: dict[str, Any] | None, valid: bool) -> None:
+def test_a_value_is_valid_if_its_schema_can_be_checked_and_accepts_it(
+    schema: dict[str, Any] | None, valid: bool
+) -> None:
     assert is_valid({}, schema) is valid
 
 

@@ -1,4 +1,4 @@
-"""Lines and bodies that are no requests, or hold what few programs can read: each gets its answer or an error."""
+"""Lines and bodies that are not requests, or contain what few programs can parse: each gets a response or an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "correct horse battery staple"
 
 
 def recording(value: bytes) -> bytes:
-    """A line that records this value in a message, with an id of its own."""
+    """A request line that records this value in a message."""
     start = (
         b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"record_messages","arguments":'
         b'{"session_id":"s","messages":[{"role":"user","content":"'
@@ -40,7 +40,7 @@ def recording(value: bytes) -> bytes:
 
 
 def id_last(value: bytes) -> bytes:
-    """The same as the TypeScript SDK writes it."""
+    """The same request as the TypeScript SDK writes it."""
     return b'{"method":"tools/call","params":{"arguments":{"id":4,"more":' + value + b'}},"jsonrpc":"2.0","id":"nine"}'
 
 
@@ -78,8 +78,8 @@ REFUSED: dict[str, tuple[bytes, Any, int, str]] = {
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[bytes]]:
     with talking(stdio_command(tmp_path_factory.mktemp("stdio") / "s.db")) as started:
-        said(started, json.dumps(INITIALIZE).encode())
-        tell(started, json.dumps(READY).encode())
+        response_to(started, json.dumps(INITIALIZE).encode())
+        send_line(started, json.dumps(READY).encode())
         yield started
 
 
@@ -89,22 +89,22 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield served
 
 
-def tell(process: subprocess.Popen[bytes], line: bytes) -> None:
+def send_line(process: subprocess.Popen[bytes], line: bytes) -> None:
     assert process.stdin
     process.stdin.write(line + b"\n")
     process.stdin.flush()
 
 
-def said(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
-    """What a server process says next to a line. A server that says nothing is ended by the test's own time limit."""
+def response_to(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]:
+    """The next response of a server process to a line. Without a response, the time limit of the test applies."""
     assert process.stdout
-    tell(process, line)
+    send_line(process, line)
     answer: dict[str, Any] = strict_value(process.stdout.readline())
     return answer
 
 
 def posted(address: str, body: bytes, version: str = "2025-11-25") -> tuple[int, dict[str, Any]]:
-    """The status and the message that a server answers a body with."""
+    """The status and the message of the response to a body."""
     headers = {
         "content-type": "application/json",
         "accept": "application/json, text/event-stream",
@@ -119,19 +119,23 @@ def posted(address: str, body: bytes, version: str = "2025-11-25") -> tuple[int,
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("line", "number", "code", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_line_that_is_no_request_is_answered_with_an_error(
+def test_a_line_that_is_not_a_request_gets_an_error(
     process: subprocess.Popen[bytes], line: bytes, number: object, code: int, words: str
 ) -> None:
-    answer = said(process, line)
+    answer = response_to(process, line)
     assert answer["id"] == number
     assert answer["error"]["code"] == code
     assert words in answer["error"]["message"]
     assert SECRET not in answer["error"]["message"]
-    assert said(process, b'{"jsonrpc":"2.0","id":77,"method":"ping"}') == {"jsonrpc": "2.0", "id": 77, "result": {}}
+    assert response_to(process, b'{"jsonrpc":"2.0","id":77,"method":"ping"}') == {
+        "jsonrpc": "2.0",
+        "id": 77,
+        "result": {},
+    }
 
 
 @pytest.mark.parametrize(("body", "number", "code", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_body_that_is_no_request_is_answered_with_the_same_error(
+def test_a_body_that_is_not_a_request_gets_the_same_error(
     address: str, body: bytes, number: object, code: int, words: str
 ) -> None:
     status, answer = posted(address, body)
@@ -141,7 +145,7 @@ def test_a_body_that_is_no_request_is_answered_with_the_same_error(
     assert words in answer["error"]["message"]
 
 
-def test_what_is_refused_is_logged_without_its_contents(tmp_path: Path) -> None:
+def test_a_refused_line_is_logged_without_its_contents(tmp_path: Path) -> None:
     lines = b"".join(line + b"\n" for line, *_ in REFUSED.values())
     done = subprocess.run(stdio_command(tmp_path / "s.db"), input=lines, capture_output=True, timeout=60, check=True)
     logged = done.stderr.decode()
@@ -158,18 +162,18 @@ def test_every_request_of_a_batch_gets_its_own_error() -> None:
     assert [reply.id for reply in read.replies] == [4, "five"]
 
 
-def test_a_line_over_the_limit_is_skipped_and_answered(process: subprocess.Popen[bytes]) -> None:
-    answer = said(process, recording(b'"' + b"x" * MAX_MESSAGE_BYTES + b'"'))
+def test_a_line_over_the_limit_is_skipped_and_gets_an_error(process: subprocess.Popen[bytes]) -> None:
+    answer = response_to(process, recording(b'"' + b"x" * MAX_MESSAGE_BYTES + b'"'))
     assert answer["id"] == 9
     assert "larger than 64 MB" in answer["error"]["message"]
-    assert said(process, b'{"jsonrpc":"2.0","id":78,"method":"ping"}')["id"] == 78
+    assert response_to(process, b'{"jsonrpc":"2.0","id":78,"method":"ping"}')["id"] == 78
 
 
 HALF = "half emoji \ud83d and the other half \ude00"
 
 
 def call(tool: str, **arguments: Any) -> bytes:
-    """A call of a tool, halves of surrogate pairs as escapes."""
+    """A tool call, with halves of surrogate pairs as escapes."""
     params = {"name": tool, "arguments": {"session_id": "halves", **arguments}}
     return json.dumps({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).encode()
 
@@ -191,7 +195,7 @@ READ = b'{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"cont
 
 
 def check_halves(send: Any) -> None:
-    """Record halves of surrogate pairs and hard numbers, and read them back in each way."""
+    """Record halves of surrogate pairs and unusual numbers, and read them back in each way."""
     assert send(call("record_messages", messages=MESSAGES))["result"]["structuredContent"]["recorded"] == len(MESSAGES)
     page = json.loads(send(READ)["result"]["contents"][0]["text"])
     recorded = [line["message"] for line in page["messages"]]
@@ -215,22 +219,22 @@ def check_halves(send: Any) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_halves_of_surrogate_pairs_are_kept_and_answered_over_stdio(process: subprocess.Popen[bytes]) -> None:
-    check_halves(lambda line: said(process, line))
+def test_halves_of_surrogate_pairs_are_kept_and_returned_over_stdio(process: subprocess.Popen[bytes]) -> None:
+    check_halves(lambda line: response_to(process, line))
 
 
-def test_halves_of_surrogate_pairs_are_kept_and_answered_over_http(address: str) -> None:
+def test_halves_of_surrogate_pairs_are_kept_and_returned_over_http(address: str) -> None:
     check_halves(lambda body: posted(address, body)[1])
 
 
-def test_a_name_that_holds_half_of_a_pair_is_refused_by_name(process: subprocess.Popen[bytes]) -> None:
-    result = said(process, call("estimate_context", **{"\ud83d": 1}))["result"]
+def test_an_argument_name_with_half_of_a_pair_is_refused(process: subprocess.Popen[bytes]) -> None:
+    result = response_to(process, call("estimate_context", **{"\ud83d": 1}))["result"]
     assert result["isError"]
     assert "There is no argument of estimate_context" in result["content"][0]["text"]
 
 
 @given(json_values, st.sampled_from([7, "seven"]))
-def test_any_value_in_a_call_is_read_as_it_was_or_refused(value: Any, number: int | str) -> None:
+def test_any_value_in_a_call_is_read_unchanged_or_refused(value: Any, number: int | str) -> None:
     line = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"arguments": {"v": value}}})
     read = read_message(line.encode())
     if isinstance(read, Refusal):
@@ -249,25 +253,25 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 @given(json_values)
-def test_marks_for_halves_are_undone_exactly(value: Any) -> None:
+def test_placeholders_for_halves_are_replaced_exactly(value: Any) -> None:
     assert not has_lone_surrogate(with_placeholders(value))
     assert repr(without_placeholders(with_placeholders(value))) == repr(value)
 
 
 @given(st.dictionaries(st.text(max_size=3), json_values, max_size=4))
-def test_whatever_is_answered_can_be_read_by_a_strict_client(result: dict[str, Any]) -> None:
+def test_a_strict_client_can_read_every_response(result: dict[str, Any]) -> None:
     line = written(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result))
     assert b"\n" not in line
     assert strict_value(line)["id"] == 1
 
 
 @given(json_values, st.integers(0, 400))
-def test_an_id_is_never_taken_from_deeper_inside(value: Any, cut: int) -> None:
+def test_an_id_is_never_read_from_a_nested_object(value: Any, cut: int) -> None:
     line = json.dumps({"params": {"id": 1, "more": [value, {"id": 2, "jsonrpc": "2.0"}]}, "id": 3})[: cut or None]
     assert found_id(line.encode()) in (None, 3)
 
 
-def test_numbers_beyond_a_double_are_found_wherever_they_stand() -> None:
+def test_numbers_beyond_a_double_are_refused_at_every_depth() -> None:
     for text in ("1e400", "-1e999", "1" * 400 + ".0", "0.1e1000", "1E+9999"):
         with pytest.raises(BadJsonError):
             strict_value(f'{{"a": [{text}]}}'.encode())

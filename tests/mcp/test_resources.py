@@ -40,7 +40,7 @@ async def shown(client: Client, uri: str) -> Any:
 
 
 async def compacted(client: Client) -> str:
-    """A session with one pruned output, whose handle is answered, and a summary."""
+    """Record a session with one pruned output and a summary; returns the handle of the output."""
     await record(client)
     await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
     pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
@@ -49,7 +49,7 @@ async def compacted(client: Client) -> str:
     return handle
 
 
-async def test_resources_show_what_is_in_a_session(tmp_path: Path, mode: Mode) -> None:
+async def test_resources_show_the_contents_of_a_session(tmp_path: Path, mode: Mode) -> None:
     base = f"context://sessions/{SESSION}"
     async with stdio_client(tmp_path / "s.db", mode) as client:
         handle = await compacted(client)
@@ -86,7 +86,7 @@ async def test_messages_are_paged(tmp_path: Path, mode: Mode) -> None:
     assert len(whole["messages"]) == len(small_session())
 
 
-async def test_a_long_output_says_where_to_read_on(tmp_path: Path) -> None:
+async def test_a_long_output_says_how_to_read_the_rest(tmp_path: Path) -> None:
     call, result = small_session()[2:4]
     lines = [f"{n}: {n * n:x}" for n in range(20_000)]
     huge = {**result, "content": "\n".join(lines)}
@@ -112,7 +112,7 @@ async def test_a_long_output_says_where_to_read_on(tmp_path: Path) -> None:
         f"context://sessions/{SESSION}/messages?first=many",
     ],
 )
-async def test_what_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode, uri: str) -> None:
+async def test_a_resource_that_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode, uri: str) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
         with pytest.raises(MCPError) as raised:
@@ -128,7 +128,7 @@ async def prompt_text(client: Client, name: str, **arguments: str) -> str:
     return message.content.text
 
 
-async def test_prompts_lead_through_a_compaction(tmp_path: Path, mode: Mode) -> None:
+async def test_prompts_guide_the_model_through_a_compaction(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         prompts = (await client.list_prompts()).prompts
         await compacted(client)
@@ -152,7 +152,7 @@ async def test_prompts_lead_through_a_compaction(tmp_path: Path, mode: Mode) -> 
         ("context_status", {}),
     ],
 )
-async def test_a_prompt_that_cannot_be_made_is_an_invalid_params_error(
+async def test_a_prompt_with_invalid_arguments_is_an_invalid_params_error(
     tmp_path: Path, mode: Mode, name: str, arguments: dict[str, str]
 ) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
@@ -163,7 +163,7 @@ async def test_a_prompt_that_cannot_be_made_is_an_invalid_params_error(
     assert raised.value.message
 
 
-async def test_ids_and_handles_complete_themselves(tmp_path: Path, mode: Mode) -> None:
+async def test_ids_and_handles_are_completed(tmp_path: Path, mode: Mode) -> None:
     session = ResourceTemplateReference(uri="context://sessions/{session_id}")
     archive = ResourceTemplateReference(uri="context://archive/{handle}")
     async with stdio_client(tmp_path / "s.db", mode) as client:
@@ -178,7 +178,7 @@ async def test_ids_and_handles_complete_themselves(tmp_path: Path, mode: Mode) -
     assert handle in handles.completion.values
 
 
-async def test_completing_for_what_is_not_there_is_refused(tmp_path: Path, mode: Mode) -> None:
+async def test_completion_for_an_unknown_prompt_or_resource_is_refused(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         for ref in (PromptReference(name="nothing"), ResourceTemplateReference(uri="context://nothing")):
             with pytest.raises(MCPError) as raised:
@@ -186,7 +186,7 @@ async def test_completing_for_what_is_not_there_is_refused(tmp_path: Path, mode:
             assert raised.value.code == INVALID_PARAMS
 
 
-async def test_a_list_cursor_nobody_gave_out_is_refused(tmp_path: Path, mode: Mode) -> None:
+async def test_an_unknown_list_cursor_is_refused(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         for ask in (
             client.list_tools,

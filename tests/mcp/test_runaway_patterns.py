@@ -20,7 +20,7 @@ def tool_output(place: int, text: str) -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_plain_retrieval_is_answered_before_half_of_forty_runaway_patterns(tmp_path: Path) -> None:
+async def test_a_plain_retrieval_returns_before_half_of_forty_runaway_patterns(tmp_path: Path) -> None:
     texts = ["walrus " + "a" * 20_000 + "!", "porcupine\n" * 50]
     messages = [message for place, text in enumerate(texts) for message in tool_output(place, text)]
     async with stdio_client(tmp_path / "p.db") as client:

@@ -1,4 +1,4 @@
-"""The client's own model writes the summary, where the client lets servers ask it; in both protocol generations."""
+"""The client's own model writes the summary if the client supports sampling; in both protocol generations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ WRITTEN = "## Progress\n- The parser's bug is in module 3; the public API must n
 
 
 async def compacted(
-    database: Path, mode: Mode, asked: list[CreateMessageRequestParams] | None, **arguments: Any
+    database: Path, mode: Mode, requests: list[CreateMessageRequestParams] | None, **arguments: Any
 ) -> dict[str, Any]:
-    """What compact_session answers; `asked` collects what the client's model was asked, None for one without."""
+    """The result of compact_session; `requests` collects the sampling requests, None for a client without sampling."""
 
     async def sample(context: Any, params: CreateMessageRequestParams) -> CreateMessageResult:
-        assert asked is not None
-        asked.append(params)
+        assert requests is not None
+        requests.append(params)
         return CreateMessageResult(
             role="assistant", content=TextContent(type="text", text=WRITTEN), model="the client's", stop_reason="end"
         )
@@ -30,7 +30,7 @@ async def compacted(
     command = stdio_command(database)
     clean = {name: value for name, value in os.environ.items() if "ANTHROPIC" not in name}
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=clean)
-    callback = None if asked is None else sample
+    callback = None if requests is None else sample
     async with Client(parameters, mode=mode, read_timeout_seconds=60, sampling_callback=callback) as client:
         await record(client)
         return await answer(client, "compact_session", session_id=SESSION, **arguments)
@@ -38,14 +38,14 @@ async def compacted(
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("strategy", ["auto", "sampling"])
-async def test_the_clients_model_is_asked_once_and_its_summary_is_taken(
+async def test_the_clients_model_is_asked_once_and_its_summary_is_used(
     tmp_path: Path, mode: Mode, strategy: str
 ) -> None:
-    asked: list[CreateMessageRequestParams] = []
-    result = await compacted(tmp_path / "s.db", mode, asked, strategy=strategy, instructions="Keep line numbers.")
+    requests: list[CreateMessageRequestParams] = []
+    result = await compacted(tmp_path / "s.db", mode, requests, strategy=strategy, instructions="Keep line numbers.")
     assert (result["strategy"], result["compacted"]) == ("sampling", True)
     assert result["summary"].startswith(WRITTEN)
-    [params] = asked
+    [params] = requests
     assert "Keep line numbers." in (params.system_prompt or "")
     [message] = params.messages
     assert isinstance(message.content, TextContent)
@@ -53,20 +53,20 @@ async def test_the_clients_model_is_asked_once_and_its_summary_is_taken(
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_that_cannot_be_asked_gets_an_extractive_summary(tmp_path: Path, mode: Mode) -> None:
+async def test_a_client_without_sampling_gets_an_extractive_summary(tmp_path: Path, mode: Mode) -> None:
     assert (await compacted(tmp_path / "e.db", mode, None))["strategy"] == "extractive"
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_where_sampling_is_asked_for_and_not_there_the_answer_says_so(tmp_path: Path, mode: Mode) -> None:
+async def test_the_result_notes_that_requested_sampling_is_unavailable(tmp_path: Path, mode: Mode) -> None:
     result = await compacted(tmp_path / "n.db", mode, None, strategy="sampling")
     assert result["strategy"] == "extractive"
     assert "offers no sampling" in result["note"]
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_whose_model_need_not_write_is_not_asked(tmp_path: Path, mode: Mode) -> None:
-    asked: list[CreateMessageRequestParams] = []
-    await compacted(tmp_path / "h.db", mode, asked, summary="The host's own summary of the work done so far.")
-    assert (await compacted(tmp_path / "x.db", mode, asked, strategy="extractive"))["strategy"] == "extractive"
-    assert asked == []
+async def test_the_clients_model_is_not_asked_if_it_need_not_write(tmp_path: Path, mode: Mode) -> None:
+    requests: list[CreateMessageRequestParams] = []
+    await compacted(tmp_path / "h.db", mode, requests, summary="The host's own summary of the work done so far.")
+    assert (await compacted(tmp_path / "x.db", mode, requests, strategy="extractive"))["strategy"] == "extractive"
+    assert requests == []

@@ -1,4 +1,4 @@
-"""Server processes: how they start, speak and end."""
+"""Server processes: how they start, serve requests and stop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RECORD = {
 RECORDED = len(small_session(1))
 
 
-def test_closed_stdin_ends_the_server_with_its_store_closed(tmp_path: Path) -> None:
+def test_closed_stdin_stops_the_server_and_closes_its_store(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     with talking(stdio_command(database)) as process:
         reply = answered(process, INITIALIZE, READY, RECORD)
@@ -64,7 +64,7 @@ def test_closed_stdin_ends_the_server_with_its_store_closed(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_server_cleanly_while_stdin_is_open(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_the_server_cleanly_while_stdin_is_open(tmp_path: Path, number: signal.Signals) -> None:
     database = tmp_path / "s.db"
     with talking(stdio_command(database)) as process:
         answered(process, INITIALIZE, READY, RECORD)
@@ -74,7 +74,7 @@ def test_a_signal_ends_the_server_cleanly_while_stdin_is_open(tmp_path: Path, nu
     assert not database.with_name("s.db-wal").exists()
 
 
-def test_garbage_on_stdin_does_not_end_the_server(tmp_path: Path) -> None:
+def test_garbage_on_stdin_does_not_stop_the_server(tmp_path: Path) -> None:
     with talking(stdio_command(tmp_path / "s.db")) as process:
         reply = answered(process, INITIALIZE, READY, RECORD, before=b"{broken\n\xff\xfe\n[]\n")
     assert reply["result"]["structuredContent"]["recorded"] == RECORDED
@@ -115,7 +115,7 @@ async def test_clients_of_both_generations_share_one_http_server(tmp_path: Path,
     assert "nobody" in text
 
 
-async def test_a_batch_of_many_megabytes_is_taken_over_http(tmp_path: Path) -> None:
+async def test_a_batch_of_many_megabytes_is_recorded_over_http(tmp_path: Path) -> None:
     large = {"role": "user", "content": "word " * 1_600_000}
     with http_server(tmp_path / "s.db") as address:
         async with Client(address, read_timeout_seconds=120) as client:

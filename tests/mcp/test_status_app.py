@@ -1,4 +1,4 @@
-"""`context_status`: a page for clients that show apps, and a table for all others."""
+"""`context_status`: a page for clients that show apps, and a text for all others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_the_tool_names_a_page_that_can_be_read(tmp_path: Path, mode: Mode
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_its_text_says_what_the_picture_shows(tmp_path: Path, mode: Mode) -> None:
+async def test_its_text_contains_what_the_page_shows(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
         before = await answer(client, "estimate_context", session_id=SESSION)
@@ -45,7 +45,7 @@ async def test_its_text_says_what_the_picture_shows(tmp_path: Path, mode: Mode) 
         assert f"Last change: prune, {pruned['tokens_before']:,} -> {pruned['tokens_after']:,} tokens" in text
 
 
-async def test_a_session_that_is_not_there_is_an_error_with_what_to_do(tmp_path: Path) -> None:
+async def test_an_unknown_session_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     async with stdio_client(tmp_path / "s.db") as client:
         result = await client.call_tool("context_status", {"session_id": "nothing"})
         assert result.is_error

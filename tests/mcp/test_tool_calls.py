@@ -32,7 +32,7 @@ async def archived_handle(client: Client) -> str:
     return handle
 
 
-async def test_recorded_messages_are_sent_as_they_were_recorded(database: Path, mode: Mode) -> None:
+async def test_recorded_messages_are_returned_unchanged(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         recorded = await record(client)
         context = await answer(client, "get_context", session_id=SESSION)
@@ -167,7 +167,7 @@ async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode
     assert summary["summary"].split("\n\n## Missing above")[0] == text
 
 
-async def test_what_left_the_window_is_found_again(database: Path, mode: Mode) -> None:
+async def test_messages_that_left_the_window_are_found(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         await record(client)
         handle = await archived_handle(client)
@@ -175,7 +175,7 @@ async def test_what_left_the_window_is_found_again(database: Path, mode: Mode) -
     assert handle in [hit.get("handle") for hit in found["hits"]]
 
 
-async def test_lists_sent_as_json_text_are_understood(database: Path, mode: Mode) -> None:
+async def test_lists_sent_as_json_text_are_accepted(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         await record(client)
         handle = await archived_handle(client)
@@ -196,7 +196,7 @@ async def test_sessions_are_listed_configured_and_deleted(database: Path, mode: 
     assert left["sessions"] == []
 
 
-async def test_what_was_recorded_outlives_the_server(database: Path, mode: Mode) -> None:
+async def test_recorded_messages_outlive_the_server(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         await record(client)
     async with stdio_client(database, mode) as client:
@@ -216,7 +216,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_every_answer_keeps_to_its_output_schema_and_its_bound(database: Path, mode: Mode) -> None:
+async def test_every_result_is_valid_for_its_output_schema_and_within_its_bound(database: Path, mode: Mode) -> None:
     count = count_with("o200k_base")
     async with stdio_client(database, mode) as client:
         schemas = {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
@@ -232,7 +232,7 @@ async def test_every_answer_keeps_to_its_output_schema_and_its_bound(database: P
                 assert count(str(content)) < 8_000
 
 
-async def test_a_huge_output_is_answered_in_bounded_pages(database: Path) -> None:
+async def test_a_huge_output_is_returned_in_bounded_pages(database: Path) -> None:
     count = count_with("o200k_base")
     call, result = small_session()[2:4]
     huge = {**result, "content": "\n".join(f"{n}: {n * n:x} {n * 7919:b}" for n in range(30_000))}

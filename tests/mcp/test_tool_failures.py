@@ -1,4 +1,4 @@
-"""What a model is told when a call cannot be done: what is wrong, and what to do next."""
+"""The errors of calls that fail: they say what is wrong, and what to do next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.servers import MODES, SESSION, Mode, error, record, stdio_cli
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_misspelt_argument_is_answered_with_the_right_one(tmp_path: Path, mode: Mode) -> None:
+async def test_the_error_of_a_misspelt_argument_names_the_right_one(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         text = await error(client, "estimate_context", sesion_id=SESSION)
     assert "'sesion_id'" in text
@@ -40,7 +40,7 @@ async def test_wrong_types_are_named_with_what_is_expected(tmp_path: Path, mode:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_is_not_there_is_said_with_what_to_do(tmp_path: Path, mode: Mode) -> None:
+async def test_the_error_of_an_unknown_id_says_what_to_do(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
         no_session = await error(client, "estimate_context", session_id="nobody")
@@ -54,7 +54,7 @@ async def test_what_is_not_there_is_said_with_what_to_do(tmp_path: Path, mode: M
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_bad_value_is_refused_and_harms_nothing(tmp_path: Path, mode: Mode) -> None:
+async def test_a_bad_value_is_refused_and_changes_nothing(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
         assert "keep_last" in await error(client, "prune_tool_outputs", session_id=SESSION, keep_last=-1)
@@ -64,7 +64,7 @@ async def test_a_bad_value_is_refused_and_harms_nothing(tmp_path: Path, mode: Mo
     assert again["recorded"] == 0
 
 
-async def test_a_store_that_cannot_be_opened_now_is_tried_again_at_the_next_call() -> None:
+async def test_a_store_that_could_not_be_opened_is_tried_again_at_the_next_call() -> None:
     tries = []
 
     async def busy() -> Stash:
@@ -78,7 +78,7 @@ async def test_a_store_that_cannot_be_opened_now_is_tried_again_at_the_next_call
     assert len(tries) == 2
 
 
-async def test_a_fault_of_ours_shows_neither_contents_nor_traceback(
+async def test_an_internal_error_shows_neither_contents_nor_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def broken() -> Stash:

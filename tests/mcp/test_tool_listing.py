@@ -110,7 +110,7 @@ async def test_the_arguments_are_those_of_the_design() -> None:
             assert set(tool.input_schema["properties"]) == ARGUMENTS[tool.name]
 
 
-async def test_every_tool_says_what_it_does_to_the_world() -> None:
+async def test_every_tool_declares_its_side_effects() -> None:
     for tool in await listed("all"):
         hints = tool.annotations
         assert tool.title
@@ -131,7 +131,7 @@ async def test_every_argument_and_result_field_is_described_and_typed() -> None:
                 assert "type" in field or "$ref" in field or "enum" in field, f"{tool.name}.{name}"
 
 
-async def test_schemas_hold_nothing_that_no_model_reads() -> None:
+async def test_schemas_contain_nothing_that_a_model_does_not_need() -> None:
     for tool in await listed("all"):
         assert tool.input_schema["additionalProperties"] is False
         for name, field in tool.input_schema["properties"].items():

@@ -1,4 +1,4 @@
-"""The small pieces: schemas, pages, and text that the wire can carry."""
+"""Schemas, pages, and text that can be sent over the protocol."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ any_json = st.recursive(
 
 
 @given(any_json)
-def test_everything_sendable_can_be_sent(value: Any) -> None:
+def test_every_converted_value_can_be_sent(value: Any) -> None:
     assert pydantic_core.from_json(pydantic_core.to_json(sendable(value))) == sendable(value)
 
 
 @given(any_json)
-def test_what_needs_no_change_is_the_same_object(value: Any) -> None:
+def test_a_value_that_needs_no_change_is_the_same_object(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def page(sizes: list[int]) -> dict[str, Any]:
 
 
 @given(st.lists(st.integers(0, MAX_PAGE_CHARACTERS), max_size=8))
-def test_pages_are_bounded_and_go_on_where_they_stop(sizes: list[int]) -> None:
+def test_pages_are_bounded_and_continue_where_the_previous_one_stopped(sizes: list[int]) -> None:
     text = bounded_page(page(sizes))
     shown = json.loads(text)
     assert len(text) < MAX_PAGE_CHARACTERS + 1_000
@@ -97,7 +97,7 @@ def test_a_message_larger_than_a_page_is_named_without_its_body() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "many", "9" * 30, "٣"])
-def test_only_numbers_are_taken_from_a_uri(value: str) -> None:
+def test_only_numbers_are_read_from_a_uri(value: str) -> None:
     with pytest.raises(BadInputError, match="limit must be a whole number"):
         positive("limit", value)
 

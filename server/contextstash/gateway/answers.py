@@ -25,23 +25,25 @@ from contextstash.mcp.json_rpc import found_id, read_answer
 logger = logging.getLogger(__name__)
 
 HELD_BYTES = 16 * 1024
-"""Bytes from which the result of a tool is left to a worker process: a smaller one is within the limits of an output
-unless they were lowered, and costs the event loop a few milliseconds."""
+"""Bytes above which a worker process parses the result of a tool. A smaller result is within the default output limits,
+and parsing it blocks the event loop for a few milliseconds only."""
 
 PARSED_HERE_BYTES = 256 * 1024
-"""Bytes up to which any other message is parsed on the event loop: at worst 35 ms, and lists of tools are smaller."""
+"""Bytes up to which any other message is parsed on the event loop. This takes 35 ms at worst; lists of tools are
+smaller."""
 
 UNREADABLE = -32019
-"""The code of the error that replaces an unusable answer, from the range that JSON-RPC leaves to servers."""
+"""The code of the error that replaces an unusable response, from the range that JSON-RPC reserves for servers (-32000
+to -32099)."""
 
 HELD = "contextstash/held"
-"""The name in a result's `_meta` of the line that is held in its place. Only an object of ours there counts: a server
-can write the name, but no such object."""
+"""The key in a result's `_meta` under which its unparsed line is stored. Only a `Held` object there counts: a server
+can send the key, but not such an object."""
 
 TOO_LARGE = (
-    "The server '{server}' answered with {size:,} bytes, and at most {limit:,} are taken. Ask for less: a narrower"
-    " query, fewer rows, a page or a part of a file. The limit is max_answer_bytes under the key 'contextstash' of the"
-    " server's entry."
+    "The server '{server}' returned {size:,} bytes, and the maximum is {limit:,}. Request less: a narrower query, fewer"
+    " rows, a page or a part of a file. The limit is max_answer_bytes under the key 'contextstash' of the server's"
+    " entry."
 )
 
 
@@ -53,42 +55,42 @@ class Held:
 
 
 def held_in(result: Any) -> Held | None:
-    """The line that is held in the place of a result."""
+    """The unparsed line that stands for a result; None if the result was parsed."""
     found = (result.meta or {}).get(HELD) if isinstance(result, CallToolResult) else None
     return found if isinstance(found, Held) else None
 
 
 class UnanswerableError(Exception):
-    """A line over the limit whose request is unknown: the connection must end, or its caller would wait for ever."""
+    """A line over the limit whose request is unknown: the connection must end, or the caller would wait forever."""
 
 
 class Answers:
-    """Turns the lines of one connection into messages. `limit` is that of one line, in bytes."""
+    """Turns the lines of one connection into messages. `limit` is the maximum length of one line, in bytes."""
 
     def __init__(self, server: str, limit: int, workers: Workers) -> None:
         self.server = server
         self.limit = limit
         self._workers = workers
-        self._asked: dict[int | str, str] = {}
+        self._pending: dict[int | str, str] = {}
 
     def expect(self, message: Any) -> None:
-        """Record a request that was sent, or was cancelled."""
+        """Record that a request was sent or cancelled."""
         if isinstance(message, JSONRPCRequest):
-            self._asked[message.id] = message.method
+            self._pending[message.id] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-            self._asked.pop((message.params or {}).get("requestId", ""), None)
+            self._pending.pop((message.params or {}).get("requestId", ""), None)
 
     async def message(self, line: bytes | Overlong) -> SessionMessage | Exception | None:
-        """What the session is given for a line; None for an answer that nobody waits for. Raises UnanswerableError if
-        somebody may wait for it for ever."""
+        """The message for the session; None if the line answers no pending request. Raises UnanswerableError if a
+        caller might wait forever for the line's content."""
         if isinstance(line, Overlong):
             return self._too_large(line)
         if len(line) <= HELD_BYTES:
             return self._parsed(line)
         number = answered_id(line[:END_BYTES], line[-END_BYTES:])
-        method = None if number is None else self._asked.pop(number, "")
+        method = None if number is None else self._pending.pop(number, "")
         if method == "":
-            logger.debug("server '%s' answered what nobody waits for", self.server)
+            logger.debug("server '%s' sent a response to no pending request", self.server)
             return None
         if number is not None and method == "tools/call":
             result = {"content": [], "resultType": "complete", "_meta": {HELD: Held(line)}}
@@ -106,15 +108,15 @@ class Answers:
         except BadJsonError as error:
             return self._refused(found_id(line), str(error).rstrip("."))
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
-            self._asked.pop(message.id, None)
+            self._pending.pop(message.id, None)
         return SessionMessage(message)
 
     def _refused(self, number: int | str | None, reason: str) -> SessionMessage | Exception:
-        """An error in the place of an answer that cannot be read, so that nobody waits for it for ever."""
+        """An error in the place of a response that cannot be read, so that its caller does not wait forever."""
         logger.warning("a message of the server '%s' cannot be read: %s", self.server, reason)
         if number is None:
             return ValueError(reason)
-        text = f"The answer of the server '{self.server}' cannot be read: {reason}."
+        text = f"The response of the server '{self.server}' cannot be read: {reason}."
         return _error(number, text)
 
     def _too_large(self, line: Overlong) -> SessionMessage | Exception:
@@ -125,7 +127,7 @@ class Answers:
             raise UnanswerableError(text)
         if number is None:
             return ValueError(text)
-        self._asked.pop(number, None)
+        self._pending.pop(number, None)
         return _error(number, text)
 
 

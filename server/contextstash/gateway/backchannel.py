@@ -1,4 +1,4 @@
-"""What a server asks of the client while it works on a call: passed on to the client that made the call."""
+"""Requests that a server sends to the client during a call: passed on to the client that made the call."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MAX_ASKED = 4
 
 
 class Backchannel:
-    """Passes on elicitation, sampling and roots, as far as the client has them. Such a request does not say on which
-    call it belongs to: it goes to the client's newest call to that server."""
+    """Passes on requests for elicitation, sampling and roots, if the client supports them. Such a request does not say
+    to which call it belongs, so it is sent for the client's newest call to that server."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -44,7 +44,7 @@ class Backchannel:
 
     @contextmanager
     def during(self, request: Request) -> Iterator[None]:
-        """While this lasts, what the server asks is asked on behalf of this request."""
+        """While this context is open, the server's requests are sent on behalf of this client request."""
         self._open.append(request)
         try:
             yield
@@ -52,7 +52,7 @@ class Backchannel:
             self._open.remove(request)
 
     def callbacks(self, capabilities: ClientCapabilities | None) -> dict[str, Any]:
-        """What an SDK client needs to declare and do what our own client declares and does."""
+        """The arguments with which an SDK client declares and handles the same capabilities as our own client."""
         found: dict[str, Any] = {}
         if capabilities and capabilities.elicitation:
             found["elicitation_callback"] = self._elicit
@@ -96,14 +96,16 @@ class Backchannel:
 
     async def _ask(self, request: Any, answer: Any) -> Any:
         if not self._open:
-            return ErrorData(code=INVALID_REQUEST, message="No call is open on whose behalf this could be asked.")
+            return ErrorData(
+                code=INVALID_REQUEST, message="No client call is in progress, so this request cannot be passed on."
+            )
         if self._asked >= MAX_ASKED:
             return ErrorData(code=INVALID_REQUEST, message=f"{MAX_ASKED} questions are open. Wait for their answers.")
-        asking = self._open[-1]
+        call = self._open[-1]
         self._asked += 1
-        metadata = ServerMessageMetadata(related_request_id=asking.request_id)
+        metadata = ServerMessageMetadata(related_request_id=call.request_id)
         try:
-            return await asking.session.send_request(request, answer, metadata=metadata)
+            return await call.session.send_request(request, answer, metadata=metadata)
         except MCPError as error:
             return error.error
         finally:

@@ -1,7 +1,7 @@
-"""The gateway's configuration: an ordinary file of MCP servers, as clients have them.
+"""The gateway's configuration: an MCP server file in the format that clients use.
 
 `mcpServers` (Claude, Cursor, Gemini and others) or `servers` (VS Code), each entry with `command`, `args`, `env` and
-`cwd`, or with `url` and `headers`; and the key `contextstash` with our own rules.
+`cwd`, or with `url` and `headers`. The key `contextstash` of an entry contains our own rules.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any
 from contextstash.gateway.rules import ServerRules, read_rules
 from contextstash_storage.errors import BadInputError
 
-TABLES = ("mcpServers", "servers")
+SERVER_KEYS = ("mcpServers", "servers")
 
 STDIO_TYPES = ("stdio", "local")
 HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http", "remote")
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-"""`${VAR}` and `${VAR:-default}` as Claude Code has them, `${env:VAR}` as Cursor and VS Code write it."""
+"""`${VAR}` and `${VAR:-default}` as in Claude Code, `${env:VAR}` as in Cursor and VS Code."""
 
-OWN_VARIABLES = "CONTEXTSTASH_"
-"""What the names of our own variables begin with: no server gets one, whatever its entry says."""
+OWN_PREFIX = "CONTEXTSTASH_"
+"""The prefix of our own environment variables. No server gets one of them, even if its entry refers to it."""
 
 MAX_CONFIG_BYTES = 1024 * 1024
-"""Bytes of the file: that of a hundred servers is smaller by far."""
+"""Bytes of the file. A guess: the file of a hundred servers is much smaller."""
 
-_ASKED_FOR = re.compile(r"\$\{input:([^}]*)\}")
+_INPUT_VARIABLE = re.compile(r"\$\{input:([^}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """A server to be started; `env` comes on top of the few variables that the SDK holds to be safe."""
+    """A server that the gateway starts. `env` is added to the few variables that the SDK considers safe."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
@@ -45,7 +45,7 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class HttpServer:
-    """A server to be reached by streamable HTTP."""
+    """A server that is reached over streamable HTTP."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -59,13 +59,14 @@ class ServerEntry:
     server: StdioServer | HttpServer
     rules: ServerRules = field(default_factory=ServerRules)
     references: tuple[str, ...] = ()
-    """The names of the gateway's own variables that the entry refers to, by which its owner agrees to pass them on."""
+    """The names of the gateway's environment variables that the entry refers to: the reference permits passing them
+    on."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """The servers that can be used, in the file's order. `problems` names the entries that cannot, and why; `remarks`
-    what was left as it stands in others."""
+    """The usable servers, in the file's order. `problems` maps each unusable entry to the reason; `remarks` lists what
+    was ignored or not expanded in usable ones."""
 
     entries: tuple[ServerEntry, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -73,20 +74,20 @@ class GatewayConfig:
 
 
 def read_config(path: Path, environment: Mapping[str, str]) -> GatewayConfig:
-    """The servers in a file. Raises BadInputError if it can't be read or has no servers; a wrong entry is
-    listed in `problems`, and the others are still used."""
+    """The servers in a file. Raises BadInputError if the file cannot be read or has no servers. An invalid entry is
+    listed in `problems`, and the other entries are still used."""
     table = _table(path)
     entries, problems, remarks = [], {}, []
     for name, value in table.items():
         if isinstance(value, dict) and value.get("disabled") is True:
             continue
-        expanding = _Expanding(environment)
+        expansion = _Expansion(environment)
         try:
-            entries.append(_entry(name, value, expanding))
+            entries.append(_entry(name, value, expansion))
         except BadInputError as error:
             problems[name] = str(error)
         else:
-            remarks += [f"{name}: {remark}" for remark in expanding.remarks(value)]
+            remarks += [f"{name}: {remark}" for remark in expansion.remarks(value)]
     return GatewayConfig(tuple(entries), problems, tuple(remarks))
 
 
@@ -97,21 +98,23 @@ def _table(path: Path) -> Mapping[str, Any]:
         with path.open("rb") as file:
             content = file.read(MAX_CONFIG_BYTES + 1)
         if len(content) > MAX_CONFIG_BYTES:
-            raise BadInputError(f"{path} has more than {MAX_CONFIG_BYTES:,} bytes, which is no file of servers.")
+            raise BadInputError(f"{path} has more than {MAX_CONFIG_BYTES:,} bytes, the maximum for a configuration.")
         data = json.loads(content)
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{path} is not JSON ({error}). Comments are not allowed in it.") from error
-    for key in TABLES:
+    for key in SERVER_KEYS:
         found = data.get(key) if isinstance(data, dict) else None
         if isinstance(found, dict) and found:
             return found
-    raise BadInputError(f"{path} names no servers: it needs an object 'mcpServers', or 'servers', with some in it.")
+    raise BadInputError(
+        f"{path} names no servers: it needs an object 'mcpServers' or 'servers' with at least one entry."
+    )
 
 
-class _Expanding:
-    """Puts variables in; remembers those that are not set, which stay as they are written."""
+class _Expansion:
+    """Replaces references to variables. A reference to a variable that is not set is kept and listed in the remarks."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -121,14 +124,17 @@ class _Expanding:
     def text(self, value: Any, place: str) -> str:
         if not isinstance(value, str):
             raise BadInputError(f"{place} must be a string.")
-        asked_for = _ASKED_FOR.search(value)
-        if asked_for:
+        prompted = _INPUT_VARIABLE.search(value)
+        if prompted:
             raise BadInputError(
-                f"{place} asks the editor for '{asked_for[1]}', which the gateway cannot: use an environment variable."
+                f"{place} refers to the editor's input '{prompted[1]}', which the gateway cannot read: use an"
+                " environment variable instead."
             )
         for name, _ in _VARIABLE.findall(value):
-            if name.upper().startswith(OWN_VARIABLES):
-                raise BadInputError(f"{place} refers to {name}, one of our own variables, which no server gets.")
+            if name.upper().startswith(OWN_PREFIX):
+                raise BadInputError(
+                    f"{place} refers to {name}, a variable of contextstash itself, which is never passed to a server."
+                )
         return _VARIABLE.sub(self._value, value)
 
     def _value(self, match: re.Match[str]) -> str:
@@ -143,29 +149,31 @@ class _Expanding:
         return default
 
     def remarks(self, entry: Mapping[str, Any]) -> list[str]:
-        found = [f"the environment variable {name} is not set, so ${{{name}}} stays as it is" for name in self._missing]
+        found = [
+            f"the environment variable {name} is not set, so ${{{name}}} was not replaced" for name in self._missing
+        ]
         return found + [
             f"{key} is not supported and was ignored" for key in ("envFile", "headersHelper") if entry.get(key)
         ]
 
 
-def _entry(name: str, value: Any, expanding: _Expanding) -> ServerEntry:
+def _entry(name: str, value: Any, expansion: _Expansion) -> ServerEntry:
     if not isinstance(value, dict):
         raise BadInputError("it must be an object with a command or a url.")
     rules = read_rules(value.get("contextstash", {}))
     kind = value.get("type", value.get("transport"))
     url = value.get("url", value.get("httpUrl"))
     if kind in HTTP_TYPES or (kind is None and "command" not in value and url is not None):
-        return ServerEntry(name, _http(url, value, expanding), rules, tuple(expanding.found))
+        return ServerEntry(name, _http(url, value, expansion), rules, tuple(expansion.found))
     if kind is None or kind in STDIO_TYPES:
-        return ServerEntry(name, _stdio(value, expanding), rules, tuple(expanding.found))
+        return ServerEntry(name, _stdio(value, expansion), rules, tuple(expansion.found))
     raise BadInputError(f"the type '{kind}' is not supported: only stdio and http (streamable HTTP) are.")
 
 
-def _stdio(value: Mapping[str, Any], expanding: _Expanding) -> StdioServer:
+def _stdio(value: Mapping[str, Any], expansion: _Expansion) -> StdioServer:
     if "command" not in value:
         raise BadInputError("it has neither a command nor a url.")
-    command = expanding.text(value["command"], "command")
+    command = expansion.text(value["command"], "command")
     if not command.strip():
         raise BadInputError("its command is empty.")
     args = value.get("args") or []
@@ -174,24 +182,24 @@ def _stdio(value: Mapping[str, Any], expanding: _Expanding) -> StdioServer:
     cwd = value.get("cwd")
     return StdioServer(
         command=command,
-        args=tuple(expanding.text(each, f"args[{place}]") for place, each in enumerate(args)),
-        env=_texts(value.get("env"), "env", expanding),
-        cwd=None if cwd is None else str(Path(expanding.text(cwd, "cwd")).expanduser()),
+        args=tuple(expansion.text(each, f"args[{place}]") for place, each in enumerate(args)),
+        env=_texts(value.get("env"), "env", expansion),
+        cwd=None if cwd is None else str(Path(expansion.text(cwd, "cwd")).expanduser()),
     )
 
 
-def _http(url: Any, value: Mapping[str, Any], expanding: _Expanding) -> HttpServer:
+def _http(url: Any, value: Mapping[str, Any], expansion: _Expansion) -> HttpServer:
     if url is None:
         raise BadInputError("it has no url.")
-    expanded = expanding.text(url, "url")
+    expanded = expansion.text(url, "url")
     if not re.match(r"https?://[^\s/]", expanded):
         raise BadInputError("its url does not begin with http:// or https://.")
-    return HttpServer(expanded, _texts(value.get("headers"), "headers", expanding))
+    return HttpServer(expanded, _texts(value.get("headers"), "headers", expansion))
 
 
-def _texts(value: Any, place: str, expanding: _Expanding) -> dict[str, str]:
+def _texts(value: Any, place: str, expansion: _Expansion) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise BadInputError(f"{place} must be an object of strings.")
-    return {name: expanding.text(each, f"{place}.{name}") for name, each in value.items() if each is not None}
+    return {name: expansion.text(each, f"{place}.{name}") for name, each in value.items() if each is not None}

@@ -16,7 +16,7 @@ from contextstash.gateway.reserved import is_own_prompt, is_own_uri, is_reserved
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """Each list as it is offered, and by each offered name or URI where it is from."""
+    """The offered lists: each offered name or URI with its origin and its definition."""
 
     tools: Mapping[str, tuple[Origin, Tool]]
     prompts: Mapping[str, tuple[Origin, Prompt]]
@@ -25,8 +25,8 @@ class Directory:
 
     @classmethod
     def of(cls, offers: Mapping[str, Offer], own: str | None = None) -> Directory:
-        """The directory of these servers' offers, in their order. Names of the server `own` never change, and no other
-        server has a name that is, or could be, one of ours."""
+        """The directory of these servers' offers, in their order. Names of the server `own` never change, and nothing
+        of another server gets a name that is, or looks like, one of ours."""
         before = prefixes(offers)
         schemes = {server: prefix.replace("_", "-") for server, prefix in before.items()}
 
@@ -53,17 +53,17 @@ class Directory:
         )
 
     def resource(self, uri: str) -> Origin | None:
-        """Where a resource is read, and under what URI: one that is listed, or one that a template makes."""
+        """The server of a resource and its URI there; None if no list has the URI and no template matches it."""
         if uri in self.resources:
             return self.resources[uri][0]
         for offered, (origin, _) in self.templates.items():
-            if _makes(offered, uri):
+            if _matches(offered, uri):
                 ahead = offered.removesuffix(origin.name)
                 return Origin(origin.server, uri.removeprefix(ahead))
         return None
 
 
-def _makes(template: str, uri: str) -> bool:
+def _matches(template: str, uri: str) -> bool:
     try:
         return UriTemplate.parse(template).match(uri) is not None
     except InvalidUriTemplate:

@@ -1,4 +1,4 @@
-"""All servers behind the gateway: started together, waited for within a time limit, found by name."""
+"""All servers behind the gateway: starts them together, waits for them up to a time limit, finds them by name."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ from contextstash.gateway.names import Origin
 from contextstash.gateway.offers import Offer
 from contextstash.gateway.upstream import Peer, Upstream
 
-PATIENCE_SECONDS = 10.0
-"""How long the first list waits for servers that still start. Those that start later are reported as a change."""
+FIRST_LIST_SECONDS = 10.0
+"""How long the first list waits for servers that are starting. A guess. Servers that start later
+are reported as a change of the lists."""
 
 
 class Fleet:
-    """The servers, in the order of the configuration. The names of the one called `own` never change."""
+    """The servers, in the order of the configuration. The names that the server `own` offers never change."""
 
     def __init__(self, upstreams: Sequence[Upstream], own: str | None = None) -> None:
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
         self._own = own
         self._started = False
         self._waited = False
-        self._once_offered: dict[str, Origin] = {}
+        self._past_origins: dict[str, Origin] = {}
 
     def start(self, group: TaskGroup, peer: Peer) -> None:
-        """Start all servers, in tasks of this group, for this client; does nothing a second time."""
+        """Start all servers for this client, in tasks of this group. Later calls do nothing."""
         if not self._started:
             self._started = True
             for upstream in self.upstreams.values():
                 group.start_soon(upstream.run, peer)
 
     async def directory(self) -> Directory:
-        """What all offer now. The first time it waits until each has come or failed, or patience ends."""
+        """What all servers offer now. The first call waits until each has started or failed, at most
+        FIRST_LIST_SECONDS."""
         if not self._waited:
-            with anyio.move_on_after(PATIENCE_SECONDS):
+            with anyio.move_on_after(FIRST_LIST_SECONDS):
                 await self._each(Upstream.settled)
             self._waited = True
         offers = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}
         found = Directory.of(offers, self._own)
-        self._once_offered |= {name: origin for name, (origin, _) in found.tools.items()}
+        self._past_origins |= {name: origin for name, (origin, _) in found.tools.items()}
         return found
 
     def tool_origin(self, directory: Directory, name: str) -> Origin:
-        """Whose tool this is. A name under which a tool was once offered still holds. Raises MCPError if there never
-        was one, and says which servers are missing."""
+        """The server and original name of a tool. A name under which a tool was offered earlier is still valid. Raises
+        MCPError if the name was never offered; the message names the unavailable servers."""
         if name in directory.tools:
             return directory.tools[name][0]
-        if name in self._once_offered:
-            return self._once_offered[name]
+        if name in self._past_origins:
+            return self._past_origins[name]
         raise MCPError(INVALID_PARAMS, self._unknown("tool", name, directory.tools))
 
     def prompt_origin(self, directory: Directory, name: str) -> Origin:
-        """Whose prompt this is. Raises MCPError if there is none."""
+        """The server and original name of a prompt. Raises MCPError if there is no such prompt."""
         if name in directory.prompts:
             return directory.prompts[name][0]
         raise MCPError(INVALID_PARAMS, self._unknown("prompt", name, directory.prompts))
@@ -71,8 +73,8 @@ class Fleet:
             for upstream in self.upstreams.values()
             if not upstream.connected
         ]
-        absent = f" Not there just now: {', '.join(missing)}." if missing else ""
-        return f"There is no {what} '{name}'.{hint}{absent}"
+        unavailable = f" Unavailable servers: {', '.join(missing)}." if missing else ""
+        return f"There is no {what} '{name}'.{hint}{unavailable}"
 
     def _offered(self, upstream: Upstream) -> Offer:
         def allowed(tool: Tool) -> bool:

@@ -1,4 +1,4 @@
-"""Lines of JSON-RPC as bytes: cut out of a stream within a limit, and what can be told of one without parsing it."""
+"""Lines of JSON-RPC as bytes: split from a stream up to a limit, with the request id found without parsing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 
 END_BYTES = 512
-"""Bytes kept of each end of a line over the limit: the id of an answer stands in one of them."""
+"""Bytes kept of each end of a line over the limit: the id of a response is in one of them."""
 
 MAX_SKIPPED_BYTES = 1024 * 1024 * 1024
-"""Bytes after which a line that does not end is given up, and the connection with it."""
+"""Bytes after which the connection is closed if a line has not ended. A guess: no real response is as long."""
 
 _ID = rb'(-?\d{1,18}|"[^"\\]{1,200}")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
@@ -21,12 +21,13 @@ _BEGIN = re.compile(
     rb'\s*\{\s*(?:%b\s*,\s*)?(?:"id"\s*:\s*%b\s*,\s*)?(?:%b\s*,\s*)?"(?:result|error)"\s*:' % (_VERSION, _ID, _VERSION)
 )
 _END = re.compile(rb'[\]}]\s*,\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*$' % (_VERSION, _ID, _VERSION))
-"""The key before the last brace belongs to the outermost object: libraries write the id first, or after the result."""
+"""Libraries write the id first or after the result. A key directly before the last brace belongs to the outermost
+object, so an id there is that of the response and not part of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlong:
-    """A line over the limit, of which only both ends are known."""
+    """A line over the limit, of which only the beginning and the end were kept."""
 
     begin: bytes
     end: bytes
@@ -34,12 +35,12 @@ class Overlong:
 
 
 class EndlessLineError(Exception):
-    """A server that writes a line without an end."""
+    """A server writes a line that does not end."""
 
 
 async def lines_of(stream: Any, limit: int) -> AsyncIterator[bytes | Overlong]:
-    """The lines of a stream of bytes. One of more than `limit` bytes is not kept in memory. Raises EndlessLineError if
-    such a line is no JSON object, or does not end within MAX_SKIPPED_BYTES."""
+    """The lines of a stream of bytes. A line of more than `limit` bytes is not kept in memory. Raises EndlessLineError
+    if such a line is not a JSON object, or does not end within MAX_SKIPPED_BYTES."""
     line, skipped = bytearray(), 0
     begin = b""
     while True:
@@ -70,12 +71,12 @@ async def lines_of(stream: Any, limit: int) -> AsyncIterator[bytes | Overlong]:
 
 
 def is_answer(begin: bytes) -> bool:
-    """Whether a line that begins like this answers a request."""
+    """Whether a line with this beginning is a response."""
     return _BEGIN.match(begin) is not None
 
 
 def answered_id(begin: bytes, end: bytes) -> int | str | None:
-    """The id of the request that a line answers; None if it is no answer, or its id stands elsewhere."""
+    """The id of the request to which a line responds; None if it is not a response, or if neither end has the id."""
     opening = _BEGIN.match(begin[:END_BYTES])
     if not opening:
         return None

@@ -1,4 +1,4 @@
-"""Names under which things of several servers are offered: their own, and with the server's before it on a clash."""
+"""Names of the tools, prompts and resources of several servers: the original name, with a server prefix on a clash."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ URI_JOINT = "+"
 
 
 class Origin(NamedTuple):
-    """Where an offered thing is from, and what it is called there."""
+    """The server of an offered item, and the item's name on that server."""
 
     server: str
     name: str
 
 
 def prefixes(servers: Iterable[str]) -> dict[str, str]:
-    """What stands before each server's names on a clash: its own name as far as tools' names allow, no two the same."""
+    """The unique prefix of each server's names on a clash: the server's name, reduced to the characters of tool
+    names."""
     found: dict[str, str] = {}
     for server in servers:
         stem = _NOT_IN_NAMES.sub("_", server).strip("_") or "server"
@@ -55,11 +56,11 @@ def offered_names(
     *,
     of_tools: bool = False,
 ) -> dict[str, Origin]:
-    """What each server's names are offered as, in order. It depends on the names alone, not on who was there first.
+    """The offered names of all servers, in order. They depend on the names alone, not on which server started first.
 
-    A name that several have, or that is `reserved`, gets each server's prefix, except with the server `unchanging`,
-    which keeps its own. No other server's name is offered as one that is reserved. Names `of_tools` are offered as
-    every provider takes them.
+    A name that several servers have, or that is `reserved`, gets the server's prefix. The server `unchanging` keeps its
+    names. No other server gets an offered name that is reserved. Names
+    `of_tools` are offered in a form that every provider accepts.
     """
     fit, fit_prefixed = (tool_name, _prefixed_tool_name) if of_tools else (str, str)
     times = Counter(fit(name) for each in names.values() for name in dict.fromkeys(each))

@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.types import PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool
 
 MAX_PAGES = 100
-"""Pages of one list: a server whose list never ends must not keep the others waiting."""
+"""Pages read of one list. A guess: it stops a server whose list never ends from blocking the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Offer:
     templates: tuple[ResourceTemplate, ...] = ()
 
     def with_tools(self, offered: Callable[[Tool], bool]) -> Offer:
-        """The same with only some of the tools."""
+        """This offer with only the tools for which `offered` returns true."""
         return replace(self, tools=tuple(tool for tool in self.tools if offered(tool)))
 
 
 async def read_offer(session: Any) -> Offer:
-    """What a connected server lists, of what it says it has. Raises what asking it raises."""
+    """The lists that a connected server declares in its capabilities. Errors of its requests are raised as they are."""
     has = session.server_capabilities
     return Offer(
         tools=await _pages(session.list_tools, "tools") if has is None or has.tools else (),
@@ -41,7 +41,7 @@ async def read_offer(session: Any) -> Offer:
 async def _templates(session: Any) -> tuple[ResourceTemplate, ...]:
     try:
         return await _pages(session.list_resource_templates, "resource_templates")
-    except MCPError:  # older servers have resources and no templates, and say so with an error
+    except MCPError:  # older servers have resources but no templates, and return an error
         return ()
 
 

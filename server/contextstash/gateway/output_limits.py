@@ -1,4 +1,4 @@
-"""Results of tools made short: what is too long is archived first, then shown as a preview with its handle."""
+"""Tool results within limits: an output that is too long is archived first, then shown as a preview with a handle."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIN_TO_REPEAT = 600
-"""Characters below which a repeated output is shown again: to say that it is unchanged would be no shorter."""
+"""Characters below which a repeated output is shown again. A guess: several times the length of the notice
+UNCHANGED."""
 
-SHORTENED = "[Only a part of the structured content is shown; get_archived_output {handle} has all of it as JSON]"
+SHORTENED = "[Only part of the structured content is shown; get_archived_output {handle} returns all of it as JSON]"
 
-UNCHANGED = "[Unchanged since {handle}: the same {lines:,} lines as before; get_archived_output reads them again]"
+UNCHANGED = "[Unchanged since {handle}: the same {lines:,} lines as before; get_archived_output returns them]"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call whose result is made short: the tool under its own server's name for it and as it is offered, its main
-    argument, its output schema, and the rules for it."""
+    """The call whose result is shortened: the server, the tool by its name in the archive, the main argument, the rules
+    for the tool's outputs and the tool's output schema."""
 
     server: str
     tool: str
@@ -42,7 +43,7 @@ class Call:
 
 
 class Shown(NamedTuple):
-    """What is shown in the place of a text, and the handle of that text."""
+    """The text that replaces another one, and the handle of the original."""
 
     text: str
     handle: str
@@ -50,7 +51,7 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What was done so far, in results and characters."""
+    """Counts of results, and of their characters before and after shortening."""
 
     results: int = 0
     shortened: int = 0
@@ -59,7 +60,7 @@ class Tally:
     after: int = 0
 
     def add(self, other: Tally) -> None:
-        """Count what was done elsewhere too."""
+        """Add the counts of another tally."""
         self.results += other.results
         self.shortened += other.shortened
         self.unchanged += other.unchanged
@@ -69,8 +70,8 @@ class Tally:
 
 @dataclass
 class Shortening:
-    """Makes results short. Outputs are archived with those of `session_id`, or of no session; `limits` are those of one
-    output if the rules for a tool name none, in the place of the settings' own."""
+    """Shortens results. Outputs are archived for the session `session_id`, or without a session. `limits` replace the
+    limits of the settings for tools whose rules name no limits."""
 
     stash: LazyStash
     session_id: str | None = None
@@ -80,14 +81,14 @@ class Shortening:
     _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
     async def result(self, result: CallToolResult, call: Call) -> CallToolResult:
-        """The result as the model is to see it: the same one if nothing is too long, and for errors."""
+        """The result to show to the model: the same object if nothing is too long or the result is an error."""
         if result.is_error:
             return result
         before = _size(result)
         try:
             shown = await self._result(result, call)
-        except ContextstashError as error:  # nothing may leave the window that is not durably archived
-            self.warnings += (f"a result of '{call.tool}' is passed on whole: {error}",)
+        except ContextstashError as error:  # an output that was not archived must not be cut
+            self.warnings += (f"a result of '{call.tool}' is passed on uncut: {error}",)
             logger.warning("%s", self.warnings[-1])
             shown = result
         self.tally.results += 1
@@ -111,7 +112,8 @@ class Shortening:
     async def _content(
         self, content: Sequence[ContentBlock], call: Call, replaced: dict[str, Shown]
     ) -> list[ContentBlock]:
-        """The blocks, with texts of the same kind taken together: a long answer in many small blocks is long."""
+        """The blocks, with similar neighbouring texts joined: otherwise an output in many small blocks would pass the
+        limits."""
         found: list[ContentBlock] = []
         for text, blocks in _texts_together(content):
             if text is None:
@@ -136,7 +138,7 @@ class Shortening:
         return block.model_copy(update={"resource": block.resource.model_copy(update={"text": shown.text})})
 
     async def _text(self, text: str, call: Call) -> Shown | None:
-        """What is shown in the place of a text; None if it is shown as it is."""
+        """The replacement of a text; None if the text is shown unchanged."""
         key = (call.server, call.tool, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         repeatable = call.rules.unchanged and len(text) >= MIN_TO_REPEAT
         if repeatable and key in self._shown:
@@ -145,25 +147,26 @@ class Shortening:
             return Shown(UNCHANGED.format(handle=handle, lines=len(text.splitlines())), handle)
         limited = await self._limited(text, call)
         if repeatable:
-            self._shown[key] = limited.handle or await self.kept(text, call)
+            self._shown[key] = limited.handle or await self.archive(text, call)
         return Shown(limited.text, limited.handle or "") if limited.cut else None
 
     async def _structured(self, value: Any, call: Call, replaced: Mapping[str, Shown]) -> tuple[Any, str | None]:
-        """The structured content within limits and valid for the tool's schema, else as it is; and what tells the
-        model that a part is missing."""
+        """The structured content, within limits and valid for the tool's schema if possible, otherwise unchanged; and a
+        notice for the model if a part is missing."""
         changed = replaced_strings(value, {text: shown.text for text, shown in replaced.items()})
         if not is_valid(changed, call.schema):
             changed = value
         limited = await self._limited(as_text(changed), call, keep=False)
-        room = 2 * len(limited.text)
-        if not limited.cut or (changed != value and len(as_text(changed)) <= room):
+        # a guess: names and brackets are kept, so JSON may take twice the characters of the limited text
+        max_chars = 2 * len(limited.text)
+        if not limited.cut or (changed != value and len(as_text(changed)) <= max_chars):
             return changed, None
-        handle = _handle_of(value, replaced) or await self.kept(as_text(value), call)
+        handle = _handle_of(value, replaced) or await self.archive(as_text(value), call)
         smallest = None
-        for form in smaller_forms(changed, handle, room):
+        for form in smaller_forms(changed, handle, max_chars):
             if is_valid(form, call.schema):
                 smallest = form
-                if len(as_text(form)) <= room:
+                if len(as_text(form)) <= max_chars:
                     break
         return (changed, None) if smallest is None else (smallest, SHORTENED.format(handle=handle))
 
@@ -178,14 +181,14 @@ class Shortening:
             keep_whole=keep,
         )
 
-    async def kept(self, text: str, call: Call) -> str:
-        """The handle of a text that is archived when this returns."""
+    async def archive(self, text: str, call: Call) -> str:
+        """Archive a text and return its handle."""
         stash = await self.stash.get()
         return await stash.keep_output(text, tool=call.tool, argument=call.argument, session_id=self.session_id)
 
 
 def _texts_together(content: Sequence[ContentBlock]) -> list[tuple[str | None, list[ContentBlock]]]:
-    """Runs of text blocks with the same annotations, each with its text; every other block alone, with None."""
+    """Runs of text blocks with the same annotations, each with its joined text; any other block alone, with None."""
     runs: list[tuple[str | None, list[ContentBlock]]] = []
     for block in content:
         if not isinstance(block, TextContent):
@@ -200,7 +203,7 @@ def _texts_together(content: Sequence[ContentBlock]) -> list[tuple[str | None, l
 
 
 def _handle_of(value: Any, replaced: Mapping[str, Shown]) -> str | None:
-    """The handle under which a value is archived already, since a text of the same result is its JSON."""
+    """The handle of a text of the same result that is the JSON of this value; None if there is none."""
     for text, shown in replaced.items():
         try:
             if json.loads(text) == value:
@@ -215,7 +218,8 @@ def _alike(first: ContentBlock, second: ContentBlock) -> bool:
 
 
 def _size(result: CallToolResult) -> int:
-    """Characters that a model may be shown of a result: of its texts, or of its structured content if that is more."""
+    """Characters of a result that a model may see: those of its texts or of its structured content, whichever is
+    more."""
     texts = sum(len(block.text) for block in result.content if isinstance(block, TextContent))
     embedded = sum(
         len(block.resource.text)

@@ -1,7 +1,7 @@
-"""A server as a process of its own: started with few variables, its lines read within a limit, ended in order.
+"""A server process: started with few environment variables, read line by line up to a limit, stopped cleanly.
 
-The SDK's own transport decodes and parses each line on the event loop, whatever its length. This one is the same with
-another reader; it starts and ends the process with the SDK's functions, which is all that is used of its private parts.
+The SDK's own transport decodes and parses each line on the event loop, whatever its length. This transport differs only
+in its reader. It starts and stops the process with private functions of the SDK; no other private part is used.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from contextstash.mcp.json_rpc import written
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.5
-"""How long what was sent may take to reach the process before its input is closed: the SDK's own."""
+"""How long sent messages may take to reach the process before its stdin is closed: the SDK's own value."""
 
-GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+CLOSED_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
 
 def environment_of(server: StdioServer) -> dict[str, str]:
-    """The variables that a server gets: those that the SDK holds to be safe, and those of its entry."""
+    """The environment of a server: the variables that the SDK considers safe, and those of its entry."""
     return {**stdio.get_default_environment(), **server.env}
 
 
 @asynccontextmanager
 async def process_streams(server: StdioServer, answers: Answers) -> AsyncIterator[tuple[Any, Any]]:
-    """The two streams to a process that is started here and ended on leaving. Raises OSError if its program cannot be
-    started, ValueError if its command or environment holds a NUL."""
+    """Start a process and yield its two message streams; the process is stopped on exit. Raises OSError if the program
+    cannot be started, ValueError if the command or the environment contains a NUL."""
     command = await stdio._get_executable_command(server.command)
     process = await stdio._create_platform_compatible_process(
         command, list(server.args), environment_of(server), sys.stderr, server.cwd
     )
-    # no await from here to the task group: cancelled in between, the process would be left behind
+    # no await from here to the task group: if it were cancelled there, the process would not be stopped
     connection = _Connection(process, answers)
     async with anyio.create_task_group() as group:
         group.start_soon(connection.read)
@@ -56,7 +56,7 @@ async def process_streams(server: StdioServer, answers: Answers) -> AsyncIterato
 
 
 class _Connection:
-    """A running server process between two pairs of streams: its side and its session's."""
+    """A running server process and the streams between it and its session."""
 
     def __init__(self, process: Any, answers: Answers) -> None:
         self._process = process
@@ -66,9 +66,9 @@ class _Connection:
         self._flushed = anyio.Event()
 
     async def read(self) -> None:
-        """Pass on what the process writes, until it ends."""
+        """Pass the process's messages to the session until the process ends."""
         async with self._received:
-            with suppress(*GONE):
+            with suppress(*CLOSED_ERRORS):
                 try:
                     async for line in lines_of(self._process.stdout, self._answers.limit):
                         message = await self._answers.message(line)
@@ -77,21 +77,21 @@ class _Connection:
                 except (EndlessLineError, UnanswerableError):
                     logger.warning("server '%s' is disconnected, as its line is too long", self._answers.server)
                     return
-            await stdio._drain_stdout(self._process)  # else it could hang at its exit, on a full pipe
+            await stdio._drain_stdout(self._process)  # otherwise it could block at its exit, on a full pipe
 
     async def write(self) -> None:
-        """Pass on what the session sends, until one of the two ends."""
+        """Pass the session's messages to the process until one of the two ends."""
         try:
             async for item in self._sent:
                 self._answers.expect(item.message)
                 await self._process.stdin.send(written(item.message) + b"\n")
-        except GONE:
-            await self._received.aclose()  # what was asked gets no answer: better that its callers know
+        except CLOSED_ERRORS:
+            await self._received.aclose()  # pending requests get no response: closing the stream tells their callers
         finally:
             self._flushed.set()
 
     async def end(self) -> None:
-        """End the process in order, after what was sent has reached it."""
+        """Stop the process after sent messages have reached it."""
         self.incoming.close()
         self.outgoing.close()
         with anyio.move_on_after(FLUSH_SECONDS):

@@ -1,4 +1,4 @@
-"""Requests passed on: progress comes back while they last, what a server asks meanwhile goes to the client."""
+"""Forwarded requests: their progress is reported to the client, and the server's own requests are sent to it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from contextstash.gateway.upstream import Upstream
 Request = ServerRequestContext[Any, Any]
 
 MAX_ROUNDS = 10
-"""How often one call may ask for input before it ends."""
+"""How often one call may request input before it fails. A guess: it stops a server that asks endlessly."""
 
 ENVELOPE = "io.modelcontextprotocol/"
-"""What the names in `_meta` begin with that belong to one connection."""
+"""The prefix of the names in `_meta` that belong to one connection."""
 
 _TOOL_RESULT: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
 _PROMPT_RESULT: TypeAdapter[Any] = TypeAdapter(GetPromptResult | InputRequiredResult)
@@ -41,7 +41,7 @@ _RESOURCE_RESULT: TypeAdapter[Any] = TypeAdapter(ReadResourceResult | InputRequi
 
 
 def tool_result(value: Any) -> Any:
-    """A tool's result, or what it asks for first, of a parsed answer. Raises ValidationError if it is neither."""
+    """A parsed response as a tool's result or its request for input. Raises ValidationError if it is neither."""
     return _TOOL_RESULT.validate_python(value, by_name=False)
 
 
@@ -52,8 +52,8 @@ async def call_tool(
     ctx: Request,
     taken: Callable[[Any], Awaitable[Any]],
 ) -> Any:
-    """The result of a tool; `taken` is what becomes of each answer of its server. It is never called twice for one
-    call."""
+    """Call a tool and return its result; `taken` converts each response of its server. The tool is never called twice
+    for one client call."""
 
     async def send(session: Any, answers: Mapping[str, Any]) -> Any:
         request = CallToolRequest(params=_own_params(params, {"name": name, **answers}, CallToolRequestParams))
@@ -68,7 +68,7 @@ async def call_tool(
 
 
 async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestParams, ctx: Request) -> Any:
-    """A prompt as its server gives it."""
+    """A prompt as its server returns it."""
 
     async def ask(session: Any) -> Any:
         async def send(answers: Mapping[str, Any]) -> Any:
@@ -82,7 +82,7 @@ async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestPara
 
 
 async def read_resource(upstream: Upstream, uri: str, params: ReadResourceRequestParams, ctx: Request) -> Any:
-    """A resource as its server gives it."""
+    """A resource as its server returns it."""
 
     async def ask(session: Any) -> Any:
         async def send(answers: Mapping[str, Any]) -> Any:
@@ -98,7 +98,7 @@ async def read_resource(upstream: Upstream, uri: str, params: ReadResourceReques
 
 
 def _own_params(params: Any, changes: Mapping[str, Any], kind: Any) -> Any:
-    """The parameters with other names in them, and without what belongs to the client's own connection."""
+    """The parameters with these changes, and without the metadata of the client's own connection."""
     given = params.model_dump(by_alias=True, exclude_none=True)
     meta = {
         name: value
@@ -111,7 +111,8 @@ def _own_params(params: Any, changes: Mapping[str, Any], kind: Any) -> Any:
 async def _answered(
     upstream: Upstream, session: Any, send: Callable[[Mapping[str, Any]], Awaitable[Any]], ctx: Request
 ) -> Any:
-    """The final result: of a client without such rounds, what is asked for on the way is asked by requests."""
+    """The final result. A client of an older protocol cannot get a request for input as a result, so each input is
+    requested from it in a separate request."""
     result = await send({})
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return upstream.backchannel.named(result) if isinstance(result, InputRequiredResult) else result

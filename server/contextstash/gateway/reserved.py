@@ -1,4 +1,4 @@
-"""Names that are ours: no server behind the gateway is offered under one, even if our own tool is not listed."""
+"""Our own names: nothing of another server is offered under one of them, even if our own tool is not listed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OWN_SCHEME = "context:"
 
 
 def is_own_tool(name: str) -> bool:
-    """Whether a client, a model or our own reading of a transcript could take this for the name of one of our tools."""
+    """Whether a client, a model or our transcript readers could mistake this for the name of one of our tools."""
     return _looks_like(name, OWN_TOOLS) or is_own_retrieval(f"contextstash__{name}")
 
 
@@ -58,12 +58,12 @@ def is_reserved_tool(name: str) -> bool:
 
 
 def is_own_prompt(name: str) -> bool:
-    """Whether a client or a person could take this for the name of one of our prompts."""
+    """Whether a client or a person could mistake this for the name of one of our prompts."""
     return _looks_like(name, OWN_PROMPTS)
 
 
 def is_own_uri(uri: str) -> bool:
-    """Whether a URI, or one that a URI template can make, is of our own scheme."""
+    """Whether a URI has our own scheme, or a URI template can produce one that has."""
     literal = uri.strip().casefold().partition("{")[0]
     return literal.startswith(OWN_SCHEME) or ("{" in uri and OWN_SCHEME.startswith(literal))
 

@@ -1,4 +1,4 @@
-"""What a configuration says of one server's tools: which are offered, and the limits of their outputs."""
+"""The configured rules for one server's tools: which are offered, and the limits of their outputs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash_storage.errors import BadInputError
 
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""Bytes of one answer, if its server's entry does not say otherwise: two million tokens, ten windows of a large model,
-and up to 0.8 GB while it is taken apart."""
+"""Default maximum of one response, in bytes: two million tokens, ten windows of a large model, and up to 0.8 GB of
+memory while it is parsed."""
 
 ANSWER_BYTES_BOUNDS = (64 * 1024, 64 * 1024 * 1024)
-"""Bytes between which that limit may be set: lists of tools must pass, and of more the event loop has to move too much
-from pipe to pipe."""
+"""The range of that limit, in bytes. A lower limit would reject lists of tools; with a higher one, copying from pipe to
+pipe would block the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRules:
-    """How one tool's outputs are treated: `limits` in the place of the settings' own, and whether a repeated output is
-    answered as unchanged."""
+    """The rules for one tool's outputs: `limits` replace those of the settings; with `unchanged`, a repeated output is
+    replaced by a notice."""
 
     limits: Mapping[str, Any] = field(default_factory=dict)
     unchanged: bool = False
@@ -31,8 +31,7 @@ class OutputRules:
 
 @dataclass(frozen=True, slots=True)
 class ServerRules:
-    """The rules for all tools of a server. `allow` and `deny` hold names or shell patterns; what is denied is denied
-    even if it is allowed."""
+    """The rules for all tools of a server. `allow` and `deny` are names or shell patterns; `deny` takes precedence."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
@@ -51,14 +50,14 @@ class ServerRules:
 
 
 def read_rules(value: Any) -> ServerRules:
-    """The rules in an entry's key `contextstash`. Raises BadInputError on a wrong name or value: a misspelt list of
-    denied tools must not go unnoticed."""
+    """The rules in an entry's key `contextstash`. Raises BadInputError if a name is unknown or a value invalid: a
+    misspelt list of denied tools must not be ignored."""
     given = _object(value, "contextstash", ("limits", "unchanged", "tools", "per_tool", "max_answer_bytes"))
     lists = _object(given.get("tools", {}), "contextstash.tools", ("allow", "deny"))
     outputs = _output_rules(given, "contextstash", OutputRules())
     per_tool = given.get("per_tool", {})
     if not isinstance(per_tool, dict):
-        raise BadInputError("contextstash.per_tool must be an object with tools' names as keys.")
+        raise BadInputError("contextstash.per_tool must be an object with tool names as keys.")
     return ServerRules(
         allow=_names(lists["allow"], "allow") if "allow" in lists else None,
         deny=_names(lists.get("deny", []), "deny"),
@@ -106,7 +105,7 @@ def _object(value: Any, place: str, known: tuple[str, ...]) -> Mapping[str, Any]
 
 def _names(value: Any, name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BadInputError(f"contextstash.tools.{name} must be a list of tools' names.")
+        raise BadInputError(f"contextstash.tools.{name} must be a list of tool names.")
     return tuple(value)
 
 

@@ -30,7 +30,7 @@ from contextstash.signals import end_signals
 logger = logging.getLogger(__name__)
 
 OWN = "contextstash"
-"""The name of our own tools' server; a configured one of that name is called otherwise."""
+"""The name of the server of our own tools. If a configured server has this name, ours gets another one."""
 
 OwnTools = Literal["retrieval", "agent", "all"]
 
@@ -43,35 +43,35 @@ def build_gateway(
     session_id: str | None = None,
     limits: Mapping[str, Any] | None = None,
 ) -> Gateway:
-    """The gateway to the configured servers, with our own tools as those of one server more. Outputs are archived with
-    those of `session_id`; `limits` count if an entry of the configuration names none."""
+    """The gateway to the configured servers, with our own tools as one more server. Outputs are archived for the
+    session `session_id`; `limits` apply to servers whose entry names no limits."""
     stash = LazyStash(opener(options))
     own = build_server(stash, tools)
     entries = {entry.name: entry for entry in config.entries}
-    name = _free(OWN, entries)
+    name = _unused(OWN, entries)
     workers = Workers(Setup(options, session_id, dict(limits or {})))
     gateway = Gateway(Shortening(stash, session_id, limits or {}), workers, name)
     upstreams = [_upstream(entry, gateway, workers) for entry in entries.values()]
-    upstreams.append(Upstream(name, lambda _: own, ServerRules(), gateway.tell_of_changes))
+    upstreams.append(Upstream(name, lambda _: own, ServerRules(), gateway.notify_list_changes))
     gateway.fleet = Fleet(upstreams, own=name)
     return gateway
 
 
 def run_gateway(gateway: Gateway) -> None:
-    """Serve until stdin is closed or a signal ends it; the servers behind it are ended with it."""
+    """Serve until stdin is closed or a signal arrives; then stop the servers behind the gateway."""
     anyio.run(_serve, gateway)
 
 
 def _upstream(entry: ServerEntry, gateway: Gateway, workers: Workers) -> Upstream:
-    def way(ended: Callable[[], None]) -> Any:
+    def connect(ended: Callable[[], None]) -> Any:
         return connected(entry.server, Answers(entry.name, entry.rules.max_answer_bytes, workers), ended)
 
-    given = environment_of(entry.server) if isinstance(entry.server, StdioServer) else {}
-    variables = tuple(sorted({*given, *entry.references}))
-    return Upstream(entry.name, way, entry.rules, gateway.tell_of_changes, variables)
+    environment = environment_of(entry.server) if isinstance(entry.server, StdioServer) else {}
+    variables = tuple(sorted({*environment, *entry.references}))
+    return Upstream(entry.name, connect, entry.rules, gateway.notify_list_changes, variables)
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
+def _unused(name: str, taken: dict[str, Any]) -> str:
     while name in taken:
         name += "-own"
     return name
@@ -87,25 +87,26 @@ async def _serve(gateway: Gateway) -> None:
         with serving:
             async with stdio_streams() as (read, write):
                 await server.run(read, write, server.create_initialization_options(changes))
-        _report(gateway.shortening.tally)
+        _log_savings(gateway.shortening.tally)
         group.cancel_scope.cancel()
 
 
 async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event, tally: Tally) -> None:
-    """A read of stdin that is under way cannot be cancelled: with the servers ended, the process ends here."""
+    """Exit the process after the servers have stopped: a read of stdin in progress cannot be cancelled."""
     async for _ in end_signals():
         serving.cancel()
         await stopped.wait()
-        _report(tally)
+        _log_savings(tally)
         sys.stderr.flush()
         os._exit(0)
 
 
-def _report(tally: Tally) -> None:
-    """What the gateway saved, in one line."""
+def _log_savings(tally: Tally) -> None:
+    """Log how much the gateway saved, in one line."""
     if tally.shortened:
+        # about four characters a token: the usual estimate for English text and code
         logger.warning(
-            "%d of %d results were made short (%d unchanged): %s instead of %s characters, about %s tokens less",
+            "shortened %d of %d results (%d unchanged): %s instead of %s characters, about %s fewer tokens",
             tally.shortened,
             tally.results,
             tally.unchanged,

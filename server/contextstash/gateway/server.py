@@ -1,4 +1,4 @@
-"""The gateway as one MCP server: lists of all servers' things, each request passed on to the right one."""
+"""The gateway as one MCP server: it lists what all servers offer, and forwards each request to its server."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ get_archived_output reads the rest, by pattern or by lines. Do not run the tool 
 
 
 HALVES_IN_ARGUMENTS = (
-    "The arguments hold half of a surrogate pair (an escape such as \\ud83d alone), at which many servers fall silent."
-    " The server was not called. Send whole characters."
+    "The arguments hold half of a surrogate pair (an escape such as \\ud83d alone), to which many servers do not"
+    " respond. The server was not called. Send complete characters."
 )
 
 
 class Gateway:
-    """Passes a client's requests on to the fleet. `own` is the server of the fleet that is ours: its
-    results are never made short."""
+    """Forwards a client's requests to the fleet. `own` is the name of our own server in the fleet: its results are
+    never shortened."""
 
     def __init__(self, shortening: Shortening, workers: Workers, own: str) -> None:
         self.shortening = shortening
@@ -87,7 +87,7 @@ class Gateway:
         self._client: Any = None
 
     def server(self, on_stopped: Callable[[], None] | None = None) -> Server[None]:
-        """The server to be run; `on_stopped` is called when all servers behind it have ended."""
+        """The server to run; `on_stopped` is called after all servers behind it have stopped."""
 
         @asynccontextmanager
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
@@ -119,7 +119,7 @@ class Gateway:
         server.middleware.append(self._start_first)
         return server
 
-    async def tell_of_changes(self) -> None:
+    async def notify_list_changes(self) -> None:
         """Notify the client that lists have changed."""
         for event in (ToolsListChanged(), PromptsListChanged(), ResourcesListChanged()):
             await self._bus.publish(event)
@@ -129,7 +129,7 @@ class Gateway:
             await self._client.send_resource_list_changed()
 
     async def _start_first(self, ctx: Request, call_next: Callable[[Request], Awaitable[Any]]) -> Any:
-        """Servers are started when it is known what the client can do, which they are told."""
+        """Start the servers once the client's capabilities are known: they are declared to the servers too."""
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         if ctx.method != "initialize" and self._group is not None:
             self.fleet.start(self._group, Peer(ctx.session.client_capabilities, modern))
@@ -172,16 +172,16 @@ class Gateway:
                 raise
             return _failed(_broken_off(origin, upstream))
         except RefusedError as error:
-            return _failed(f"The answer of '{origin.name}' of the server '{origin.server}' cannot be read: {error}.")
+            return _failed(f"The response of '{origin.name}' of the server '{origin.server}' cannot be read: {error}.")
         except ValidationError:
-            return _failed(f"The server '{origin.server}' answered '{origin.name}' with what is no tool result.")
+            return _failed(f"The server '{origin.server}' returned an invalid tool result for '{origin.name}'.")
 
     async def _taken(self, call: Call, answer: Any) -> Any:
-        """What becomes of a tool's answer: made short, in a worker process if it is large."""
+        """A tool's response, shortened; in a worker process if it is large."""
         if not isinstance(answer, CallToolResult) or call.server == self.own:
             return answer
         held = held_in(answer)
-        if held is None:  # parsed already, as it is small or came by HTTP
+        if held is None:  # already parsed: it is small or was received over HTTP
             dumped = answer.model_dump_json(by_alias=True, exclude_none=True).encode()
             if len(dumped) <= HELD_BYTES:
                 return await self.shortening.result(answer, call)
@@ -204,7 +204,7 @@ class Gateway:
         if origin is not None:
             upstream = self.fleet.upstreams[origin.server]
             return await _or_error(request_relay.read_resource(upstream, origin.name, params, ctx))
-        for upstream in self.fleet.upstreams.values():  # a result may link to what no list has
+        for upstream in self.fleet.upstreams.values():  # a result may link to a resource that no list has
             if is_own_uri(params.uri) and upstream.name != self.own:
                 continue
             if upstream.connected and (upstream.offer.resources or upstream.offer.templates):
@@ -255,7 +255,7 @@ def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, u
 
 
 def _archived_as(origin: Origin) -> str:
-    """The name under which a tool's outputs are archived: never one of ours, whose outputs are not made short."""
+    """The name under which a tool's outputs are archived: never one of ours, whose outputs are not shortened."""
     return f"{origin.name} of {origin.server}" if is_own_retrieval(origin.name) else origin.name
 
 
@@ -265,8 +265,8 @@ def _failed(text: str) -> CallToolResult:
 
 def _broken_off(origin: Origin, upstream: Upstream) -> str:
     return (
-        f"The server '{upstream.name}' ended while '{origin.name}' ran: whether it was done is not known."
-        " It is started again at the next call."
+        f"The server '{upstream.name}' ended while '{origin.name}' ran: it is unknown whether the call took effect."
+        " The next call starts the server again."
     )
 
 
@@ -276,4 +276,4 @@ async def _or_error(answer: Awaitable[Answer]) -> Answer:
     except UpstreamDownError as error:
         raise MCPError(CONNECTION_CLOSED, str(error)) from error
     except ValidationError as error:
-        raise MCPError(CONNECTION_CLOSED, "The server's answer is not what the protocol says.") from error
+        raise MCPError(CONNECTION_CLOSED, "The server's response does not follow the protocol.") from error

@@ -1,4 +1,4 @@
-"""Structured content made smaller: long strings and long lists are shortened, the structure is kept."""
+"""Smaller structured content: long strings and long lists are shortened, the structure is kept."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 STEPS = ((2_000, 100), (1_000, 50), (500, 20), (200, 10), (100, 5), (60, 2))
-"""Longest string in characters and most items of a list or object, tried in this order until the whole is small."""
+"""Maximum characters of a string and maximum items of a list or object, tried in this order until the whole is small
+enough. The steps are guesses: each about halves the one before."""
 
 
 def as_text(value: Any) -> str:
-    """The JSON text of a value, as a model is shown it."""
+    """The JSON text of a value, as shown to a model."""
     return json.dumps(value, ensure_ascii=False)
 
 
-def smaller_forms(value: Any, handle: str, room: int | None = None) -> Iterator[Any]:
-    """Ever smaller forms of a value, first those with all items of their lists and objects; not these if none of them
-    has at most `room` characters. A string that was shortened says so, with the handle of the whole."""
+def smaller_forms(value: Any, handle: str, max_chars: int | None = None) -> Iterator[Any]:
+    """Forms of a value, each smaller than the one before. Forms with all items of lists and objects come first, unless
+    even the smallest of them has more than `max_chars` characters. A shortened string names the handle of the whole."""
     smallest_whole = _shortened(value, STEPS[-1][0], None, handle)
-    if room is None or len(as_text(smallest_whole)) <= room:
+    if max_chars is None or len(as_text(smallest_whole)) <= max_chars:
         for longest, _ in STEPS:
             yield _shortened(value, longest, None, handle)
     for longest, items in STEPS:
@@ -38,8 +39,8 @@ def replaced_strings(value: Any, texts: dict[str, str]) -> Any:
 
 
 def is_valid(value: Any, schema: dict[str, Any] | None) -> bool:
-    """Whether a value is what a tool's output schema promises; with no schema everything is. A schema that is none, or
-    refers to another document, promises nothing that could be kept: then it is not."""
+    """Whether a value is valid for a tool's output schema; without a schema, every value is. If the schema is invalid
+    or refers to another document, it cannot be checked, and no value is."""
     if schema is None:
         return True
     from jsonschema.exceptions import SchemaError
@@ -71,4 +72,4 @@ def _string(text: str, longest: int, handle: str) -> str:
         return text
     head = longest * 2 // 3
     tail = longest - head
-    return f"{text[:head]} [… {len(text) - longest:,} characters left out, all in {handle} …] {text[-tail:]}"
+    return f"{text[:head]} [… {len(text) - longest:,} characters omitted, all in {handle} …] {text[-tail:]}"

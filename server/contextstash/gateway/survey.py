@@ -12,9 +12,9 @@ from contextstash.gateway.server import Gateway
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
-    """One server: the names of its tools as they are offered, the numbers of its other things, what is offered under
-    another name, the names of the variables that it gets, and its problem."""
+class ServerSurvey:
+    """One server: the offered names of its tools, the numbers of its prompts and resources, why it is unavailable,
+    which items are renamed (original and offered name), and the names of its environment variables."""
 
     server: str
     tools: tuple[str, ...]
@@ -25,16 +25,16 @@ class Surveyed:
     variables: tuple[str, ...] = ()
 
 
-def survey(gateway: Gateway) -> list[Surveyed]:
-    """Start the servers, ask each once, and end them."""
+def survey(gateway: Gateway) -> list[ServerSurvey]:
+    """Start the servers, list what each offers, and stop them."""
     return anyio.run(_survey, gateway)
 
 
-async def _survey(gateway: Gateway) -> list[Surveyed]:
+async def _survey(gateway: Gateway) -> list[ServerSurvey]:
     async with Client(gateway.server(), cache=None):
         directory = await gateway.fleet.directory()
         return [
-            Surveyed(
+            ServerSurvey(
                 server=name,
                 tools=tuple(offered for offered, (origin, _) in directory.tools.items() if origin.server == name),
                 prompts=len(upstream.offer.prompts),
@@ -48,8 +48,8 @@ async def _survey(gateway: Gateway) -> list[Surveyed]:
 
 
 def _renamed(directory: Directory, server: str) -> tuple[tuple[str, str], ...]:
-    """What of a server has another name here, since the name is ours, or a host's, or another server has it too, or no
-    provider takes it."""
+    """The original and offered names of a server's items that were renamed: the name is ours or a host's, several
+    servers have it, or no provider accepts it."""
     lists = (directory.tools, directory.prompts, directory.resources, directory.templates)
     return tuple(
         (origin.name, offered)

@@ -1,4 +1,4 @@
-"""The way to a server: its process started, or its address reached, and a callback when the connection ends."""
+"""Connections to servers, by stdio or HTTP, with a callback when the connection ends."""
 
 from __future__ import annotations
 
@@ -18,20 +18,19 @@ from contextstash.gateway.process import process_streams
 Ended = Callable[[], None]
 
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds for connecting and sending, and for the next byte of an answer: the SDK's own."""
-
+"""Seconds for connecting and sending, and for the next byte of a response: the SDK's own values."""
 
 MAX_HTTP_BYTES = 1024 * 1024
-"""Bytes of one answer over HTTP: the SDK's own limit of an event, and it parses them on the event loop."""
+"""Bytes of one response over HTTP: the SDK's own limit of an event. The SDK parses responses on the event loop."""
 
 
 @asynccontextmanager
 async def connected(server: StdioServer | HttpServer, answers: Answers, ended: Ended) -> AsyncIterator[tuple[Any, Any]]:
-    """The two streams to a server; `ended` is called when nothing more can come from it. Raises OSError if its
-    program cannot be started."""
-    way = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
-    async with way as (read, write):
-        yield _Checked(read, ended, answers.server), write
+    """The two message streams to a server; `ended` is called when the server can send nothing more. Raises OSError if
+    its program cannot be started."""
+    transport = process_streams(server, answers) if isinstance(server, StdioServer) else _address(server)
+    async with transport as (read, write):
+        yield _EndReporter(read, ended, answers.server), write
 
 
 @asynccontextmanager
@@ -46,7 +45,7 @@ async def _address(server: HttpServer) -> AsyncIterator[tuple[Any, Any]]:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Stop reading an answer that is too large. Streams of events are limited by the SDK, event by event."""
+    """Stop reading a response that is too large. The SDK limits streams of events itself, event by event."""
     if response.headers.get("content-type", "").lower().startswith("application/json"):
         response.stream = _LimitedBody(response.stream)
 
@@ -61,8 +60,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
             size += len(chunk)
             if size > MAX_HTTP_BYTES:
                 raise httpx2.StreamError(
-                    f"it has more than {MAX_HTTP_BYTES:,} bytes, and no more are taken over HTTP. Ask for less: a"
-                    " narrower query, fewer rows, a page or a part of a file."
+                    f"it has more than {MAX_HTTP_BYTES:,} bytes, the maximum over HTTP. Request less: a narrower query,"
+                    " fewer rows, a page or a part of a file."
                 )
             yield chunk
 
@@ -70,9 +69,9 @@ class _LimitedBody(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class _Checked:
-    """A stream of messages that reports its end: otherwise a server that died between two calls would go unnoticed. One
-    malformed tool in a list does not cost the others."""
+class _EndReporter:
+    """A stream of messages that reports its end: otherwise the end of a server between two calls would not be
+    noticed. One malformed tool in a list does not cost the others."""
 
     def __init__(self, stream: Any, ended: Ended, server: str) -> None:
         self._stream = stream
@@ -81,7 +80,7 @@ class _Checked:
 
     @property
     def last_context(self) -> Any:
-        """An attribute that the SDK reads on its own streams."""
+        """The SDK reads this attribute of its own streams."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:

@@ -1,4 +1,4 @@
-"""One server behind the gateway: connected, listed and called; started again when it died and is wanted."""
+"""One server behind the gateway: its connection, its lists and its calls; it is started again if a call needs it."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from contextstash_storage.errors import ContextstashError
 logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 60.0
-"""How long a server may take to start and list what it offers: npx and uvx download one at its first start."""
+"""How long a server may take to start and list what it offers: npx and uvx download a server at its first start."""
 
-PAUSE_SECONDS = 2.0
-"""How long a server that could not be reached is left alone, whoever asks for it."""
+RECONNECT_DELAY_SECONDS = 2.0
+"""How long the gateway waits before it connects again to a server that could not be reached. A guess."""
 
 LIST_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 
-Way = Callable[[Callable[[], None]], Any]
-"""Opens the way to a server; what it is given is to be called when the way ends."""
+Connect = Callable[[Callable[[], None]], Any]
+"""Opens a connection to a server. The argument is a callback for the end of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The client on whose behalf servers are connected: what it can do, and whether it speaks a protocol version
-    without a handshake. Servers are spoken to in the same generation: in the newer one a server cannot ask back, so one
-    that does would otherwise fail behind the gateway alone."""
+    """The client for which servers are connected: its capabilities, and whether its protocol version has no handshake.
+    Servers are connected with the same generation of the protocol: in the newer one a server cannot send requests to
+    the client, so a server that does would fail only behind the gateway."""
 
     capabilities: ClientCapabilities | None
     modern: bool
 
 
 class UpstreamDownError(ContextstashError):
-    """A server behind the gateway that cannot be reached, and why."""
+    """A server behind the gateway is unavailable; the message says why."""
 
 
 class Upstream:
-    """A server whose faults do not affect the others. `run` is its life, in one task; all else may be called from
-    any other.
+    """A server whose faults do not affect the others. `run` manages its connection in one task; the other methods may
+    be called from any task.
 
-    `offer` stays what it was when the connection is lost, so that names stay, and `problem` says why nobody is there.
-    `variables` names those that it gets of the environment.
+    When the connection is lost, `offer` is kept, so that offered names do not change, and `problem` is the reason.
+    `variables` are the names of the environment variables that the server gets.
     """
 
     def __init__(
         self,
         name: str,
-        way: Way,
+        connect: Connect,
         rules: ServerRules,
         changed: Callable[[], Awaitable[None]],
         variables: tuple[str, ...] = (),
@@ -78,7 +78,7 @@ class Upstream:
         self.offer = Offer()
         self.problem: str | None = None
         self.backchannel = Backchannel(name)
-        self._way = way
+        self._connect = connect
         self._changed = changed
         self._client: Client | None = None
         self._stale = False
@@ -91,47 +91,47 @@ class Upstream:
 
     @property
     def connected(self) -> bool:
-        """Whether it can be called now."""
+        """Whether the server is connected now."""
         return self._client is not None
 
     async def run(self, peer: Peer) -> None:
-        """Connect, stay connected, and connect again whenever it is wanted after it was lost; ends when cancelled."""
+        """Connect, and connect again when a request needs a lost connection. Runs until it is cancelled."""
         while True:
             self._wanted, self._lost = anyio.Event(), anyio.Event()
             outcome = self._outcome
             try:
                 await self._connection(peer)
-                self.problem = self.problem or "it ended by itself"
-            except Exception as error:  # whatever is wrong with one server must not end the others
+                self.problem = self.problem or "it exited"
+            except Exception as error:  # an error of one server must not stop the others
                 self.problem = self.problem or _reason(error)
-            logger.warning("server '%s' is not there: %s", self.name, self.problem)
+            logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
             self._drop()
             self._first.set()
             if not outcome.is_set():
                 self._outcome = anyio.Event()
                 outcome.set()
-                await anyio.sleep(PAUSE_SECONDS)
+                await anyio.sleep(RECONNECT_DELAY_SECONDS)
             await self._wanted.wait()
 
     async def settled(self) -> None:
-        """Returns when it is connected, or its first start has failed."""
+        """Wait until the server is connected or its first start has failed."""
         await self._first.wait()
 
     async def client(self) -> Client:
-        """The connection to it, made again if need be. Raises UpstreamDownError, which says why there is none."""
+        """The connection, opened again if it was lost. Raises UpstreamDownError if the server is unavailable."""
         if self._client is None:
             outcome = self._outcome
             self._wanted.set()
             await outcome.wait()
         if self._client is None:
             raise UpstreamDownError(
-                f"The server '{self.name}' is not there: {self.problem}. The other servers' tools still work."
+                f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
             )
         return self._client
 
     async def ask(self, request: Callable[[Any], Awaitable[Any]]) -> Any:
-        """What the server answers to a request that may be repeated: with a connection that breaks, it is, once.
-        Raises UpstreamDownError if it is not there, and what the request raises."""
+        """The response to a request that is safe to repeat: if the connection breaks, it is sent once more. Raises
+        UpstreamDownError if the server is unavailable; errors of the request are raised as they are."""
         try:
             return await request((await self.client()).session)
         except MCPError as error:
@@ -141,8 +141,8 @@ class Upstream:
             return await request((await self.client()).session)
 
     async def _refresh(self) -> None:
-        """Ask again for what it offers, as it said that this has changed, and tell of it when it is known. Nobody waits
-        for that meanwhile: a server that does not answer keeps the offer that it had."""
+        """Read the server's lists again after it reported a change, then notify the client. No request waits for this:
+        if the server does not respond, its earlier offer is kept."""
         while self._stale:
             self._stale = False
             client = self._client
@@ -150,7 +150,7 @@ class Upstream:
                 if client is not None:
                     with anyio.fail_after(CONNECT_SECONDS):
                         self.offer = await read_offer(client.session)
-            except Exception as error:  # its lists stay what they were
+            except Exception as error:  # the earlier lists are kept
                 logger.warning("server '%s' did not list what it offers: %s", self.name, _reason(error))
             await self._changed()
         self._refreshing = False
@@ -181,7 +181,7 @@ class Upstream:
 
     def _open(self, peer: Peer) -> AbstractAsyncContextManager[Client]:
         return Client(
-            self._way(self._drop),
+            self._connect(self._drop),
             message_handler=self._on_message,
             client_info=Implementation(name="contextstash-gateway", version=__version__),
             cache=None,
@@ -193,7 +193,7 @@ class Upstream:
         with anyio.move_on_after(CONNECT_SECONDS):
             await opened.wait()
             return
-        self.problem = f"it did not answer within {CONNECT_SECONDS:.0f} seconds"
+        self.problem = f"it did not respond within {CONNECT_SECONDS:.0f} seconds"
         connection.cancel()
 
     async def _on_message(self, message: Any) -> None:
@@ -207,7 +207,7 @@ class Upstream:
             self._group.start_soon(self._refresh)
 
     async def _listen(self, client: Client) -> None:
-        """Newer protocol versions tell of changes only if they are listened to."""
+        """Subscribe to changes of the lists: newer protocol versions report them only to subscribers."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         has = client.session.server_capabilities
@@ -222,15 +222,15 @@ class Upstream:
             ) as changes:
                 async for _ in changes:
                     await self._on_change()
-        except Exception as error:  # its lists can then change unnoticed; everything else goes on
-            logger.info("server '%s' does not tell of changes: %s", self.name, _reason(error))
+        except Exception as error:  # without a subscription its lists may be outdated; its tools still work
+            logger.info("server '%s' does not report changes: %s", self.name, _reason(error))
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, in one line, of the first of several errors."""
+    """The reason in one line; of a group of errors, that of the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, FileNotFoundError):
-        return f"there is no program or folder '{error.filename}'"
+        return f"the program or folder '{error.filename}' does not exist"
     first = str(error).strip().splitlines()[:1]
     return f"{type(error).__name__}: {first[0][:200]}" if first else type(error).__name__

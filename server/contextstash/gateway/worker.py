@@ -1,7 +1,7 @@
-"""Large answers taken apart in processes of their own, so that no other call waits for it.
+"""Worker processes that parse large responses, so that no other call waits for them.
 
-A thread would not do: parsing JSON and checking its schema hold the interpreter's lock, for 3 seconds at 16 MB of small
-values.
+A thread would not suffice: parsing JSON and checking its schema hold the interpreter's lock, for 3 seconds with 16 MB
+of small values.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from contextstash.mcp.json_rpc import with_plain_names
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 
-PROCESSES = 2
-"""Worker processes at a time: a second large answer need not wait for the first, and memory has a bound."""
+MAX_PROCESSES = 2
+"""Worker processes at a time: a second large response need not wait for the first, and memory is bounded."""
 
 WORKER_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
-"""Of one worker process: twice what 8 MiB of small values take."""
+"""Memory limit of one worker process: twice what 8 MiB of small values take."""
 
 MAX_VALUES = 50_000
-"""JSON values of an answer that is passed on: reading and writing that many takes the event loop some 100 ms."""
+"""Maximum JSON values of a response that is passed on: reading and writing that many blocks the event loop for about
+100 ms."""
 
 NOT_PASSED = (
-    "The answer has {values:,} values in its structured content, and at most {most:,} are passed on. All of it is"
-    " archived as JSON: get_archived_output {handle} reads it, by pattern or by lines."
+    "The structured content has {values:,} values, and the maximum is {most:,}. All of it is archived as JSON:"
+    " get_archived_output {handle} returns it, by pattern or by lines."
 )
 
 
 class RefusedError(Exception):
-    """An answer that cannot be used, with the reason."""
+    """A response cannot be used; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker needs to know of the gateway: the database and settings, and the gateway's `Shortening`."""
+    """What a worker needs from the gateway: the database and settings, and the options of its `Shortening`."""
 
     options: ServeOptions
     session_id: str | None = None
@@ -49,9 +50,8 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What became of an answer: a result, or the error that the server answered with; what was counted, and what is
-    to be logged."""
+class WorkerResult:
+    """A parsed response: the result, or the error that the server returned; the counts, and warnings to log."""
 
     result: dict[str, Any] | None
     error: dict[str, Any] | None = None
@@ -60,65 +60,65 @@ class Taken:
 
 
 class Workers:
-    """The processes. They start at the first large answer, and end with the event loop."""
+    """The worker processes. They start with the first large response and stop with the event loop."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = replace(setup, options=replace(setup.options, api_key=None))
-        self._limiter = anyio.CapacityLimiter(PROCESSES)
+        self._limiter = anyio.CapacityLimiter(MAX_PROCESSES)
 
-    async def shortened(self, line: bytes, call: Call) -> Taken:
-        """The result in a line, made short. Raises RefusedError if there is none."""
-        taken: Taken = await self._run(_shortened, line, call, self._setup)
-        return taken
+    async def shortened(self, line: bytes, call: Call) -> WorkerResult:
+        """The result in a line, shortened. Raises RefusedError if the line has none."""
+        result: WorkerResult = await self._run(_shortened, line, call, self._setup)
+        return result
 
     async def parsed(self, line: bytes) -> Any:
-        """The message in a line. Raises RefusedError if it is no JSON, or has more than MAX_VALUES values."""
+        """The message in a line. Raises RefusedError if it is not JSON, or has more than MAX_VALUES values."""
         return await self._run(_parsed, line)
 
     async def _run(self, work: Any, *arguments: Any) -> Any:
         try:
             return await anyio.to_process.run_sync(work, *arguments, cancellable=True, limiter=self._limiter)
         except anyio.BrokenWorkerProcess as error:
-            raise RefusedError("the process that was to read it ended") from error
+            raise RefusedError("the process that parsed it ended") from error
         except MemoryError as error:
-            raise RefusedError("to read it takes too much memory; ask for less") from error
+            raise RefusedError("parsing it needs too much memory; request less") from error
 
 
 _shown: dict[tuple[str, str, str], str] = {}
-"""Of a worker: the handles of the outputs that were shown, for those that are repeated."""
+"""Handles of the outputs that this worker process has shown, so that repeated ones are recognized."""
 
 
-def _shortened(line: bytes, call: Call, setup: Setup) -> Taken:
+def _shortened(line: bytes, call: Call, setup: Setup) -> WorkerResult:
     _limit_memory()
     message = _json(line)
     if not isinstance(message, dict) or not isinstance(message.get("result"), dict):
         error = message.get("error") if isinstance(message, dict) else None
         if isinstance(error, dict):
-            return Taken(None, error)
+            return WorkerResult(None, error)
         raise RefusedError("it is not valid JSON-RPC")
-    return asyncio.run(_taken(message["result"], call, setup))
+    return asyncio.run(_worker_result(message["result"], call, setup))
 
 
-async def _taken(value: dict[str, Any], call: Call, setup: Setup) -> Taken:
+async def _worker_result(value: dict[str, Any], call: Call, setup: Setup) -> WorkerResult:
     from mcp.types import CallToolResult
 
     from contextstash.gateway.request_relay import tool_result
 
     result = tool_result(value)
     if not isinstance(result, CallToolResult):
-        return Taken(value)
+        return WorkerResult(value)
     shortening = Shortening(LazyStash(opener(setup.options)), setup.session_id, setup.limits, _shown=_shown)
     async with shortening.stash.in_use():
         shown = await shortening.result(result, call)
         structured = shown.structured_content
         values = count_of_values(structured)
         if values > MAX_VALUES:
-            handle = await shortening.kept(as_text(result.structured_content), call)
+            handle = await shortening.archive(as_text(result.structured_content), call)
             text = NOT_PASSED.format(values=values, most=MAX_VALUES, handle=handle)
             content = [{"type": "text", "text": text}]
-            return Taken({"content": content, "isError": True}, None, shortening.tally, shortening.warnings)
+            return WorkerResult({"content": content, "isError": True}, None, shortening.tally, shortening.warnings)
     dumped = shown.model_dump(by_alias=True, exclude_none=True, mode="json")
-    return Taken(dumped, None, shortening.tally, shortening.warnings)
+    return WorkerResult(dumped, None, shortening.tally, shortening.warnings)
 
 
 def _parsed(line: bytes) -> Any:
@@ -126,7 +126,7 @@ def _parsed(line: bytes) -> Any:
     message = _json(line)
     values = count_of_values(message)
     if values > MAX_VALUES:
-        raise RefusedError(f"it has {values:,} values, and at most {MAX_VALUES:,} are taken")
+        raise RefusedError(f"it has {values:,} values, and the maximum is {MAX_VALUES:,}")
     return message
 
 
@@ -151,7 +151,7 @@ def _json(line: bytes) -> Any:
 
 
 def _limit_memory() -> None:
-    """Ask the system to refuse more memory than a worker may have, if it can."""
+    """Limit the memory of this process, if the system supports it."""
     try:
         import resource
     except ImportError:  # Windows

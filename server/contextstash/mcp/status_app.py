@@ -92,7 +92,7 @@ def status_text(status: ContextStatus) -> str:
         money = f", {saved.cost:.2f} US dollars" if saved.cost else ""
         lines.append(f"Saved so far: {saved.tokens:,} tokens in {saved.requests:,} requests{money}")
     if status.due:
-        lines.append(f"Will trigger on the next message: {', '.join(status.due)}")
+        lines.append(f"Auto-compaction is due: {', '.join(status.due)}")
     if status.changes:
         change = status.changes[0]
         lines.append(
