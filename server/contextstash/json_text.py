@@ -109,7 +109,7 @@ def _whole(text: str) -> int:
     if len(text.lstrip("-")) > MAX_DIGITS:
         raise BadJsonError(
             "number too long",
-            f"A whole number has {len(text.lstrip('-')):,} digits, at limit {MAX_DIGITS:,} can be kept."
+            f"A whole number has {len(text.lstrip('-')):,} digits; at most {MAX_DIGITS:,} can be kept."
             " Send it as a string.",
             syntax=False,
         )

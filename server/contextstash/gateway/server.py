@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+import pydantic_core
 from anyio.abc import TaskGroup
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
@@ -54,6 +55,7 @@ from contextstash.gateway.output_limits import Call, Shortening
 from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
+from contextstash.mcp.sendable import holds_non_finite, sendable
 from contextstash.mcp.surrogates import has_lone_surrogate
 
 Request = ServerRequestContext[Any, Any]
@@ -166,8 +168,10 @@ class Gateway:
         except UpstreamDownError as error:
             return _failed(str(error))
         except MCPError as error:
-            if error.code in (UNREADABLE, PARSE_ERROR):
+            if error.code == UNREADABLE:
                 return _failed(error.message)
+            if error.code == PARSE_ERROR:  # the SDK's own text, over HTTP, repeats a part of the response
+                return _failed(f"The response of the server '{origin.server}' cannot be read as JSON.")
             if error.code != CONNECTION_CLOSED:
                 raise
             return _failed(_broken_off(origin, upstream))
@@ -181,8 +185,10 @@ class Gateway:
         if not isinstance(answer, CallToolResult) or call.server == self.own:
             return answer
         held = held_in(answer)
+        if held is None and holds_non_finite(answer.structured_content):  # over HTTP the SDK lets them through
+            return _failed(f"The response of the server '{call.server}' cannot be read: it holds NaN or an infinity.")
         if held is None:  # already parsed: it is small or was received over HTTP
-            dumped = answer.model_dump_json(by_alias=True, exclude_none=True).encode()
+            dumped = _as_json(answer)
             if len(dumped) <= HELD_BYTES:
                 return await self.shortening.result(answer, call)
             held = Held(b'{"result":%b}' % dumped)
@@ -257,6 +263,13 @@ def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, u
 def _archived_as(origin: Origin) -> str:
     """The name under which a tool's outputs are archived: never one of ours, whose outputs are not shortened."""
     return f"{origin.name} of {origin.server}" if is_own_retrieval(origin.name) else origin.name
+
+
+def _as_json(result: CallToolResult) -> bytes:
+    try:
+        return result.model_dump_json(by_alias=True, exclude_none=True).encode()
+    except ValueError:  # half of a surrogate pair
+        return pydantic_core.to_json(sendable(result.model_dump(by_alias=True, exclude_none=True)))
 
 
 def _failed(text: str) -> CallToolResult:

@@ -44,7 +44,7 @@ def sendable(value: Any) -> Any:
         written = pydantic_core.to_json(value)
     except (pydantic_core.PydanticSerializationError, UnicodeEncodeError):
         return _replaced(value)
-    return _replaced(value) if _NOT_JSON.search(written) and _holds_non_finite(value) else value
+    return _replaced(value) if _NOT_JSON.search(written) and holds_non_finite(value) else value
 
 
 def named_numbers(value: Any) -> Any:
@@ -60,7 +60,7 @@ def _named(number: float) -> str:
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
-def _holds_non_finite(value: Any) -> bool:
+def holds_non_finite(value: Any) -> bool:
     waiting = [value]
     while waiting:
         each = waiting.pop()
