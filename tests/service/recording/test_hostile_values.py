@@ -64,7 +64,7 @@ async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_
     nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}
     async with stash_at(tmp_path / "s.db") as stash:
         for message in (many, nested):
-            with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks, at most 10,000"):
+            with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks; at most 10,000"):
                 await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
         result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
     assert result.recorded == 1
