@@ -40,7 +40,8 @@ def test_a_server_with_a_misspelt_setting_does_not_start(contextstash: CommandLi
 
 
 def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) -> None:
-    file = contextstash.folder / "contextstash.toml"
+    file = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project's own is only ignored
+    file.parent.mkdir()
     file.write_text("compcat_at = 0.8\n")
     message = failure_of(contextstash.run("sessions"))
     assert str(file) in message

@@ -61,7 +61,7 @@ async def test_a_client_without_sampling_gets_an_extractive_summary(tmp_path: Pa
 async def test_the_result_notes_that_requested_sampling_is_unavailable(tmp_path: Path, mode: Mode) -> None:
     result = await compacted(tmp_path / "n.db", mode, None, strategy="sampling")
     assert result["strategy"] == "extractive"
-    assert "offers no sampling" in result["note"]
+    assert "does not support sampling" in result["note"]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -14,8 +14,10 @@ from typing import Any, Literal
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
+from tests.support.effort import THOROUGH
+
 Mode = Literal["auto", "legacy"]
-MODES: tuple[Mode, ...] = ("auto", "legacy")
+MODES: tuple[Mode, ...] = ("auto", "legacy") if THOROUGH else ("auto",)
 
 SESSION = "parser-fix"
 
