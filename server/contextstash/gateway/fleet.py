@@ -26,6 +26,7 @@ class Fleet:
 
     def __init__(self, upstreams: Sequence[Upstream], own: str | None = None) -> None:
         self.upstreams = {upstream.name: upstream for upstream in upstreams}
+        self.first_list_seconds = FIRST_LIST_SECONDS
         self._own = own
         self._started = False
         self._waited = False
@@ -40,9 +41,9 @@ class Fleet:
 
     async def directory(self) -> Directory:
         """What all servers offer now. The first call waits until each has started or failed, at most
-        FIRST_LIST_SECONDS."""
+        `first_list_seconds`."""
         if not self._waited:
-            with anyio.move_on_after(FIRST_LIST_SECONDS):
+            with anyio.move_on_after(self.first_list_seconds):
                 await self._each(Upstream.settled)
             self._waited = True
         offers = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}

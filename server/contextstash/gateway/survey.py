@@ -8,6 +8,7 @@ import anyio
 from mcp.client import Client
 
 from contextstash.gateway.directory import Directory
+from contextstash.gateway.fleet import FIRST_LIST_SECONDS
 from contextstash.gateway.server import Gateway
 
 
@@ -25,12 +26,18 @@ class ServerSurvey:
     variables: tuple[str, ...] = ()
 
 
+CHECK_SECONDS = 2 * FIRST_LIST_SECONDS
+"""How long a check waits for servers that are starting. Longer than a client's first list, since nobody works
+meanwhile, and a slow start on a busy machine is not a fault. A guess."""
+
+
 def survey(gateway: Gateway) -> list[ServerSurvey]:
     """Start the servers, list what each offers, and stop them."""
     return anyio.run(_survey, gateway)
 
 
 async def _survey(gateway: Gateway) -> list[ServerSurvey]:
+    gateway.fleet.first_list_seconds = CHECK_SECONDS
     async with Client(gateway.server(), cache=None):
         directory = await gateway.fleet.directory()
         return [
