@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,15 @@ def test_a_database_that_is_not_opencodes_is_refused(contextstash: CommandLine) 
     assert "sessions.db" in done.stderr
 
 
+def _read_to_end(terminal: int) -> bytes:
+    """What is written to a terminal until the last program closes it, which Linux reports as an error."""
+    written = b""
+    with suppress(OSError):
+        while piece := os.read(terminal, 65_536):
+            written += piece
+    return written
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_progress_bar_is_shown_only_on_a_terminal(contextstash: CommandLine) -> None:
     path = contextstash.folder / "session.jsonl"
@@ -114,11 +125,13 @@ def test_a_progress_bar_is_shown_only_on_a_terminal(contextstash: CommandLine) -
     terminal, end = pty.openpty()
     environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "contextstash", "import", str(path), "--json"]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=end, env=environment, cwd=contextstash.folder, timeout=120
-    )
-    os.close(end)
-    shown = os.read(terminal, 100_000).decode(errors="ignore")  # a full buffer may end within a character
+    with ThreadPoolExecutor() as pool:  # read meanwhile: a terminal whose buffer is full blocks the program
+        reading = pool.submit(_read_to_end, terminal)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=end, env=environment, cwd=contextstash.folder, timeout=120
+        )
+        os.close(end)
+        shown = reading.result(timeout=10).decode()
     os.close(terminal)
     assert ANSI in shown
     assert "session.jsonl" in shown
