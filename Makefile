@@ -34,7 +34,7 @@ test: $(DEVELOPMENT)
 
 # Everything, with all examples; what CI runs.
 test-all: $(DEVELOPMENT)
-	CONTEXTSTASH_TESTS=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	TEST_EFFORT=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

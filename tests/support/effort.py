@@ -8,7 +8,8 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-THOROUGH = os.environ.get("CONTEXTSTASH_TESTS") == "thorough"
+THOROUGH = os.environ.get("TEST_EFFORT") == "thorough"
+"""The variable has no CONTEXTSTASH_ before its name: the product refuses settings that it does not know."""
 
 QUICK_SHARE = 5
 """A quick run tries every fifth example: chosen so that `make test` ends within 4 minutes on two cores."""
