@@ -10,7 +10,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import total_tokens
-from contextstash.context.window.estimate import reanchored
+from contextstash.context.window.estimate import refused
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
@@ -132,9 +132,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     estimate = await estimate_session(access, session)
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    return await access.store.change_counters(
-        session.session_id, lambda counters: reanchored(counters, true, counters.messages - 1)
-    )
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
 
 
 async def _shrunk(access: Access, session_id: str) -> list[str]:
