@@ -339,8 +339,8 @@ def _gemini_code(draw: Draw, sdk: bool) -> list[dict[str, Any]]:
     ]
 
 
-_gemini_image = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
-_gemini_user_parts = st.one_of(
+_gemini_image: dict[str, Any] = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+_gemini_user_parts: st.SearchStrategy[dict[str, Any]] = st.one_of(
     texts.map(lambda text: {"text": text}),
     st.just(_gemini_image),
     st.just({"fileData": {"mimeType": "application/pdf", "fileUri": "https://example.org/a.pdf"}}),
