@@ -279,7 +279,8 @@ class Counters(Record):
     `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool results in the
     view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits
     of ours have shrunk the view since the last report: a client that sends its own history has not seen them. `own`
-    is by how much edits of ours change each part of the view, since the client's last own compaction.
+    is by how much edits of ours change each part of the view, since the client's last own compaction. `host_window` is
+    the window in tokens that the client last said it uses, None if it does not say.
     """
 
     messages: int = 0
@@ -299,6 +300,7 @@ class Counters(Record):
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
     level: Level = "ok"
+    host_window: int | None = None
 
     @property
     def view_tokens(self) -> int:

@@ -11,7 +11,7 @@ from mcp import Client
 
 from contextstash.mcp.readable_text import readable
 from contextstash.tokenizer import count_with
-from tests.support.answer_texts import leaves, missing_from
+from tests.support.answer_texts import leaves
 from tests.support.effort import examples
 from tests.support.servers import SESSION, answer, record, small_session, stdio_client, text_of
 
