@@ -72,8 +72,8 @@ class _Reading:
     """One pass over some lines.
 
     In the state, `turns` are the last messages before each turn, `spoken` is the last message that Codex did not add
-    itself, `reply` the last item of a reply that has no usage yet, `window` the tokens that Codex says it uses. These names are stored with each reading: an
-    existing database holds them.
+    itself, `reply` the last item of a reply that has no usage yet, `window` the tokens that Codex says it uses. These
+    names are stored with each reading: an existing database holds them.
     """
 
     def __init__(self, state: State) -> None:
