@@ -37,7 +37,8 @@ class Part(StrEnum):
 class Record(BaseModel):
     """Base of all records: immutable, and strict about misspelt fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A record is built when it is first used: building all of them takes as long as all else that a hook does.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Block(Record):
