@@ -37,7 +37,8 @@ class Part(StrEnum):
 class Record(BaseModel):
     """Base of all records: immutable, and strict about misspelt fields."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A record is built when it is first used: building all of them takes as long as all else that a hook does.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Block(Record):
@@ -319,6 +320,7 @@ class Counters(Record):
     sends its own history has not seen them. `own` is by how much edits of ours change each part of the view, since
     the client's last own compaction. `appended` are the tokens of all messages ever added to the view, `requests`
     how many requests were handed out, `request` the newest of them if no usage was reported for it yet.
+    `host_window` is the window in tokens that the client last said it uses, None if it does not say.
     """
 
     messages: int = 0
@@ -346,6 +348,7 @@ class Counters(Record):
     declared: Declared = Declared()
     requests: int = 0
     request: SentRequest | None = None
+    host_window: int | None = None
 
     @property
     def view_tokens(self) -> int:

@@ -160,7 +160,7 @@ class Ledger:
                 assert as_bytes(await history(stash, WORK)) == as_bytes(self._recorded)
                 await valid_view(stash, FORMAT, WORK)
             for handle in self._handles:
-                await stash.get_archived_output(handle, session_id=WORK, max_tokens=50)
+                await stash.get_archived_output(handle, session_id=WORK, max_tokens=100)
             for summary in self._summaries:
                 await stash.get_summary(WORK, level=summary)
             await settled(path)

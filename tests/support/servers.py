@@ -14,6 +14,7 @@ from typing import Any, Literal
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
+from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
 
 Mode = Literal["auto", "legacy"]
@@ -100,14 +101,14 @@ async def record(client: Client, session_id: str = SESSION, calls: int = 8, **ma
 
 
 async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A tool's structured content; fails if the tool returns an error or more than one line of text."""
+    """A tool's structured content; fails if the tool returns an error, or a text that does not hold all of it."""
     result = await client.call_tool(tool, arguments)
     assert isinstance(result, CallToolResult)
     text = text_of(result)
     assert not result.is_error, text
     assert text
-    assert "\n" not in text
     assert isinstance(result.structured_content, dict)
+    assert missing_from(text, result.structured_content) == []
     return result.structured_content
 
 

@@ -156,6 +156,7 @@ def _retrieval_tools(tools: AgentTools) -> list[StashTool]:
             title="Get archived output",
             description="Read a pruned tool output word for word, in pages. Use instead of running the tool again.",
             line=lines.output,
+            text=lines.output_page,
             read_only=True,
             idempotent=True,
         ),

@@ -1,4 +1,4 @@
-"""One short line of text for each result; the structured content has everything that a model needs."""
+"""The first line of each result's text; the result's fields follow it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,13 @@ def summary(result: results.SummaryResult) -> str:
 
 
 def output(result: results.OutputPage) -> str:
-    more = f", continue at offset {result.next_offset}" if result.next_offset is not None else ""
-    return f"{result.handle}: {result.total_lines:,} lines, {result.total_tokens:,} tokens in all{more}."
+    whole = f"{result.handle} of {result.tool}: {result.total_lines:,} lines, {result.total_tokens:,} tokens."
+    return f"{whole} {result.note}" if result.note else whole
+
+
+def output_page(result: results.OutputPage) -> str:
+    """The whole text of a page: the output as it is, below a line on where it comes from and where to go on."""
+    return f"{output(result)}\n\n{result.text}"
 
 
 def search(result: results.SearchResult) -> str:

@@ -18,20 +18,26 @@ from pydantic import ValidationError
 
 from contextstash.mcp import schemas
 from contextstash.mcp.failures import report_crash, unknown_name, wrong_arguments
+from contextstash.mcp.readable_text import readable
 from contextstash.mcp.sendable import REPLACED, dumped, sendable, sendable_text
 from contextstash.mcp.surrogates import HALVES, without_placeholders
 from contextstash.service.results import Result
 from contextstash_storage.errors import ContextstashError
 
-Line = Callable[[Any], str]
-"""Makes one short line of text of a result, for users and for clients that show only text."""
+Headline = Callable[[Any], str]
+"""Makes one short line of a result, which stands first in its text."""
+
+WholeText = Callable[[Any], str]
+"""Makes the whole text of a result, for one that has a better form than its fields in turn."""
 
 
 class AnswerMetadata(FuncMetadata):
-    """Turns a result into structured content plus one line; parses JSON text only for lists and objects."""
+    """Turns a result into structured content and the same as readable text, because some clients give their model only
+    the one and some only the other. Parses JSON text only for lists and objects."""
 
-    line: Line
+    line: Headline
     properties: dict[str, Any]
+    text: WholeText | None = None
     aside: Callable[[Any], dict[str, Any]] | None = None
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
@@ -40,12 +46,17 @@ class AnswerMetadata(FuncMetadata):
             return super().convert_result(result)
         whole = dumped(result)
         sent = sendable(whole)
-        line = sendable_text(self.line(result)) + (REPLACED if sent is not whole else "")
         return CallToolResult(
-            content=[TextContent(type="text", text=line)],
+            content=[TextContent(type="text", text=self._text(result, sent, REPLACED if sent is not whole else ""))],
             structured_content=sent,
             _meta=sendable(self.aside(result)) if self.aside else None,
         )
+
+    def _text(self, result: Result, sent: Any, remark: str) -> str:
+        if self.text is None:
+            return readable(sent, sendable_text(self.line(result)) + remark)
+        whole = sendable_text(self.text(result))
+        return f"{remark.strip()}\n{whole}" if remark else whole
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         """Some clients send lists and objects as JSON text. Strings are not parsed: a summary may be JSON."""
@@ -64,14 +75,16 @@ class StashTool(Tool):
         *,
         title: str,
         description: str,
-        line: Line,
+        line: Headline,
+        text: WholeText | None = None,
         read_only: bool = False,
         destructive: bool = False,
         idempotent: bool = False,
         aside: Callable[[Any], dict[str, Any]] | None = None,
     ) -> StashTool:
-        """A tool with its function's name and arguments, whose output is the function's result. `aside` makes data
-        for apps of the result: it goes into `_meta`, which models do not see."""
+        """A tool with its function's name and arguments, whose output is the function's result: its text is `line` and
+        the result's fields, or what `text` makes. `aside` makes data for apps of the result: it goes into `_meta`,
+        which models do not see."""
         tool = cls.from_function(
             fn,
             title=title,
@@ -90,6 +103,7 @@ class StashTool(Tool):
             arg_model=tool.fn_metadata.arg_model,
             output_schema=schemas.output_schema(get_type_hints(fn)["return"]),
             line=line,
+            text=text,
             properties=tool.parameters.get("properties", {}),
             aside=aside,
         )

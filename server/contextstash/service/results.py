@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.json_schema import SkipJsonSchema
 
 from contextstash_storage.records import Level
@@ -15,6 +15,9 @@ from contextstash_storage.records import Level
 
 class Result(BaseModel):
     """Base: fields that are None are left out when serialized."""
+
+    # A model is built when it is first used: to build all of them takes longer than a hook, which uses one, may take.
+    model_config = ConfigDict(defer_build=True)
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -124,9 +124,11 @@ class Access:
         return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
-        """The window and the numbers that follow from it: as set, else by model."""
+        """The window and the numbers that follow from it: as set, else as the host says, else by model."""
         if settings.window is not None:
             return budget_of(settings, settings.window)
+        if session is not None and session.counters.host_window is not None:
+            return budget_of(settings, session.counters.host_window)
         from contextstash.models import model_facts
 
         facts = model_facts(model)

@@ -14,7 +14,7 @@ from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
-from contextstash.service.recording import output_archive, output_limits
+from contextstash.service.recording import output_archive, output_limits, single_output
 from contextstash.service.recording.batches import (
     REPEATED,
     BatchIdentity,
@@ -203,7 +203,7 @@ class Stash:
         keep_whole: bool = True,
     ) -> LimitedOutput:
         """One output within limits; if it is cut, the whole is archived first and named by its handle."""
-        return await output_limits.limit_text(
+        return await single_output.limit_text(
             self._access,
             text,
             tool=tool,

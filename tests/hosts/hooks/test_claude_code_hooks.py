@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from contextstash.hosts.hooks.claude_code import HOST
+from contextstash.hosts.hooks.dispatch import MAX_EVENT_BYTES, run
+from contextstash.hosts.hooks.output_cut import MAX_ARCHIVED_CHARACTERS
 from tests.support.command_line import CommandLine
 
 SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
@@ -105,6 +109,54 @@ def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> No
 
     assert read(40_000) is None
     assert read(40_001)
+
+
+def test_a_file_is_cut_only_at_its_end_because_claude_code_numbers_the_lines_that_are_left(hooked: Hooked) -> None:
+    updated = hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE, "startLine": 1}})
+    shown = updated["file"]["content"]
+    kept = shown[: shown.rindex("[contextstash")].rstrip("\n")
+    assert len(kept) > 30_000
+    assert LARGE.startswith(kept)
+    assert hooked.whole(handle_in(shown)) == LARGE
+
+
+def test_of_an_output_that_claude_code_keeps_in_a_file_no_more_is_shown_than_its_own_preview_has(
+    hooked: Hooked,
+) -> None:
+    wide = LARGE.replace("part", "部分")
+    updated = persisted(hooked, wide, hooked.transcript.with_suffix("") / "tool-results" / "b7me750tt.txt")
+    assert len(updated["stdout"].encode()) <= 2_000
+    assert hooked.whole(handle_in(updated["stdout"])) == wide
+
+
+def test_if_the_file_of_an_output_cannot_be_read_claude_codes_own_preview_of_it_stays(hooked: Hooked) -> None:
+    assert persisted(hooked, LARGE, hooked.command_line.folder / "elsewhere.txt") is None
+    assert not hooked.command_line.database.exists()
+
+
+def persisted(hooked: Hooked, text: str, file: Path) -> Any:
+    """What is shown of an output that Claude Code keeps in this file."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    response = {"stdout": text[:30_000], "stderr": "", "persistedOutputPath": str(file), "persistedOutputSize": 9}
+    return hooked.after("Bash", response, command="make all")
+
+
+def test_an_output_too_long_to_be_archived_while_the_client_waits_stays_as_it_is(hooked: Hooked) -> None:
+    assert hooked.after("mcp__some__tool", "x" * (MAX_ARCHIVED_CHARACTERS + 1)) is None
+    assert "too long" in (hooked.command_line.database.parent / "hooks.log").read_text()
+    assert not hooked.command_line.database.exists()
+
+
+def test_a_very_large_event_is_read_to_its_end_and_not_handled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "sessions.db"))
+    event = io.BytesIO(b'{"hook_event_name": "PostToolUse", "x": "%b"}' % (b"x" * MAX_EVENT_BYTES))
+    assert run(HOST, event.read) == 0
+    assert capsys.readouterr().out == ""
+    assert event.read() == b""
+    assert "is not handled" in (tmp_path / "hooks.log").read_text()
 
 
 @pytest.mark.parametrize(

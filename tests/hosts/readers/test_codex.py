@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.readers.codex import CodexReader, current_rollouts
 from contextstash.hosts.readers.transcript import Batch, Line, State, digest_of
@@ -109,6 +111,32 @@ async def test_a_rollout_read_line_by_line_reports_what_it_does_as_a_whole(tmp_p
             reported.append((counters.reported, counters.reported_view, counters.reported_seq, calls))
     assert reported[0] == reported[1]
     assert len(reported[0][3]) == 2
+
+
+WINDOW = 258_400
+"""What Codex 0.1xx writes for a model that has 1,050,000 tokens elsewhere."""
+
+
+def windowed(kind: str) -> Json:
+    if kind == "task_started":
+        return line("event_msg", type=kind, model_context_window=WINDOW)
+    return line("event_msg", type="token_count", info={**usage(900)["payload"]["info"], "model_context_window": WINDOW})
+
+
+@pytest.mark.parametrize("kind", ["task_started", "token_count"])
+async def test_the_window_is_the_one_that_codex_says_it_uses(tmp_path: Path, kind: str) -> None:
+    turn = line("turn_context", model="gpt-5.4", cwd="/srv/orchard")
+    async with stash_at(tmp_path / "stash.db") as stash:
+        rollout = write_lines(tmp_path / "rollout-1.jsonl", [meta(), turn, *TALK[1:]])
+        await ingest(stash, rollout)
+        before = await stash.estimate_context(SESSION)
+        write_lines(rollout, [meta(), turn, *TALK[1:], windowed(kind), message("user", "Four")])
+        await ingest(stash, rollout)
+        after = await stash.estimate_context(SESSION)
+        await stash.configure_session(SESSION, settings={"window": 100_000})
+        configured = await stash.estimate_context(SESSION)
+    assert before.window > after.window == WINDOW
+    assert configured.window == 100_000
 
 
 def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 MARKER = "[contextstash"
 """The beginning of everything that contextstash itself writes into the model's context."""
@@ -39,12 +40,20 @@ def spelled(words: str, *, across_lines: bool = True) -> str:
     return gap.join(f"[{_LOOK_ALIKES[letter]}]" for letter in words if letter != " ")
 
 
-_FORGED = re.compile(
-    rf"[{re.escape(_OPENING)}](?=[\s{_INVISIBLE}]{{0,80}}"
-    rf"(?:{spelled('contextstash')}|{spelled('compaction tool digest')}|{spelled('previously viewed')}))",
-    re.IGNORECASE,
-)
-"""The bracket before a marker or placeholder of contextstash, or before text that looks like one."""
+_MAY_BE_FORGED = re.compile(rf"[{re.escape(_OPENING)}](?:[^\x21-\x7e]|[_-]|[cp])", re.IGNORECASE)
+"""What every forged marker begins with: a bracket, then one of the first letters, something invisible or a letter that
+is not ASCII. Most texts have none."""
+
+
+@cache
+def _forged() -> re.Pattern[str]:
+    """The bracket before a marker or placeholder of contextstash, or before text that looks like one. Compiled at first
+    use: that takes longer than a client's hook may need for a small output."""
+    return re.compile(
+        rf"[{re.escape(_OPENING)}](?=[\s{_INVISIBLE}]{{0,80}}"
+        rf"(?:{spelled('contextstash')}|{spelled('compaction tool digest')}|{spelled('previously viewed')}))",
+        re.IGNORECASE,
+    )
 
 
 def without_ansi(text: str) -> str:
@@ -61,7 +70,7 @@ def one_line(text: str, max_chars: int) -> str:
     # Eight times the length is a guess: enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
     text = _SPACES.sub(" ", _UNPRINTABLE.sub(" ", text)).strip()
-    return clip(_FORGED.sub("(", text), max_chars)
+    return clip(unforged(text), max_chars)
 
 
 def unbracketed(text: str) -> str:
@@ -84,4 +93,4 @@ def encodable(text: str) -> str:
 
 def unforged(text: str) -> str:
     """The text with the same lines, without anything that looks like a marker of contextstash."""
-    return _FORGED.sub("(", text)
+    return _forged().sub("(", text) if _MAY_BE_FORGED.search(text) else text

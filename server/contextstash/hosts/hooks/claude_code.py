@@ -45,6 +45,9 @@ HOST = HookHost(
     # Claude Code itself cuts most outputs at 30,000 characters. A file is read to be worked with, so it is cut only if
     # it is very long: 40,000 is a guess, about 1,000 lines.
     limits={"Read": 40_000},
+    cut_at_end=frozenset({"Read"}),
+    # Of a Bash output above 30,000 characters Claude Code 2.1 shows the first 2,000 and the path of its file.
+    preview_limit=2_000,
     own_folders=_own_folders,
     persisted_output=persisted_output,
     sub_agents=_sub_agents,

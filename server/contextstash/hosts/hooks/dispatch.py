@@ -21,6 +21,9 @@ MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
 4,000 bytes of `byte-budget`."""
 
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+"""The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
+
 OWN_SERVER = "contextstash"
 
 HANDED_OFF = ("compact", "clear", "resume")
@@ -30,7 +33,7 @@ HANDED_OFF = ("compact", "clear", "resume")
 def run(host: HookHost, read: Any = None) -> int:
     """Handle one event; the exit code is always 0."""
     try:
-        event = kept_value((read or sys.stdin.buffer.read)())
+        event = kept_value(_bounded(read or sys.stdin.buffer.read))
         response = response_to(host, event, os.environ) if isinstance(event, dict) else None
         if response is not None:
             sys.stdout.write(json.dumps(response))
@@ -40,6 +43,16 @@ def run(host: HookHost, read: Any = None) -> int:
 
         note(host.name, f"{type(error).__name__}: {error}")
     return 0
+
+
+def _bounded(read: Any) -> bytes:
+    """The event's bytes. One that is too large is read to its end, so that the client does not find a broken pipe."""
+    data: bytes = read(MAX_EVENT_BYTES + 1)
+    if len(data) <= MAX_EVENT_BYTES:
+        return data
+    while read(MAX_EVENT_BYTES):
+        pass
+    raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
 
 
 def response_to(host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
@@ -87,6 +100,8 @@ def _is_configured(host: HookHost, environment: Mapping[str, str]) -> bool:
 
 
 def _run(work: Any) -> dict[str, Any] | None:
+    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import asyncio
 
     response: dict[str, Any] | None = asyncio.run(work)
@@ -97,30 +112,17 @@ async def _limited(
     host: HookHost, event: Mapping[str, Any], tool: str, response: Any, texts: list[str]
 ) -> dict[str, Any] | None:
     """Archive the texts that are over their limit; the response that shows the shortened ones, None if none is."""
-    from contextstash.formats.arguments import main_argument
-    from contextstash.hosts.hooks.stash import hook_stash, whole_texts
+    from contextstash.hosts.hooks.output_cut import cut_outputs
 
-    shown = []
-    cut = False
-    async with hook_stash(host.name, _log_remarks(host)) as (stash, limits):
-        for text in await whole_texts(host, response, texts):
-            limited = await stash.limit_output(
-                text,
-                tool=tool,
-                argument=main_argument(event.get("tool_input")) or "",
-                session_id=_text(event.get("session_id")),
-                limits=limits or {"tokens": None, "chars": host.limit(tool)},
-            )
-            shown.append(limited.text)
-            cut = cut or limited.cut
-    return host.replacement(tool, response, shown) if cut else None
+    shown = await cut_outputs(host, event, tool, response, texts, _log_remarks(host))
+    return None if shown is None else host.replacement(tool, response, shown)
 
 
 async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
     """Read the transcript to its end; before a compaction, also write a summary of our own."""
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
-    async with hook_stash(host.name, _log_remarks(host)) as (stash, _):
+    async with hook_stash(host.name, _log_remarks(host)) as stash:
         session_id = await read_transcripts(host, stash, event)
         if event.get("hook_event_name") == host.before_compaction and session_id is not None:
             # No model is called: the client waits for the hook, with a timeout of its own.
@@ -132,7 +134,7 @@ async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
 async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:
     from contextstash.hosts.hooks.stash import hand_off, hook_stash
 
-    async with hook_stash(host.name, _log_remarks(host)) as (stash, _):
+    async with hook_stash(host.name, _log_remarks(host)) as stash:
         text = await hand_off(host, stash, event)
     if event.get("hook_event_name") == host.after_compaction:
         _compaction_marker(event).unlink(missing_ok=True)

@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+BUSY_SECONDS = 2.0
+"""How long a hook waits while another process writes to the database, before it gives up: the client waits for the hook
+after every tool call. A guess."""
+
 
 def _is_in_same_folder(transcript: Path, current: Path, folder: str | None) -> bool:
     return transcript.parent == current.parent
@@ -25,7 +29,9 @@ class HookHost:
     response has an unknown shape; `replacement` returns the hook's response that shows other texts instead.
     `persisted_output` returns the path of the file in which the client keeps the whole of a response's first text.
     `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's settings
-    limit no outputs.
+    limit no outputs. `preview_limit` are the characters, and bytes, that the client itself shows of an output that it
+    keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the middle would
+    shift the numbers of all lines behind it.
 
     Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
     outputs: a hook reads no file outside of them. `sub_agents` returns the transcripts of a session's sub-agents.
@@ -46,6 +52,8 @@ class HookHost:
     # A guess: about 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)
+    preview_limit: int | None = None
+    cut_at_end: frozenset[str] = frozenset()
     persisted_output: Callable[[Any], str | None] = lambda _: None
     sub_agents: Callable[[Path], Sequence[Path]] = lambda _: ()
     is_of_same_project: Callable[[Path, Path, str | None], bool] = _is_in_same_folder

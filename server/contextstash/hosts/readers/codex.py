@@ -62,6 +62,7 @@ class CodexReader:
             model=state.get("model"),
             source=source,
             parent_session_id=state.get("parent"),
+            window=state.get("window"),
             late_usage=reading.late_usage,
         )
         return [Batch(session, reading.messages)] if reading.messages or reading.late_usage else []
@@ -71,8 +72,8 @@ class _Reading:
     """One pass over some lines.
 
     In the state, `turns` are the last messages before each turn, `spoken` is the last message that Codex did not add
-    itself, `reply` the last item of a reply that has no usage yet. These names are stored with each reading: an
-    existing database holds them.
+    itself, `reply` the last item of a reply that has no usage yet, `window` the tokens that Codex says it uses. These
+    names are stored with each reading: an existing database holds them.
     """
 
     def __init__(self, state: State) -> None:
@@ -90,13 +91,22 @@ class _Reading:
             self._item(line, payload)
         elif kind == "compacted":
             self._compacted(line, payload)
+        elif event == "task_started":
+            self._hear_window(payload)
         elif event == "token_count":
-            info = payload.get("info")
-            usage = info.get("last_token_usage") if isinstance(info, dict) else None
+            info = part(payload, "info")
+            self._hear_window(info)
+            usage = info.get("last_token_usage")
             if isinstance(usage, dict):
                 self._report(usage)
         elif event == "thread_rolled_back":
             self._roll_back(payload.get("num_turns"))
+
+    def _hear_window(self, given: Json) -> None:
+        """The window as Codex states it: 95 % of its model's own, less than other programs have (codex-rs/core)."""
+        window = given.get("model_context_window")
+        if isinstance(window, int) and not isinstance(window, bool) and window > 0:
+            self._state["window"] = window
 
     def _item(self, line: Line, item: Json) -> None:
         if _is_reply(item):

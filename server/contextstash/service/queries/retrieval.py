@@ -20,7 +20,10 @@ MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
 FIELDS_TOKENS = 80
-"""The tokens of a page's other fields."""
+"""The tokens of a page's other fields: 70 with the longest note and a tool's name of usual length, measured."""
+
+MIN_PAGE_TOKENS = 100
+"""The smallest page: its fields, and a line of text."""
 
 MAX_QUERY_CHARACTERS = 4_000
 """The store ignores the rest of a longer query."""
@@ -43,8 +46,8 @@ async def get_archived_output(
     """One page of an original output. Raises HandleNotFoundError, BadInputError if the pattern is invalid, and
     OverloadedError if too many pattern searches are running."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
-    if most < 50:
-        raise BadInputError("max_tokens must be 50 or more.")
+    if most < MIN_PAGE_TOKENS:
+        raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
     bound = min(most, MAX_PAGE_TOKENS)
     found_in, output = await _find(access, handle.strip(), session_id)
     session = await access.store.get_session(found_in)
@@ -56,7 +59,7 @@ async def get_archived_output(
         offset=offset,
         limit=limit,
         pattern=pattern,
-        max_tokens=max(bound // 2, bound - FIELDS_TOKENS),
+        max_tokens=bound - FIELDS_TOKENS,
         count=counter.count,
         total_tokens=output.tokens,
     )

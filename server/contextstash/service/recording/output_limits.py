@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from contextstash.context.tool_outputs.limits import OutputLimits, limit
+from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
-from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats import get_format
 from contextstash.service.apply_edits import entries_after, retrying
-from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
-from contextstash.service.recording.output_archive import keep_output
+from contextstash.service.recording.single_output import in_thread_if_large, limits_of
 from contextstash.service.reduction.thinking import plan_stripping
-from contextstash.service.results import LimitedOutput
 from contextstash.service.session_access import READ_AT_ONCE, Access
-from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
-
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 def check_limits(limits: Mapping[str, Any] | None) -> None:
@@ -36,14 +27,14 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
     `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
     session = appended.session
-    rules = _rules(access, access.settings(session), session).merged(limits)
+    rules = limits_of(access, access.settings(session), session, limits)
     texts = await _over_limits(access, session, appended.messages, rules)
     if not texts:
         return session
 
     async def attempt() -> Session:
         snapshot = await access.snapshot(session.session_id)
-        cut = await _in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
+        cut = await in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
@@ -52,11 +43,6 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         return await access.store.append_edits(session.session_id, edits, expected=len(snapshot.edits))
 
     return await retrying(attempt)
-
-
-def _rules(access: Access, settings: ContextSettings, session: Session | None) -> OutputLimits:
-    window = access.budget(settings, session.model if session else None, session).window
-    return OutputLimits.of(settings, window)
 
 
 async def _over_limits(
@@ -77,7 +63,7 @@ async def _over_limits(
             for place, text in enumerate(fmt.read(message.body or {}).texts)
             if place in _places(message, rules)
         }
-        over |= await _in_thread_if_large(texts.values(), _over_limit, texts, rules, counter)
+        over |= await in_thread_if_large(texts.values(), _over_limit, texts, rules, counter)
     return over
 
 
@@ -108,64 +94,3 @@ def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules
         after = shown[seq] = replaced(before, block, edit)
         edits.append(weighed(edit, before, after))
     return edits
-
-
-async def _in_thread_if_large(
-    texts: Iterable[str],
-    work: Callable[Arguments, Result],
-    *arguments: Arguments.args,
-    **named: Arguments.kwargs,
-) -> Result:
-    """What `work` returns. It runs in a worker thread if the texts are large, so that the event loop stays free."""
-    if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
-        return await asyncio.to_thread(work, *arguments, **named)
-    return work(*arguments, **named)
-
-
-async def limit_text(
-    access: Access,
-    text: str,
-    *,
-    tool: str = "clip",
-    argument: str = "",
-    session_id: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-    keep_whole: bool = True,
-) -> LimitedOutput:
-    """Truncate one output that is in no recorded message to the limits of a session, or of the server if no session is
-    named. `limits` override them for this call.
-
-    If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
-    one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
-    results of contextstash's own retrieval tools are never truncated. Raises BadInputError if a limit is invalid, and
-    StoreError if the whole cannot be stored.
-    """
-    session = await _session_or_none(access, session_id)
-    settings = access.settings(session)
-    rules = _rules(access, settings, session).merged(limits)
-    count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await _in_thread_if_large([text], rules.holds, text, count):
-        return LimitedOutput(text=text, cut=False)
-    handle = ""
-    if keep_whole:
-        handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await _in_thread_if_large([text], limit, text, rules, count, handle)
-    return LimitedOutput(
-        text=limited.text,
-        cut=True,
-        handle=handle or None,
-        sha256=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-        lines=limited.lines,
-        characters=limited.characters,
-        bytes=limited.bytes,
-        spilled=limited.spilled,
-    )
-
-
-async def _session_or_none(access: Access, session_id: str | None) -> Session | None:
-    if session_id is None:
-        return None
-    try:
-        return await access.session(session_id)
-    except SessionNotFoundError:
-        return None

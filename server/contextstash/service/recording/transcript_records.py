@@ -12,6 +12,7 @@ from contextstash_storage.records import Native, Usage
 class TranscriptSession:
     """The session in a transcript. `source` is the file.
 
+    `window`: the tokens of the model's window that the client itself says it uses.
     `late_usage`: the key of a reply that was recorded without its usage, and the usage that was written later.
     `whole`: the messages are the whole conversation, without keys; messages that it no longer holds leave the view.
     """
@@ -23,6 +24,7 @@ class TranscriptSession:
     title: str | None = None
     source: str | None = None
     parent_session_id: str | None = None
+    window: int | None = None
     late_usage: tuple[str, Usage] | None = None
     whole: bool = False
 

@@ -46,6 +46,7 @@ async def record_transcript(
     )
     if transcript.late_usage is not None:
         session = await report_late(access, session, *transcript.late_usage)
+    session = await _with_window(access, session, transcript.window)
     messages = _readable(messages, get_format(session.format))
     calls = await recent.of(session)
     if transcript.whole:
@@ -63,6 +64,15 @@ async def record_transcript(
         )
     recent.keep(total.session, calls)
     return total
+
+
+async def _with_window(access: Access, session: Session, window: int | None) -> Session:
+    """The session, with the window that its client says it uses."""
+    if window is None or window == session.counters.host_window:
+        return session
+    return await access.store.change_counters(
+        session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
+    )
 
 
 async def _record_whole(

@@ -1,0 +1,121 @@
+"""Cuts the outputs of one tool call: archives each that is over its limit, and returns what is shown in its place.
+
+The client waits for this after every long output. So it opens only the store, and imports only what a cut needs; the
+archived text is counted by its bytes, because a tokenizer's vocabulary takes longer to load than all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from contextstash.configuration import RemarkHandler, configuration, sets_output_limits
+from contextstash.context.tool_outputs.limits import OutputLimits
+from contextstash.context.window.settings import resolve_settings
+from contextstash.formats.arguments import main_argument
+from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
+from contextstash.hosts.hooks.log import note
+from contextstash.hosts.own_files import own_file
+from contextstash.hosts.project_folder import project_folder
+from contextstash.locations import default_database
+from contextstash.regular_files import read_regular
+from contextstash.service.recording.single_output import limit_text
+from contextstash.service.session_access import Access
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import open_sqlite
+
+CHARACTERS_PER_TOKEN = 4
+"""The usual estimate for English text and code."""
+
+MAX_ARCHIVED_CHARACTERS = 8_000_000
+"""Longest output, all texts of a response together, that is archived while the client waits: some 1.5 s on an idle
+machine, most of it for the search index. A longer one stays with the client as it is. Measured: 32 million characters
+took 26 s with an analysis of their lines."""
+
+MAX_ANALYSED_CHARACTERS = 2_000_000
+"""Above this an output is shown as a preview, without an analysis of its lines. A guess: 0.1 s."""
+
+COMPARED_CHARACTERS = 1_000
+"""If so many first characters of a file and of an output are equal, the file holds the whole output. A guess."""
+
+COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}
+
+
+async def cut_outputs(
+    host: HookHost, event: Mapping[str, Any], tool: str, response: Any, texts: Sequence[str], on_remark: RemarkHandler
+) -> list[str] | None:
+    """The texts to show, None if none is over its limit. `on_remark` is called with each remark on a project's file."""
+    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
+    layer = found.settings_layer(host.name)
+    resolve_settings(layer)
+    own = limits_in_characters(layer) if sets_output_limits(layer) else {}
+    session_id = event.get("session_id")
+    whole = await _whole_texts(host, response, texts)
+    if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
+        note(host.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
+        return None
+    store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
+    try:
+        access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
+        limited = [
+            await limit_text(
+                access,
+                text,
+                tool=tool,
+                argument=main_argument(event.get("tool_input")) or "",
+                session_id=session_id if isinstance(session_id, str) and session_id else None,
+                limits=_limits(host, tool, own, is_preview=is_preview),
+            )
+            for text, is_preview in whole
+        ]
+    finally:
+        await store.close()
+    return [each.text for each in limited] if any(each.cut for each in limited) else None
+
+
+def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of one output in a layer of settings, with tokens converted to characters."""
+    settings = resolve_settings(layer)
+    limits = OutputLimits.of(settings, settings.window)
+    given: dict[str, Any] = {"tokens": None}
+    if limits.tokens is not None:
+        characters = limits.tokens * CHARACTERS_PER_TOKEN
+        given["chars"] = characters if limits.chars is None else min(characters, limits.chars)
+    return given
+
+
+def _limits(host: HookHost, tool: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
+    """The limits of one text: the user's, `own`, or else the host's."""
+    limits: dict[str, Any] = {**own} or {"tokens": None, "chars": host.limit(tool)}
+    limits.setdefault("spill_chars", MAX_ANALYSED_CHARACTERS)
+    if is_preview and host.preview_limit is not None:
+        limits |= {"chars": host.preview_limit, "bytes": host.preview_limit}
+    if tool in host.cut_at_end:
+        limits["cut"] = "head"
+    return limits
+
+
+async def _whole_texts(host: HookHost, response: Any, texts: Sequence[str]) -> list[tuple[str, bool]] | None:
+    """The texts of a response, and whether the client shows only a preview of each. If the host keeps the whole of the
+    first one in a file, because the response holds only its beginning, the text is read from there; None if it cannot
+    be read: what the client shows then names the file, and must stay."""
+    path = host.persisted_output(response)
+    if path is None or not texts:
+        return [(text, False) for text in texts]
+    whole = await asyncio.to_thread(_persisted_text, host, path)
+    if whole is None or not whole.startswith(texts[0][:COMPARED_CHARACTERS]):
+        return None
+    return [(whole, True), *((text, False) for text in texts[1:])]
+
+
+def _persisted_text(host: HookHost, path: str) -> str | None:
+    """The file's text; None, and a line in the log, if it is not one of the host's own files."""
+    try:
+        file = own_file(path, host.name, host.own_folders(Path.home()))
+        return None if file is None else read_regular(file, MAX_ARCHIVED_CHARACTERS).decode("utf-8", "surrogateescape")
+    except (OSError, BadInputError) as error:
+        note(host.name, f"An output's file: {error}")
+        return None
