@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.window.estimate import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
@@ -274,10 +275,11 @@ def output_handle(tool: str, argument: str, text: str) -> str:
 
 
 def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
-    """The text that search indexes: all text of the message, and for a tool result also its call."""
+    """The text that search indexes: all text of the message, and for a tool result also its call. The calls of our own
+    tools and their results are left out: a search would find itself, and quotations before the originals."""
     pieces: list[str] = []
     for block, text in zip(blocks, texts, strict=True):
-        if block.type in ("image", "document", "opaque"):
+        if block.type in ("image", "document", "opaque") or _is_own(block, calls):
             continue
         if block.type == "tool_result" and block.call_id in calls:
             pieces.append(" ".join(calls[block.call_id]))
@@ -285,6 +287,12 @@ def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) 
             pieces.append(block.tool)
         pieces.append(text)
     return "\n".join(piece for piece in pieces if piece)
+
+
+def _is_own(block: Block, calls: Calls) -> bool:
+    if block.type not in ("tool_call", "tool_result"):
+        return False
+    return is_own_call(*calls.get(block.call_id or "", (block.tool or "", block.argument or "")))
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:
