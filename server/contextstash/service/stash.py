@@ -371,8 +371,8 @@ class Stash:
         return await call_log.read_request(self._access, session_id, call_id)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
-        """Session ids with this prefix, at most 100."""
-        return await self._access.store.find_session_ids(prefix, 100)
+        """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
+        return await self._access.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)
 
     async def complete_handle(self, prefix: str) -> list[str]:
         """Handles with this prefix, at most 100."""

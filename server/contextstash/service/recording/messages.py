@@ -15,7 +15,7 @@ from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.window.estimate import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
-from contextstash.formats import detect_format, get_format
+from contextstash.formats import UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.block_limit import check_blocks
 from contextstash.formats.usage import read_usage
@@ -93,29 +93,36 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
         except SessionNotFoundError:
             pass
         else:
-            return await _with_facts(access, session, given)
-    format_name = given.pop("format", None) or detect_format(natives)
+            return await _with_facts(access, session, natives, given)
+    format_name = get_format(given.pop("format", None) or detect_format(natives)).name
+    return await create_session(access, session_id, format_name, given)
+
+
+async def create_session(access: Access, session_id: str | None, format_name: str, facts: dict[str, Any]) -> Session:
+    """Store a new session; `format_name` may be UNDECIDED until its first message is there."""
     now = datetime.now(UTC)
     return await access.store.create_session(
         Session(
             session_id=session_id or new_session_id(),
-            format=get_format(format_name).name,
+            format=format_name,
             created_at=now,
             updated_at=now,
-            **given,
+            **facts,
         )
     )
 
 
-async def _with_facts(access: Access, session: Session, given: dict[str, Any]) -> Session:
-    if "format" in given and get_format(given["format"]).name != session.format:
+async def _with_facts(access: Access, session: Session, natives: Sequence[Native], given: dict[str, Any]) -> Session:
+    if session.format == UNDECIDED:
+        given = {**given, "format": get_format(given.get("format") or detect_format(natives)).name}
+    elif "format" in given and get_format(given["format"]).name != session.format:
         raise BadInputError(
             f"Session {session.session_id} holds {session.format} messages;"
             f" record {given['format']} messages in a session of their own."
         )
     changed = {
         name: given[name]
-        for name in ("model", "agent", "title")
+        for name in ("model", "agent", "title", *(("format",) if session.format == UNDECIDED else ()))
         if name in given and given[name] != getattr(session, name) and (name != "title" or not session.title)
     }
     if not changed:
