@@ -407,14 +407,14 @@ class SearchHit(Record):
     score: float
 
 
-EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation"]
+EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff"]
 
 
 class Event(Record):
     """One line of a session's log: what happened to its context, and what it did.
 
     `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
-    wrote the summary, `cost` what that took in US dollars if it is known.
+    wrote the summary (`client` if the client compacted), `cost` what that took in US dollars if it is known.
     """
 
     event_id: int = 0

@@ -209,11 +209,11 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def find_session_ids(self, prefix: str, limit: int) -> list[str]:
+    async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
         return await self._column(
-            "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ?"
+            "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ? AND agent IS NOT ?"
             " ORDER BY updated_at DESC LIMIT ?",
-            (self.owner, len(prefix), prefix, limit),
+            (self.owner, len(prefix), prefix, without_agent or "", limit),
         )
 
     async def _column(self, sql: str, values: Sequence[object]) -> list[str]:
@@ -391,6 +391,15 @@ class SqliteStore:
             return row[0], from_json(Output, row[1])
 
         return await self._reader.read(work)
+
+    async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
+        found = await self._column(
+            "SELECT sessions.session_id FROM edits JOIN sessions USING (session)"
+            " WHERE sessions.owner = ? AND sessions.session_id = ifnull(?, sessions.session_id)"
+            " AND json_extract(edits.record, '$.summary_id') = ? ORDER BY sessions.updated_at DESC LIMIT 1",
+            (self.owner, session_id, summary_id),
+        )
+        return found[0] if found else None
 
     async def find_handles(self, prefix: str, limit: int) -> list[str]:
         return await self._column(

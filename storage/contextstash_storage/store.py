@@ -78,7 +78,9 @@ class SessionStore(Protocol):
         `without_agent` are left out."""
         ...
 
-    async def find_session_ids(self, prefix: str, limit: int) -> list[str]: ...
+    async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
+        """The ids of sessions that begin with `prefix`; those of `without_agent` are left out."""
+        ...
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
         """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
@@ -188,6 +190,11 @@ class SessionStore(Protocol):
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         """The session and output of a handle, the newest session's if several hold the same output.
         Raises HandleNotFoundError."""
+        ...
+
+    async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
+        """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
+        there is none."""
         ...
 
     async def find_handles(self, prefix: str, limit: int) -> list[str]: ...

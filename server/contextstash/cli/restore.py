@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("handles", nargs=-1, required=True, shell_complete=handle_completion)
-@click.option("--session", help="The session of a summary (sum_…). [default: the session changed last]")
+@click.option("--session", help="Their session. [default: the one that has the first of them]")
 @database_options
 def restore(opener: StashOpener, as_json: bool, handles: tuple[str, ...], session: str | None) -> None:
     """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view."""
 
     async def work(stash: Stash) -> RestoreResult:
-        needs_session = session is not None or any(not handle.startswith("out_") for handle in handles)
-        session_id = await find_session(stash, session) if needs_session else None
+        session_id = await find_session(stash, session) if session is not None else None
         return await stash.restore_outputs(list(handles), session_id=session_id)
 
     result = opener.run(work)

@@ -46,7 +46,7 @@ TEXT_FIELDS = (
 
 @click.command()
 @click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
-@click.option("--session", help="The session of a summary. [default: the session changed last]")
+@click.option("--session", help="The session of a summary. [default: the one that has it]")
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
 @click.option("--first", type=click.IntRange(0), default=0, help="The first message of a session to list.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many messages to list.")
@@ -88,9 +88,7 @@ def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: 
         try:
             return await stash.get_summary(session_id, level=summary_id)
         except NotFoundError as error:
-            raise NotFoundError(
-                f"Session {session_id} has no summary {summary_id}. Pass its session: --session ID"
-            ) from error
+            raise NotFoundError(f"There is no summary {summary_id}. contextstash events SESSION lists them.") from error
 
     summary = opener.run(read)
     if as_json:

@@ -1,5 +1,5 @@
 """The providers' message formats: detect, read and write messages."""
 
-from contextstash.formats.detection import FORMATS, detect_format, get_format
+from contextstash.formats.detection import FORMATS, UNDECIDED, detect_format, get_format
 
-__all__ = ["FORMATS", "detect_format", "get_format"]
+__all__ = ["FORMATS", "UNDECIDED", "detect_format", "get_format"]

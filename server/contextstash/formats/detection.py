@@ -41,6 +41,10 @@ _ALIASES = {
     "generate-content": "gemini",
 }
 
+UNDECIDED = "undecided"
+"""The format of a session that was configured before its first message, which decides it. As there is nothing to read
+until then, any format does."""
+
 
 def get_format(name: str) -> Format:
     """The format with this name or alias. Raises BadInputError, which suggests the closest name, if there is none."""
@@ -48,6 +52,8 @@ def get_format(name: str) -> Format:
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in FORMATS:
         return FORMATS[wanted]
+    if name == UNDECIDED:
+        return FORMATS["openai-chat"]
     near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)  # a guess: finds one typing error
     hint = f"Did you mean '{_ALIASES.get(near[0], near[0])}'? " if near else ""
     raise BadInputError(f"There is no message format '{name[:60]}'. {hint}Known: {', '.join(FORMATS)}.")

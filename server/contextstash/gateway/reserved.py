@@ -5,26 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
-
-OWN_TOOLS = frozenset(
-    {
-        "compact_session",
-        "configure_session",
-        "context_status",
-        "delete_session",
-        "estimate_context",
-        "get_archived_output",
-        "get_context",
-        "get_summary",
-        "list_sessions",
-        "prune_tool_outputs",
-        "record_messages",
-        "recover_context",
-        "restore_outputs",
-        "search_history",
-    }
-)
 
 HOST_TOOLS = frozenset(
     {

@@ -46,7 +46,7 @@ def build_gateway(
     """The gateway to the configured servers, with our own tools as one more server. Outputs are archived for the
     session `session_id`; `limits` apply to servers whose entry names no limits."""
     stash = LazyStash(opener(options))
-    own = build_server(stash, tools)
+    own = build_server(stash, tools, followed=options.follow is not None)
     entries = {entry.name: entry for entry in config.entries}
     name = _unused(OWN, entries)
     workers = Workers(Setup(options, session_id, dict(limits or {})))

@@ -31,16 +31,17 @@ def run_http(
     port: int,
     path: str,
     pages: MakePages | None = None,
+    followed: bool = False,
 ) -> None:
-    """Serve until a signal ends it, with the browser pages next to the endpoint if there are any. Raises
-    BadInputError if the server cannot listen on the address."""
+    """Serve until a signal ends it, with the browser pages next to the endpoint if there are any; `followed` as in
+    build_server. Raises BadInputError if the server cannot listen on the address."""
     if not path.startswith("/") or path == PAGES:
         raise BadInputError(f"The path of the endpoint must begin with '/' and must not be {PAGES}.")
     stash = LazyStash(open_stash)
     made = pages(stash, PAGES) if pages else None
 
     async def app() -> Any:
-        endpoint = build_server(stash, tools).streamable_http_app(
+        endpoint = build_server(stash, tools, followed=followed).streamable_http_app(
             streamable_http_path=path,
             stateless_http=True,
             max_request_body_size=MAX_BODY_BYTES,

@@ -7,23 +7,30 @@ from contextstash.service import results
 
 
 def estimate(result: results.Estimate) -> str:
-    return (
-        f"{result.tokens:,} of {result.usable:,} usable tokens ({result.percent} %),"
-        f" level {result.level}. {result.next_step}"
-    )
+    state = f"{result.tokens:,} of {result.usable:,} usable tokens ({result.percent} %), level {result.level}."
+    if result.view_tokens is not None:
+        state = f"Your client sends {state} contextstash's view: {result.view_tokens:,}."
+    return f"{state} {result.next_step}"
 
 
 def prune(result: results.PruneResult) -> str:
     if not result.tokens_saved:
-        return result.reason
-    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens."
+        return _with_scale(result, result.reason)
+    return _with_scale(result, f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens.")
 
 
 def compact(result: results.CompactResult) -> str:
     if not result.tokens_saved:
-        return result.reason
+        return _with_scale(result, result.reason)
     change = f"{before_and_after(result.tokens_before, result.tokens_after)} tokens"
-    return f"{result.reason} {change}, written by {result.strategy}."
+    return _with_scale(result, f"{result.reason} {change}, written by {result.strategy}.")
+
+
+def _with_scale(result: results.PruneResult | results.CompactResult | results.RestoreResult, text: str) -> str:
+    """The text, after what the change is not: that of the window of a client that sends its own history."""
+    if result.client_tokens is None:
+        return text
+    return f"Your window is unchanged: your client sends {result.client_tokens:,} tokens. contextstash's view: {text}"
 
 
 def summary(result: results.SummaryResult) -> str:
@@ -46,7 +53,8 @@ def search(result: results.SearchResult) -> str:
 
 
 def restore(result: results.RestoreResult) -> str:
-    return f"{len(result.restored)} back in view, {before_and_after(result.tokens_before, result.tokens_after)} tokens."
+    change = before_and_after(result.tokens_before, result.tokens_after)
+    return _with_scale(result, f"{len(result.restored)} back in view, {change} tokens.")
 
 
 def record(result: results.RecordResult) -> str:

@@ -46,7 +46,7 @@ def serve_stdio(options: ServeOptions) -> None:
     _prepare(options)
     from contextstash.mcp.stdio import run_stdio
 
-    run_stdio(opener(options), options.tools)
+    run_stdio(opener(options), options.tools, followed=options.follow is not None)
 
 
 def serve_http(options: ServeOptions, pages: Any = None) -> None:
@@ -56,7 +56,15 @@ def serve_http(options: ServeOptions, pages: Any = None) -> None:
     _prepare(options)
     from contextstash.mcp.http import run_http
 
-    run_http(opener(options), options.tools, host=options.host, port=options.port, path=options.path, pages=pages)
+    run_http(
+        opener(options),
+        options.tools,
+        host=options.host,
+        port=options.port,
+        path=options.path,
+        pages=pages,
+        followed=options.follow is not None,
+    )
 
 
 def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from mcp.server import CacheHint, MCPServer
 
 from contextstash import __version__
+from contextstash.mcp import followed_client
 from contextstash.mcp.agent_tools import agent_tools
 from contextstash.mcp.checks import ProtocolChecks
 from contextstash.mcp.completions import add_completions
@@ -42,12 +43,14 @@ def build_server(
     version: str = __version__,
     *,
     on_stopped: Callable[[], None] | None = None,
+    followed: bool = False,
 ) -> MCPServer[None]:
     """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
     reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
-    server stops, and then `on_stopped` is called.
+    server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
+    the tools say that they change our view alone.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
@@ -61,11 +64,13 @@ def build_server(
                 on_stopped()
 
     offered = _offered(stash, tools)
+    if followed:
+        offered = followed_client.described(offered)
     server: MCPServer[None] = MCPServer(
         "contextstash",
         title="contextstash",
         description=DESCRIPTION,
-        instructions=INSTRUCTIONS,
+        instructions=followed_client.INSTRUCTIONS if followed else INSTRUCTIONS,
         version=version,
         tools=list[Any](offered),
         lifespan=lifespan,

@@ -17,14 +17,14 @@ from contextstash.signals import end_signals
 logger = logging.getLogger(__name__)
 
 
-def run_stdio(open_stash: OpenStash, tools: ToolSet) -> None:
-    """Serve until stdin is closed or a signal ends it."""
-    anyio.run(_serve, open_stash, tools)
+def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) -> None:
+    """Serve until stdin is closed or a signal ends it. `followed` as in build_server."""
+    anyio.run(_serve, open_stash, tools, followed)
 
 
-async def _serve(open_stash: OpenStash, tools: ToolSet) -> None:
+async def _serve(open_stash: OpenStash, tools: ToolSet, followed: bool) -> None:
     stopped = anyio.Event()
-    protocol = protocol_server(build_server(open_stash, tools, on_stopped=stopped.set))
+    protocol = protocol_server(build_server(open_stash, tools, on_stopped=stopped.set, followed=followed))
     serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
         group.start_soon(_exit_on_signal, serving, stopped)

@@ -35,6 +35,9 @@ class Trigger(Result):
 class Estimate(Result):
     session_id: str | None = None
     tokens: int = Field(description="What the model would be sent now")
+    view_tokens: int | None = Field(
+        default=None, description="Tokens of contextstash's view, if the client sends its own"
+    )
     window: int
     usable: int = Field(description="Window minus the reserve for the reply")
     percent: float = Field(description="Tokens as a percentage of usable")
@@ -189,6 +192,10 @@ class ThinkingChange(Result):
 
 class PruneResult(Result):
     session_id: str
+    note: str | None = Field(default=None, description="What this did not change, and other remarks")
+    client_tokens: int | None = Field(
+        default=None, description="Tokens that the client sends, which this does not change"
+    )
     archived: list[ArchivedOutput]
     more: int | None = Field(default=None, description="Further outputs archived, not listed")
     tokens_before: int
@@ -198,7 +205,6 @@ class PruneResult(Result):
     cache: CacheCost | None = None
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     dry_run: bool | None = None
-    note: str | None = None
 
 
 class AuditResult(Result):
@@ -212,6 +218,10 @@ class AuditResult(Result):
 
 class CompactResult(Result):
     session_id: str
+    note: str | None = Field(default=None, description="What this did not change, and other remarks")
+    client_tokens: int | None = Field(
+        default=None, description="Tokens that the client sends, which this does not change"
+    )
     compacted: bool
     summary_id: str | None = None
     summary: str | None = None
@@ -228,7 +238,6 @@ class CompactResult(Result):
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = None
-    note: str | None = None
 
 
 class SummaryResult(Result):
@@ -279,6 +288,10 @@ class RestoredOutput(Result):
 
 class RestoreResult(Result):
     session_id: str
+    note: str | None = Field(default=None, description="What this did not change, and other remarks")
+    client_tokens: int | None = Field(
+        default=None, description="Tokens that the client sends, which this does not change"
+    )
     restored: list[RestoredOutput]
     not_archived: list[str] | None = None
     tokens_before: int

@@ -221,9 +221,12 @@ class Stash:
         """All summaries in the view, or the newest one of a level, or one by its id."""
         return await kept_summaries.get_summary(self._access, session_id, level)
 
-    async def hand_off(self, session_id: str, *, max_tokens: int = 2_500) -> str | None:
-        """What a new window needs to know of a session, with handles; None if there is nothing to hand off."""
-        return await handoff.hand_off(self._access, session_id, max_tokens)
+    async def hand_off(
+        self, session_id: str, *, max_tokens: int = 2_500, to: str | None = None, resumed: bool = False
+    ) -> str | None:
+        """What a new window needs to know of a session, with handles; None if there is nothing to hand off, or if the
+        window has had it. `to` is the session whose window it is, if it is another one."""
+        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed)
 
     async def get_archived_output(
         self,
@@ -447,8 +450,8 @@ class Stash:
         return await call_log.read_request(self._access, session_id, call_id)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
-        """Session ids with this prefix, at most 100."""
-        return await self._access.store.find_session_ids(prefix, 100)
+        """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
+        return await self._access.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)
 
     async def complete_handle(self, prefix: str) -> list[str]:
         """Handles with this prefix, at most 100."""

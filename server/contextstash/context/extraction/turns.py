@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash_storage.records import Block, Kind, Role
 
 
@@ -19,3 +20,31 @@ class Turn:
     texts: tuple[str, ...]
     handles: Mapping[int, str] = field(default_factory=dict)
     kind: Kind = "message"
+
+
+def without_own_calls(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """The turns without the calls of our own tools and their results; a turn with nothing else is left out."""
+    own: set[str] = set()
+    kept = []
+    for turn in turns:
+        own |= {block.call_id for block in turn.blocks if block.call_id and _is_own(block)}
+        places = [place for place, block in enumerate(turn.blocks) if block.call_id not in own and not _is_own(block)]
+        if len(places) == len(turn.blocks):
+            kept.append(turn)
+        elif places:
+            kept.append(_only(turn, places))
+    return tuple(kept)
+
+
+def _is_own(block: Block) -> bool:
+    return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
+
+
+def _only(turn: Turn, places: list[int]) -> Turn:
+    """The turn with the blocks at these places alone."""
+    return replace(
+        turn,
+        blocks=tuple(turn.blocks[place] for place in places),
+        texts=tuple(turn.texts[place] for place in places),
+        handles={new: turn.handles[place] for new, place in enumerate(places) if place in turn.handles},
+    )

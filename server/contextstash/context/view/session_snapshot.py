@@ -40,6 +40,14 @@ class SessionSnapshot:
         """Whether a client sends its own history, which is read from its transcript."""
         return self.session.source is not None
 
+    @property
+    def client_tokens(self) -> int | None:
+        """What the followed client sends, None if it sends our view."""
+        if not self.followed:
+            return None
+        counters = self.session.counters
+        return counting.estimate(counters, self.settings, self.counter.name, followed=True)[0]
+
 
 def event_of(
     snapshot: SessionSnapshot, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0

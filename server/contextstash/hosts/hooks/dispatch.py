@@ -27,7 +27,8 @@ MAX_EVENT_BYTES = 32 * 1024 * 1024
 OWN_SERVER = "contextstash"
 
 HANDED_OFF = ("compact", "clear", "resume")
-"""The sources of a session's start whose new window has lost, or never had, what the session is about."""
+"""The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
+client recorded, with the hand-off that it was given, so it usually needs none."""
 
 
 def run(host: HookHost, read: Any = None) -> int:
@@ -119,16 +120,15 @@ async def _limited(
 
 
 async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
-    """Read the transcript to its end; before a compaction, also write a summary of our own."""
+    """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
+    be given one at the start of its new window."""
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
     async with hook_stash(host.name, _log_remarks(host)) as stash:
         session_id = await read_transcripts(host, stash, event)
-        if event.get("hook_event_name") == host.before_compaction and session_id is not None:
-            # No model is called: the client waits for the hook, with a timeout of its own.
-            await stash.compact_session(session_id, strategy="extractive")
-            if host.after_compaction is not None:
-                _compaction_marker(event).touch(mode=0o600)
+    awaits = host.after_compaction is not None and event.get("hook_event_name") == host.before_compaction
+    if awaits and session_id is not None:
+        _compaction_marker(event).touch(mode=0o600)
 
 
 async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:

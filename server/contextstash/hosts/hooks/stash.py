@@ -61,11 +61,14 @@ async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any
 
 
 async def hand_off(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:
-    """The hand-off for the new window: of the session that continues in it, or of the one that was cleared."""
+    """The hand-off for the new window, once: of the session that continues in it, or of the one that was cleared."""
     session_id = await read_transcripts(host, stash, event)
-    if event.get("source") == "clear":
-        session_id = await _cleared_session(host, stash, event)
-    return None if session_id is None else await stash.hand_off(session_id)
+    if event.get("source") != "clear":
+        resumed = event.get("source") == "resume"
+        return None if session_id is None else await stash.hand_off(session_id, resumed=resumed)
+    cleared = await _cleared_session(host, stash, event)
+    window = str(event.get("session_id") or "of no name")
+    return None if cleared is None else await stash.hand_off(cleared, to=window)
 
 
 async def _cleared_session(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:

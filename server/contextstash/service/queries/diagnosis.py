@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextstash.context.window.backoff import oscillation
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
 from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
@@ -37,11 +38,11 @@ def _ignored(session: Session, estimate: Estimate) -> str | None:
 
 
 async def _refilled(access: Access, session: Session, estimate: Estimate) -> str | None:
-    if session.source is not None and session.counters.own:
-        return None  # the last compaction changed only our view: the client's window was never emptied
     events = await access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
     if not events or not events[0].parts:
         return None
+    if session.source is not None and events[0].strategy != CLIENT:
+        return None  # it changed only our view: the client's window was not emptied
     [event] = events
     outputs = await access.store.read_outputs(session.session_id, first=event.seq)
     refill = refill_of(event.parts, estimate.breakdown, messages=session.counters.messages - event.seq, outputs=outputs)

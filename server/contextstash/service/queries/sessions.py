@@ -8,7 +8,9 @@ from typing import Any
 
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.context.window.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
+from contextstash.formats import UNDECIDED
 from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.messages import check_session_id, create_session
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.service.results import (
     ConfigureResult,
@@ -20,7 +22,7 @@ from contextstash.service.results import (
 )
 from contextstash.service.session_access import Access
 from contextstash.summarizers import CONSENT
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Message, Session
 
 MAX_LISTED = 200
@@ -64,9 +66,9 @@ async def _line(access: Access, session: Session) -> SessionLine:
 
 
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
-    """Change a session's own layer of settings; returns the settings then in force."""
-    session = await access.session(session_id)
-    _check_destination(access, session, settings)
+    """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
+    not exist is created, so that its settings hold from the first message on."""
+    session = await _session_to_configure(access, session_id, settings)
     unknown = settings.keys() - ContextSettings.model_fields.keys()
     layer = {
         name: value
@@ -91,7 +93,22 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     )
 
 
-def _check_destination(access: Access, session: Session, settings: Mapping[str, Any]) -> None:
+async def _session_to_configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> Session:
+    try:
+        session = await access.session(session_id)
+    except SessionNotFoundError:
+        if session_id is None:
+            raise
+    else:
+        _check_destination(access, session.agent, settings)
+        return session
+    check_session_id(session_id)
+    _check_destination(access, None, settings)
+    resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
+    return await create_session(access, session_id, UNDECIDED, {})
+
+
+def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
     """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
     may change a session's own settings."""
     if settings.get(DESTINATION) is not None:
@@ -100,7 +117,7 @@ def _check_destination(access: Access, session: Session, settings: Mapping[str, 
             " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
         )
     asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
-    if asked and not access.may_call_model(session.agent):
+    if asked and not access.may_call_model(agent):
         raise BadInputError(
             "A session cannot have a model called without the user's consent, which only the user's own configuration"
             f" gives: {CONSENT}. Without it, summarizer is auto, sampling or extractive."

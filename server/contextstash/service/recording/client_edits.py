@@ -12,13 +12,16 @@ from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.estimate import reported_late
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.transcript_records import TranscriptMessage
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
+    Appended,
     Call,
     Counters,
     Edit,
+    Event,
     Message,
     Part,
     Session,
@@ -26,6 +29,9 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.store import EditsAfter
+
+CLIENT = "client"
+"""The strategy of events that log what a client did to its own window."""
 
 
 async def mirror_before(access: Access, session: Session, message: TranscriptMessage) -> None:
@@ -88,6 +94,29 @@ async def partial_compaction(
         return edits
 
     return unchanged
+
+
+async def log_compaction(access: Access, session: Session, appended: Appended) -> None:
+    """Log a compaction by the client as an event; `session` is as it was before the messages of `appended`, the last of
+    which is the client's summary. A reader that ends before this has stored the compaction without its event."""
+    summary = appended.messages[-1]
+    if summary.kind != "summary":
+        return
+    now = appended.session
+    before, after = await estimate_session(access, session), await estimate_session(access, now)
+    event = Event(
+        kind="compaction",
+        strategy=CLIENT,
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        messages_before=session.counters.view_messages,
+        messages_after=now.counters.view_messages,
+        reason="The client compacted its own window.",
+        seq=now.counters.messages,
+        parts={part: tokens for part, tokens in after.breakdown.items() if tokens},
+        created_at=summary.created_at,
+    )
+    await access.store.append_event(now.session_id, event)
 
 
 def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:

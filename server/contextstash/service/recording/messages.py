@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.window.estimate import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
-from contextstash.formats import detect_format, get_format
+from contextstash.formats import UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.block_limit import check_blocks
 from contextstash.formats.usage import read_usage
@@ -92,29 +93,36 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
         except SessionNotFoundError:
             pass
         else:
-            return await _with_facts(access, session, given)
-    format_name = given.pop("format", None) or detect_format(natives)
+            return await _with_facts(access, session, natives, given)
+    format_name = get_format(given.pop("format", None) or detect_format(natives)).name
+    return await create_session(access, session_id, format_name, given)
+
+
+async def create_session(access: Access, session_id: str | None, format_name: str, facts: dict[str, Any]) -> Session:
+    """Store a new session; `format_name` may be UNDECIDED until its first message is there."""
     now = datetime.now(UTC)
     return await access.store.create_session(
         Session(
             session_id=session_id or new_session_id(),
-            format=get_format(format_name).name,
+            format=format_name,
             created_at=now,
             updated_at=now,
-            **given,
+            **facts,
         )
     )
 
 
-async def _with_facts(access: Access, session: Session, given: dict[str, Any]) -> Session:
-    if "format" in given and get_format(given["format"]).name != session.format:
+async def _with_facts(access: Access, session: Session, natives: Sequence[Native], given: dict[str, Any]) -> Session:
+    if session.format == UNDECIDED:
+        given = {**given, "format": get_format(given.get("format") or detect_format(natives)).name}
+    elif "format" in given and get_format(given["format"]).name != session.format:
         raise BadInputError(
             f"Session {session.session_id} holds {session.format} messages;"
             f" record {given['format']} messages in a session of their own."
         )
     changed = {
         name: given[name]
-        for name in ("model", "agent", "title")
+        for name in ("model", "agent", "title", *(("format",) if session.format == UNDECIDED else ()))
         if name in given and given[name] != getattr(session, name) and (name != "title" or not session.title)
     }
     if not changed:
@@ -274,10 +282,11 @@ def output_handle(tool: str, argument: str, text: str) -> str:
 
 
 def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:
-    """The text that search indexes: all text of the message, and for a tool result also its call."""
+    """The text that search indexes: all text of the message, and for a tool result also its call. The calls of our own
+    tools and their results are left out: a search would find itself, and quotations before the originals."""
     pieces: list[str] = []
     for block, text in zip(blocks, texts, strict=True):
-        if block.type in ("image", "document", "opaque"):
+        if block.type in ("image", "document", "opaque") or _is_own(block, calls):
             continue
         if block.type == "tool_result" and block.call_id in calls:
             pieces.append(" ".join(calls[block.call_id]))
@@ -285,6 +294,12 @@ def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) 
             pieces.append(block.tool)
         pieces.append(text)
     return "\n".join(piece for piece in pieces if piece)
+
+
+def _is_own(block: Block, calls: Calls) -> bool:
+    if block.type not in ("tool_call", "tool_result"):
+        return False
+    return is_own_call(*calls.get(block.call_id or "", (block.tool or "", block.argument or "")))
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] | None) -> list[dict[str, Any]]:

@@ -11,7 +11,13 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.apply_edits import retrying
 from contextstash.service.recording.batches import BatchIdentity, record_batch
-from contextstash.service.recording.client_edits import mirror_before, partial_compaction, report_late, whole_compaction
+from contextstash.service.recording.client_edits import (
+    log_compaction,
+    mirror_before,
+    partial_compaction,
+    report_late,
+    whole_compaction,
+)
 from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
@@ -57,6 +63,8 @@ async def record_transcript(
         await _before(access, total.session, run[0] if run else None)
         at_end = cursor if place == len(runs) - 1 else None
         part = await retrying(partial(_append_run, access, total.session, run, calls, at_end))
+        if run and run[-1].covers_before and part.messages:
+            await log_compaction(access, total.session, part)
         total = Appended(
             messages=total.messages + part.messages,
             duplicates=total.duplicates + part.duplicates,
@@ -100,10 +108,11 @@ def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[Transc
 
 
 def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:
-    """Split the messages before each one that reports a client edit, and after each of the client's summaries."""
+    """Split the messages before each one that reports a client edit, and before and after each of the client's
+    summaries."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        if runs[-1] and _reports_client_edit(message):
+        if runs[-1] and (message.covers_before or _reports_client_edit(message)):
             runs.append([])
         runs[-1].append(message)
         if message.covers_before:
@@ -113,7 +122,7 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
 
 def _reports_client_edit(message: TranscriptMessage) -> bool:
     """Whether all messages before this one must be stored first, because it refers to them."""
-    return message.rewind_to_key is not None or bool(message.cleared_call_ids) or _keeps_some(message)
+    return message.rewind_to_key is not None or bool(message.cleared_call_ids)
 
 
 def _keeps_some(message: TranscriptMessage) -> bool:

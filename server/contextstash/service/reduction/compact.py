@@ -25,7 +25,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
-from contextstash.service.reduction.prune import CLIENT_NOTE, archive_outputs
+from contextstash.service.reduction.prune import archive_outputs, client_note
 from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.reduction.write_summary import Writers, turns_of, written
@@ -181,7 +181,7 @@ def _result(
 ) -> CompactResult:
     before, after = total_tokens(snapshot.entries), total_tokens(entries)
     summary = earlier.summary
-    notes = [summary.note if summary else None, CLIENT_NOTE if snapshot.followed else None]
+    notes = [client_note(snapshot), summary.note if summary else None]
     return CompactResult(
         session_id=snapshot.session_id,
         compacted=not dry_run,
@@ -201,6 +201,7 @@ def _result(
         cost=earlier.cost,
         dry_run=dry_run or None,
         note=" ".join(note for note in notes if note) or None,
+        client_tokens=snapshot.client_tokens,
     )
 
 
@@ -213,4 +214,6 @@ def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
         tokens_after=tokens,
         tokens_saved=0,
         reason=reason,
+        note=client_note(snapshot),
+        client_tokens=snapshot.client_tokens,
     )

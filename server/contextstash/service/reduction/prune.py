@@ -31,10 +31,15 @@ from contextstash_storage.records import ArchiveEdit, Edit, Output
 MAX_LISTED = 40
 """Archived outputs that a result lists. A guess: at about 50 tokens each, the list stays near 2,000 tokens."""
 
-CLIENT_NOTE = (
-    "This shrinks contextstash's view of the session only. The client sends its own history to the model:"
-    " compact or clear there, then continue from the handoff prompt."
-)
+
+def client_note(snapshot: SessionSnapshot) -> str | None:
+    """Says that a change of our view does not change what a followed client sends; None if no client is followed."""
+    if snapshot.client_tokens is None:
+        return None
+    return (
+        "This concerns contextstash's view of the session only. Your client sends its own history, still"
+        f" {snapshot.client_tokens:,} tokens: only a compaction in the client shrinks your window."
+    )
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,8 @@ def _done(
         ),
         thinking=stripping.result,
         dry_run=dry_run or None,
-        note=CLIENT_NOTE if snapshot.followed else None,
+        note=client_note(snapshot),
+        client_tokens=snapshot.client_tokens,
     )
 
 
@@ -138,6 +144,8 @@ def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: S
         reason=reason,
         thinking=stripping.result if stripping else None,
         dry_run=dry_run or None,
+        note=client_note(snapshot),
+        client_tokens=snapshot.client_tokens,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.reduction.prune import client_note
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import Access
@@ -36,7 +37,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
 async def _session_of(access: Access, handle: str) -> str:
     if handle.startswith("out_"):
         return (await access.store.find_output(handle))[0]
-    return await access.session_id(None)
+    return await access.store.find_summary(handle) or await access.session_id(None)
 
 
 async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list[str]) -> RestoreResult:
@@ -66,6 +67,8 @@ async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list
         not_archived=untouched or None,
         tokens_before=total_tokens(snapshot.entries),
         tokens_after=total_tokens(entries),
+        note=client_note(snapshot),
+        client_tokens=snapshot.client_tokens,
     )
 
 

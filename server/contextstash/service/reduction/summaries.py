@@ -13,6 +13,9 @@ from contextstash_storage.records import SummaryEdit
 async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
     """All summaries in the view joined; or, by `level`, the newest one of a level, or any summary ever made by its id
     (sum_…). Raises NotFoundError if there is none."""
+    if level is not None and level.startswith("sum_"):
+        store = access.store
+        session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
     session = await access.session(session_id)
     snapshot = await access.snapshot(session.session_id)
     found = _wanted(snapshot, level)

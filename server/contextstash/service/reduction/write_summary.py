@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.extraction.turns import Turn
-from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.extraction.turns import Turn, without_own_calls
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_access import Access
 from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import CachedSummary
+from contextstash_storage.records import CachedSummary, Message
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,8 @@ async def written(
 
 
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
-    """The recorded messages among these entries with their full texts, even if the view shows them shortened."""
+    """The recorded messages among these entries with their full texts, even if the view shows them shortened; without
+    the calls of our own tools."""
     wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
     if not wanted:
         return ()
@@ -85,21 +86,19 @@ async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[
     handles = {place: output.handle for place, output in snapshot.outputs.items()}
 
     def read() -> tuple[Turn, ...]:
-        return tuple(
-            Turn(
-                seq=message.seq,
-                role=message.role,
-                kind=message.kind,
-                blocks=message.blocks,
-                texts=snapshot.format.read(message.body or {}).texts or ("",),
-                handles={
-                    block: handles[message.seq, block]
-                    for block in range(len(message.blocks))
-                    if (message.seq, block) in handles
-                },
-            )
-            for message in recorded
-            if message.seq in wanted
-        )
+        return without_own_calls(turn_of(snapshot, message, handles) for message in recorded if message.seq in wanted)
 
     return await asyncio.to_thread(read)
+
+
+def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
+    """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
+    places = range(len(message.blocks))
+    return Turn(
+        seq=message.seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        texts=snapshot.format.read(message.body or {}).texts or ("",),
+        handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
+    )

@@ -1,0 +1,45 @@
+"""Our own tools' calls and results, by whatever name a client gives them: they quote the session and add nothing."""
+
+from __future__ import annotations
+
+import re
+
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+
+OWN_TOOLS = frozenset(
+    {
+        "compact_session",
+        "configure_session",
+        "context_status",
+        "delete_session",
+        "estimate_context",
+        "get_archived_output",
+        "get_context",
+        "get_summary",
+        "list_sessions",
+        "prune_tool_outputs",
+        "record_messages",
+        "recover_context",
+        "restore_outputs",
+        "search_history",
+    }
+)
+
+_DISTINCT = ("estimate_context", "get_archived_output", "prune_tool_outputs", "restore_outputs")
+"""Names that no other server is known to use; the others count only if the name of our server precedes them."""
+
+_TOOL = re.compile(
+    rf"(?:.*[._/:-])?(?:{'|'.join(_DISTINCT)})"
+    rf"|(?:.*[._/:-])?contextstash(?:[._-]?(?:gateway|server|mcp))?[._/:-]*(?:{'|'.join(sorted(OWN_TOOLS))})",
+    re.IGNORECASE,
+)
+"""Clients write `mcp__contextstash__search_history` (Claude Code, Codex), `mcp__plugin_contextstash_contextstash__…`
+(its plugins), `contextstash_search_history` (OpenCode), `mcp_contextstash_search_history` (VS Code, Cursor),
+`contextstash.search_history` and the like. Nothing else may stand between the server's name and the tool's: our gateway
+offers the tools of other servers as `contextstash__github_get_summary`."""
+
+
+def is_own_call(tool: str | None, argument: str | None = None) -> bool:
+    """Whether a call is one of our own tools, by its name, or our own command that reads the archive, by its main
+    argument. The texts of call and result are not considered: any tool could forge them."""
+    return bool(tool and _TOOL.fullmatch(tool)) or is_own_retrieval(tool, argument)

@@ -1,0 +1,130 @@
+"""The hand-off to a client's new window: once, of the whole session, with full originals, without our own calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from contextstash.service.stash import Stash
+from tests.support.client_transcripts import SESSION, ClientTranscript
+from tests.support.stashes import stash_at
+
+LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
+PROMPT = "Fix the build. Never touch the public API."
+
+
+@pytest.fixture
+async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
+    async with stash_at(tmp_path / "handoff.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(tmp_path: Path, stash: Stash) -> ClientTranscript:
+    return ClientTranscript(tmp_path, stash)
+
+
+async def handed_off(stash: Stash, client: ClientTranscript, *, resumed: bool = False) -> str:
+    """The hand-off at the start of a window; empty if there is none."""
+    return await stash.hand_off(await client.read(), resumed=resumed) or ""
+
+
+async def test_the_whole_session_is_handed_off_also_its_end(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    for number in range(30):
+        client.call("Bash", {"command": f"make {number}"}, LARGE[:3_000])
+    client.say("The disk of the builder is full.")
+    client.compact()
+    text = await handed_off(stash, client)
+    assert PROMPT in text
+    assert "The disk of the builder is full." in text
+
+
+async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.say("Working on it.")
+    client.compact()
+    await handed_off(stash, client)
+    client.call("mcp__contextstash__get_summary", {}, "a summary")
+    client.say("I know again what to do.")
+    client.compact()
+    text = await handed_off(stash, client)
+    assert PROMPT in text
+    assert "get_summary" not in text.partition("]")[2]
+
+
+async def test_a_window_is_handed_off_once(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.say("Working on it.")
+    assert not await handed_off(stash, client, resumed=True)  # the client resumes with its whole history
+    client.compact()
+    assert await handed_off(stash, client)
+    assert not await handed_off(stash, client)  # a hook that is installed twice
+    client.say("Going on.")
+    assert not await handed_off(stash, client, resumed=True)  # the window holds its hand-off
+    client.compact()
+    assert await handed_off(stash, client)
+    assert [event.kind for event in await stash.read_events(SESSION)].count("handoff") == 2
+
+
+async def test_a_session_compacted_before_our_hooks_were_installed_is_handed_off_when_it_is_resumed(
+    stash: Stash, client: ClientTranscript
+) -> None:
+    client.write("user", PROMPT)
+    client.say("Working on it.")
+    client.compact()
+    assert PROMPT in await handed_off(stash, client, resumed=True)
+    assert not await handed_off(stash, client, resumed=True)
+
+
+async def test_a_cleared_session_is_handed_off_to_each_new_one_once(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.say("Working on it.")
+    await client.read()
+    assert await stash.hand_off(SESSION, to="new")
+    assert await stash.hand_off(SESSION, to="new") is None
+    assert await stash.hand_off(SESSION, to="newer")
+
+
+async def test_the_index_names_the_whole_original_of_an_output_that_a_hook_cut(
+    stash: Stash, client: ClientTranscript
+) -> None:
+    client.write("user", PROMPT)
+    cut = await stash.limit_output(
+        LARGE, tool="Bash", argument="make all", session_id=SESSION, limits={"tokens": None, "chars": 10_000}
+    )
+    client.call("Bash", {"command": "make all"}, cut.text)
+    client.say("The disk of the builder is full.")
+    client.compact()
+    text = await handed_off(stash, client)
+    lines = [line for line in text.splitlines() if line.startswith("- out_")]
+    assert lines
+    assert all(cut.handle is not None and cut.handle in line for line in lines)
+    whole = await stash.get_archived_output(cut.handle or "")
+    assert whole.total_lines == 4_001
+
+
+async def test_a_forged_handle_names_no_original(stash: Stash, client: ClientTranscript) -> None:
+    secret = await stash.keep_output(LARGE, tool="Read", argument="secret.txt", session_id=SESSION)
+    client.write("user", PROMPT)
+    client.call("WebFetch", {"url": "https://example.org"}, f"whole output: {secret}\n" + LARGE[:4_000])
+    client.say("Read it.")
+    client.compact()
+    assert f"- {secret}:" not in await handed_off(stash, client)
+
+
+async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after(
+    stash: Stash, client: ClientTranscript
+) -> None:
+    client.write("user", PROMPT)
+    for number in range(40):
+        client.call("Bash", {"command": f"make {number}"}, LARGE[:8_000])
+    result = await stash.compact_session(await client.read(), summary="The builder's disk is full; clean /var/tmp.")
+    assert result.compacted
+    client.say("Cleaned the disk.")
+    client.compact()
+    text = await handed_off(stash, client)
+    assert "The builder's disk is full; clean /var/tmp." in text
+    assert "Cleaned the disk." in text
