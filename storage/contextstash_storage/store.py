@@ -19,6 +19,7 @@ from contextstash_storage.records import (
     Native,
     NewMessage,
     Output,
+    ProxiedSession,
     SearchHit,
     Session,
     TokenSum,
@@ -211,3 +212,15 @@ class SessionStore(Protocol):
     async def append_call(self, session_id: str, call: Call) -> None: ...
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...
+
+    async def get_proxied(self, session_id: str) -> ProxiedSession | None:
+        """What the proxy knows of a session; None if none of its requests went through the proxy."""
+        ...
+
+    async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
+        """Store what the proxy knows of a session, in place of what was stored before."""
+        ...
+
+    async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+        """The sessions with requests through the proxy since this time, by their ids, the newest first."""
+        ...

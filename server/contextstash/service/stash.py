@@ -32,6 +32,7 @@ from contextstash.service.reduction.automatic import AutoReducer
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
 from contextstash.service.requests import sampling as sampled_summaries
+from contextstash.service.requests.proxied import ProxiedSessions
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -90,6 +91,11 @@ class Stash:
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)
         self._recording = SessionLocks()
+
+    @property
+    def proxied(self) -> ProxiedSessions:
+        """The sessions whose requests go through the proxy."""
+        return ProxiedSessions(self._access, self._recent, self._recording)
 
     async def close(self) -> None:
         """End the reductions in the background, and close the store."""

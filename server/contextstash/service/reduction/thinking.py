@@ -51,7 +51,7 @@ class Stripping:
         """The edit that strips the thinking from the view `entries`; empty unless that was chosen."""
         if self.effect.choice != "strip":
             return []
-        return _strip(snapshot, entries, self.first_seq, handles)
+        return strip_from(snapshot, entries, self.first_seq, handles)
 
 
 def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
@@ -87,7 +87,7 @@ def strips_after_restore(
     has_thinking = any(
         entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
     )
-    return _strip(snapshot, entries, start, ()) if has_thinking else []
+    return strip_from(snapshot, entries, start, ()) if has_thinking else []
 
 
 def strips_when_changed(snapshot: SessionSnapshot) -> bool:
@@ -133,9 +133,10 @@ def _written_at(edit: Undone) -> int:
     return edit.span[1] if by_client is None else by_client
 
 
-def _strip(
+def strip_from(
     snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]
 ) -> list[StripEdit]:
+    """The edit that strips the thinking of the view `entries` from this message on; none if no message is there."""
     last = snapshot.session.counters.messages - 1
     if first_seq > last:
         return []
