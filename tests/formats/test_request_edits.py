@@ -42,7 +42,7 @@ def blocks(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
         kind = draw(st.sampled_from(["text", "tool_result", "tool_result", "thinking"]))
         block: dict[str, Any] = {"type": kind}
         if kind == "tool_result":
-            inner = {"type": "text", "text": draw(TEXT)}
+            inner: dict[str, Any] = {"type": "text", "text": draw(TEXT)}
             if draw(st.booleans()):
                 inner["cache_control"] = MARK
             block |= {"tool_use_id": f"t{number}_{place}", "content": draw(st.sampled_from([draw(TEXT), [inner]]))}

@@ -82,6 +82,16 @@ def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_
     assert provider.usage[-1]["cache_creation_input_tokens"] < 200
 
 
+def test_a_batch_that_pays_for_itself_leaves_at_once_and_not_a_little_each_turn(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    play(proxy, clock, session(30))
+    counts = [len(placeholders(body)) for body in provider.bodies]
+    assert counts[-1] > 10
+    assert len(set(counts)) <= 4
+    assert proxy.state(ID).paid < proxy.state(ID).direct_cost
+
+
 def test_one_missed_cache_read_does_not_make_the_cache_cold(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:

@@ -20,6 +20,7 @@ from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine, ProxyOptions
 from contextstash.proxy.serve import ServedProxy, proxy_app
 from contextstash.service.stash import Stash
+from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite
 
 START = 1_800_000_000.0
@@ -53,6 +54,16 @@ class RunningProxy:
     def settle(self) -> None:
         """Wait until the requests so far are recorded."""
         asyncio.run_coroutine_threadsafe(self.engine.idle(), self.loop).result(30)
+
+    def state(self, session_id: str) -> ProxiedSession:
+        """What is stored of a session's requests."""
+        return asyncio.run_coroutine_threadsafe(self._state(session_id), self.loop).result(30)
+
+    async def _state(self, session_id: str) -> ProxiedSession:
+        assert self.engine._sessions is not None
+        found = await self.engine._sessions.state(session_id)
+        assert found is not None
+        return found
 
     def send(self, body: dict[str, Any] | bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
         """Send a request of an agent, and wait until it is recorded."""

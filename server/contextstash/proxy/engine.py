@@ -45,8 +45,8 @@ MAX_BODY_BYTES = 48 << 20
 """Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
 
 STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. A guess: clients wait longer for the first
-byte anyway; another process's transaction takes some 10 ms."""
+"""By default, how long a request waits for the database before it goes out as it is. A guess: clients wait longer for
+the first byte anyway; another process's transaction takes some 10 ms."""
 
 LOAD_FACTOR = 5
 """How many times longer the first request of a session waits in this process: its outputs are read. A guess."""
@@ -125,9 +125,8 @@ class Engine:
             request = read_request(format_name, body, self._conversations.likely(body))
             identity = client_session(headers, request.value("metadata"), request.value("prompt_cache_key"))
             now = self._clock()
-            conversation = await self._within(
-                self._options.step_seconds, self._conversations.find(request, identity, now)
-            )
+            finding = self._conversations.find(request, identity, now)
+            conversation = await self._within(self._options.step_seconds, finding)
             if conversation is None:
                 return None
         except Exception as error:
