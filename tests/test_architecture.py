@@ -28,6 +28,7 @@ MUST_NOT_IMPORT = {
     "hosts/readers": ("hosts.following", "hosts.hooks", "hosts.install"),
     "mcp": ("cli", "demo", "gateway", "ui", "sharing"),
     "sharing": ("cli", "demo", "gateway", "hosts", "mcp", "ui"),
+    "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "ui"),
     "ui": ("cli", "demo", "gateway", "hosts", "mcp"),
     "gateway": ("cli", "demo", "hosts"),
     "demo": ("mcp", "cli", "hosts", "gateway"),

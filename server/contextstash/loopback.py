@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +20,32 @@ SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal. A guess."""
 
 
-def serve(app: Callable[[], Awaitable[Any]], host: str, port: int, announce: Callable[[str], str]) -> None:
-    """Serve the application that `app` returns, on a free port if `port` is 0. `announce` turns the address into a line
-    for standard error. Raises BadInputError if the host is not this machine or the port cannot be used."""
+PROXY_SETTINGS: dict[str, Any] = {
+    "server_header": False,
+    "date_header": False,
+    "ws": "none",
+    "lifespan": "on",
+    "timeout_keep_alive": 600,
+}
+"""uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
+to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
+
+
+def serve(
+    app: Callable[[], Awaitable[Any]],
+    host: str,
+    port: int,
+    announce: Callable[[str], str],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
+    `announce` turns the address into a line for standard error. `settings` are uvicorn's. Raises BadInputError if the
+    host is not this machine or the port cannot be used."""
+    if listener is not None:
+        anyio.run(_serve, app, listener, settings or {})
+        return
     if host not in HOSTS:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
@@ -32,7 +55,7 @@ def serve(app: Callable[[], Awaitable[Any]], host: str, port: int, announce: Cal
         named = f"[{host}]" if ":" in host else host
         sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        anyio.run(_serve, app, listener)
+        anyio.run(_serve, app, listener, settings or {})
 
 
 @contextmanager
@@ -56,9 +79,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket) -> None:
+async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any]) -> None:
     made = await app()
-    config = uvicorn.Config(made, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS)
+    config = uvicorn.Config(
+        made, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, **settings
+    )
     http = _Server(config)
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, http)

@@ -533,3 +533,46 @@ class CachedSummary(Record):
 
 Copied = NewMessage | Edit | Event | Call
 """What a whole session is made of."""
+
+
+class ProxiedSession(Record):
+    """What the proxy knows of a session, across restarts, and totals over its requests.
+
+    `client_session` is the client's own id of the conversation; `heads` are hashes of the first messages that it had,
+    the newest last; `surroundings` is a hash of its system prompt and tools. `last_at` is when the last reply ended, in
+    seconds since 1970, and `cache_seconds` how long the provider keeps the cache of that request, which took `prompt`
+    tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is
+    why nothing is edited any more.
+
+    Of the totals, `sent` is what was sent and `direct` what would have been sent, in tokens; `paid` and `direct_cost`
+    are the same in units of one uncached input token, cache reads and writes weighed by their prices; `dollars` is
+    what such a unit costs, in millionths, if it is known. `refetched` counts outputs that were fetched again, and
+    `refetched_tokens` what they took. `healed` are refused requests that succeeded when they were shrunk, `refused`
+    edited requests that were refused and sent unedited, `faults` requests that went out unedited because of an error.
+    `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
+    """
+
+    client_session: str | None = None
+    heads: tuple[str, ...] = ()
+    surroundings: str = ""
+    model: str | None = None
+    last_at: float = 0.0
+    cache_seconds: int = 300
+    prompt: int = 0
+    direct_prompt: int = 0
+    tokens_per_byte: float | None = None
+    left_alone: str | None = None
+    requests: int = 0
+    edited: int = 0
+    prunes: int = 0
+    sent: int = 0
+    direct: int = 0
+    paid: float = 0.0
+    direct_cost: float = 0.0
+    dollars: float | None = None
+    refetched: int = 0
+    refetched_tokens: int = 0
+    healed: int = 0
+    refused: int = 0
+    faults: int = 0
+    compactions_avoided: int = 0

@@ -18,6 +18,7 @@ from contextstash_storage import (
     hidden_sessions,
     leases,
     logs,
+    proxied_sessions,
     requests,
     session_copy,
     view_edits,
@@ -51,6 +52,7 @@ from contextstash_storage.records import (
     Native,
     NewMessage,
     Output,
+    ProxiedSession,
     Request,
     SearchHit,
     Session,
@@ -493,6 +495,15 @@ class SqliteStore:
 
     async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
         await self._change_session(session_id, lambda db, row: logs.keep_summary(db, row, key, summary))
+
+    async def get_proxied(self, session_id: str) -> ProxiedSession | None:
+        return await self._of_session(session_id, proxied_sessions.read)
+
+    async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
+        await self._change_session(session_id, lambda db, row: proxied_sessions.keep(db, row, proxied))
+
+    async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+        return await self._reader.read(lambda db: proxied_sessions.recent(db, self.owner, since, limit))
 
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` returns that writes, as one transaction."""

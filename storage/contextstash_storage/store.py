@@ -21,6 +21,7 @@ from contextstash_storage.records import (
     Native,
     NewMessage,
     Output,
+    ProxiedSession,
     Request,
     SearchHit,
     Session,
@@ -249,4 +250,16 @@ class SessionStore(Protocol):
         self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
     ) -> Session:
         """Add usage that was reported late to a request, and store its call and the changed counters."""
+        ...
+
+    async def get_proxied(self, session_id: str) -> ProxiedSession | None:
+        """What the proxy knows of a session; None if none of its requests went through the proxy."""
+        ...
+
+    async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
+        """Store what the proxy knows of a session, in place of what was stored before."""
+        ...
+
+    async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+        """The sessions with requests through the proxy since this time, by their ids, the newest first."""
         ...

@@ -44,7 +44,9 @@ async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
         await client.read()
         pruned = await stash.prune_tool_outputs(SESSION, keep_last=1, protect_tokens=0, minimum_tokens=0)
         assert pruned.archived
-        compacted = await stash.compact_session(SESSION, summary="All twenty files were read; what follows is to compare them with the plan.")
+        compacted = await stash.compact_session(
+            SESSION, summary="All twenty files were read; what follows is to compare them with the plan."
+        )
         restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
         estimate = await stash.estimate_context(SESSION)
     for result, line in ((pruned, lines.prune), (compacted, lines.compact), (restored, lines.restore)):

@@ -24,6 +24,7 @@ from contextstash.cli.gateway import gateway
 from contextstash.cli.hook import hook
 from contextstash.cli.import_ import import_files
 from contextstash.cli.install import install
+from contextstash.cli.proxy import proxy
 from contextstash.cli.prune import prune
 from contextstash.cli.restore import restore
 from contextstash.cli.search import search
@@ -52,6 +53,7 @@ def cli() -> None:
 COMMANDS = (
     serve,
     gateway,
+    proxy,
     import_files,
     export,
     demo,

@@ -33,6 +33,7 @@ from contextstash.service.requests import call_log, get_context, handoff, overfl
 from contextstash.service.requests import sampling as sampled_summaries
 from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.late_usage import book_late
+from contextstash.service.requests.proxied import ProxiedSessions
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -100,6 +101,11 @@ class Stash:
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)
         self._recording = SessionLocks()
+
+    @property
+    def proxied(self) -> ProxiedSessions:
+        """The sessions whose requests go through the proxy."""
+        return ProxiedSessions(self._access, self._recent, self._recording)
 
     async def close(self) -> None:
         """End the reductions in the background, and close the store."""

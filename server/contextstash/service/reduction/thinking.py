@@ -51,7 +51,7 @@ class Stripping:
         """The edit that strips the thinking from the view `entries`; empty unless that was chosen."""
         if self.effect.choice != "strip":
             return []
-        return _strip(snapshot, entries, self.first_seq, handles)
+        return strip_from(snapshot, entries, self.first_seq, handles)
 
 
 def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
@@ -109,7 +109,7 @@ def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: 
     has_thinking = any(
         entry.message and not entry.stripped and entry.first_seq >= first_seq and _thinks(entry) for entry in entries
     )
-    return _strip(snapshot, entries, first_seq, ()) if has_thinking else []
+    return strip_from(snapshot, entries, first_seq, ()) if has_thinking else []
 
 
 def _thinks(entry: Entry) -> bool:
@@ -130,9 +130,10 @@ def _written_at(edit: Undone) -> int:
     return edit.span[1] if by_client is None else by_client
 
 
-def _strip(
+def strip_from(
     snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int, handles: Sequence[str]
 ) -> list[StripEdit]:
+    """The edit that strips the thinking of the view `entries` from this message on; none if no message is there."""
     last = snapshot.session.counters.messages - 1
     if first_seq > last:
         return []

@@ -1,0 +1,222 @@
+"""What the proxy saves, replayed: recorded sessions of Claude Code, request by request, through the real proxy.
+
+`python bench/proxy.py replay FOLDER` sends the requests of native transcripts, at their recorded times and with their
+recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through the proxy.
+`python bench/proxy.py latency` measures the added time to the first byte, beside direct requests in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.support.caching_provider import CachingProvider, blocks_of, caching_provider
+from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
+
+LEAST_CALLS = 30
+"""Shorter sessions are not replayed: nothing can be saved in them."""
+
+
+@dataclass
+class Recorded:
+    """One request of a session: when, with which messages and model, and what the provider counted."""
+
+    at: float
+    messages: list[dict[str, Any]]
+    model: str
+    prompt: int
+    one_hour: bool
+
+
+def recorded(path: Path) -> list[Recorded]:
+    """The requests of the main conversation of a native transcript."""
+    records = [json.loads(line) for line in path.read_text("utf-8", "replace").splitlines() if line.startswith("{")]
+    by_id = {each["uuid"]: each for each in records if "uuid" in each}
+    found: list[Recorded] = []
+    seen: set[str] = set()
+    for record in records:
+        message = record.get("message")
+        if record.get("type") != "assistant" or record.get("isSidechain") or not isinstance(message, dict):
+            continue
+        usage = message.get("usage") or {}
+        prompt = sum(usage.get(key) or 0 for key in PROMPT)
+        if message.get("id") in seen or message.get("model") == "<synthetic>" or prompt < 1000:
+            continue
+        seen.add(message["id"])
+        at = datetime.fromisoformat(record["timestamp"].replace("Z", "+00:00")).timestamp()
+        long = bool((usage.get("cache_creation") or {}).get("ephemeral_1h_input_tokens"))
+        messages = list(history(record, by_id))
+        if messages:
+            found.append(Recorded(at, messages, message["model"], prompt, long))
+    return sorted(found, key=lambda each: each.at)
+
+
+PROMPT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def history(record: dict[str, Any], by_id: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The messages before a reply, as Claude Code sends them: neighbours of one role are one message."""
+    path = []
+    own = record["message"]["id"]
+    while (parent := by_id.get(record.get("parentUuid") or "")) is not None:
+        record = parent
+        message = record.get("message")
+        if record.get("type") in ("user", "assistant") and isinstance(message, dict) and message.get("id") != own:
+            path.append(message)
+    merged: list[dict[str, Any]] = []
+    for message in reversed(path):
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if merged and merged[-1]["role"] == message["role"]:
+            merged[-1]["content"] += parts
+        else:
+            merged.append({"role": message["role"], "content": list(parts)})
+    while merged and merged[0]["role"] != "user":
+        merged.pop(0)
+    yield from (_sent(message) for message in merged)
+
+
+def _sent(message: dict[str, Any]) -> dict[str, Any]:
+    return {"role": message["role"], "content": [block for block in message["content"] if isinstance(block, dict)]}
+
+
+def body_of(call: Recorded) -> dict[str, Any]:
+    mark = {"type": "ephemeral", **({"ttl": "1h"} if call.one_hour else {})}
+    body = request_of(call.messages, model=call.model, tools=[READ, RETRIEVAL], stream=True, metadata={})
+    body["system"][0]["cache_control"] = mark
+    body["messages"][-1]["content"][-1]["cache_control"] = mark
+    return body
+
+
+def cost(usage: dict[str, int], write: float) -> float:
+    return usage["input_tokens"] + 0.1 * usage["cache_read_input_tokens"] + write * usage["cache_creation_input_tokens"]
+
+
+def sent(usage: dict[str, int]) -> int:
+    return sum(usage[key] for key in PROMPT)
+
+
+@dataclass
+class Outcome:
+    name: str
+    calls: int
+    cost_ratio: float
+    token_ratio: float
+    direct_cost: float
+    direct_tokens: int
+    prunes: int
+    refetched: int
+    largest: int
+
+
+def replay(path: Path, calls: list[Recorded]) -> Outcome:
+    """One session, directly and through the proxy."""
+    clock = Clock()
+    direct = CachingProvider(clock=clock)
+    paid = direct_paid = 0.0
+    tokens = direct_tokens = largest = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        caching_provider(clock) as provider,
+        running_proxy(provider.url, Path(folder) / "stash.db", clock) as proxy,
+    ):
+        for call in calls:
+            clock.now = call.at
+            body = body_of(call)
+            counted = sum(block[0] for block, _ in blocks_of(body, 0))
+            hidden = max(0, call.prompt - counted)
+            plain = direct.count(body, hidden)
+            proxy.send(body, {"x-hidden-tokens": str(hidden), "x-claude-code-session-id": path.stem})
+            write = 2.0 if call.one_hour else 1.25
+            direct_paid += cost(plain, write)
+            paid += cost(provider.usage[-1], write)
+            direct_tokens += sent(plain)
+            tokens += sent(provider.usage[-1])
+            largest = max(largest, len(provider.asked[-1].body))
+            provider.asked.clear()
+        state = proxy.state(path.stem)
+    return Outcome(
+        path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
+        state.prunes, state.refetched, largest,
+    )  # fmt: skip
+
+
+def replay_all(folder: Path) -> None:
+    print("| session | requests | prunes | fetched again | cost / direct | tokens sent / direct |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        calls = recorded(path)
+        if len(calls) < LEAST_CALLS:
+            continue
+        outcome = replay(path, calls)
+        found.append(outcome)
+        print(
+            f"| {outcome.name} | {outcome.calls} | {outcome.prunes} | {outcome.refetched} |"
+            f" {outcome.cost_ratio:.3f} | {outcome.token_ratio:.3f} |",
+            flush=True,
+        )
+    total = sum(each.direct_cost for each in found)
+    tokens = sum(each.direct_tokens for each in found)
+    print(
+        f"| all | {sum(each.calls for each in found)} | {sum(each.prunes for each in found)} |"
+        f" {sum(each.refetched for each in found)} |"
+        f" {sum(each.cost_ratio * each.direct_cost for each in found) / total:.3f} |"
+        f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} |"
+    )
+    print(f"worst session: cost {max(each.cost_ratio for each in found):.3f} of direct")
+
+
+def latency(rounds: int = 60) -> None:
+    """Medians of the time to the first byte, alternating direct and proxied requests of a growing session."""
+    for size in (4_000, 20_000, 60_000):
+        clock = Clock()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            caching_provider(clock) as provider,
+            running_proxy(provider.url, Path(folder) / "stash.db", clock, prune=True) as proxy,
+            httpx2.Client(timeout=60) as client,
+        ):
+            messages = session(rounds, size)
+            times: dict[str, list[float]] = {"direct": [], "proxy": []}
+            sizes = []
+            for count in range(3, len(messages) + 1, 2):
+                content = json.dumps(request_of(messages[:count])).encode()
+                sizes.append(len(content))
+                for name, url in (("direct", provider.url), ("proxy", proxy.url)):
+                    proxy.settle()
+                    started = time.perf_counter()
+                    with client.stream("POST", f"{url}/v1/messages?beta=true", content=content) as response:
+                        next(response.iter_raw())
+                        times[name].append(time.perf_counter() - started)
+                        response.read()
+            middle = {name: 1000 * statistics.median(found) for name, found in times.items()}
+            added = 1000 * statistics.median(p - d for p, d in zip(times["proxy"], times["direct"], strict=True))
+            print(
+                f"{statistics.median(sizes) / 1e6:.2f} MB: direct {middle['direct']:.1f} ms,"
+                f" proxy {middle['proxy']:.1f} ms, added {added:.1f} ms",
+                flush=True,
+            )
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["replay"] and len(sys.argv) == 3:
+        replay_all(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["latency"]:
+        latency()
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""When a prune of a client's own requests costs less than it saves, given the provider's prompt cache.
+
+Providers cache a request up to its end, and the next one reads what is equal from the start on. So an edit makes the
+provider write everything behind it again. That costs nothing extra if the cache has expired anyway; otherwise it must
+be earned back by cheaper reads in the requests that follow. A prune by level alone, or a little with each request, pays
+that price again and again: replayed on recorded sessions, a prune at each turn made the worst session cost 1.26 times
+as much as no prune (bench/proxy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CachePrices:
+    """Prices of a token read from and written to the cache, relative to one uncached input token, and how many seconds
+    the cache is kept after its last use."""
+
+    read: float
+    write: float
+    seconds: int
+
+
+FIVE_MINUTES = CachePrices(0.1, 1.25, 300)
+ONE_HOUR = CachePrices(0.1, 2.0, 3600)
+"""Anthropic's two kinds of cache breakpoint. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-caching"""
+
+AUTOMATIC = CachePrices(0.1, 1.0, 3600)
+"""OpenAI's automatic cache: writing costs nothing extra, GPT-5 models read at a tenth. Prefixes are kept 5 to 10
+minutes and at most an hour, so only then is the cache surely gone. Source: OpenAI's guide to prompt caching."""
+
+MIN_COLD_TOKENS = 3_000
+"""What a prune must free if the cache is cold. A guess: less is not worth an output that may be fetched again."""
+
+MIN_WARM_TOKENS = 20_000
+"""What a prune must free if the cache is warm: the batch of opencode and of Anthropic's `clear_at_least`."""
+
+MAX_TURNS = 30
+"""The most further requests that a prune may count on before the cache expires, the client compacts or the session
+ends. Of 10, 15 and 30, replayed on recorded sessions, 30 saved most and made no session dearer (bench/proxy)."""
+
+MIN_WORTHWHILE = 1.2
+"""A warm prune must save this many times its cost. A guess: a margin for outputs that are fetched again."""
+
+SLACK_SECONDS = 15
+"""Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere. A guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """A tool result of a request that may be replaced: the tokens in front of it, its own tokens, and those of the
+    placeholder. `key` is the caller's name for it."""
+
+    key: str
+    before: int
+    tokens: int
+    placeholder_tokens: int
+
+    @property
+    def saved(self) -> int:
+        return self.tokens - self.placeholder_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """The provider's cache at the moment of a request: `cached` are the tokens, from the start on, that it holds if it
+    is not `cold`; `turns` is how many requests of this session there were."""
+
+    cold: bool
+    cached: int
+    turns: int
+    prices: CachePrices = FIVE_MINUTES
+
+
+@dataclass(frozen=True, slots=True)
+class CachedPrune:
+    """The results to replace, in order, and why; no results if it does not pay."""
+
+    chosen: tuple[Prunable, ...]
+    reason: str
+
+    @property
+    def saved(self) -> int:
+        return sum(each.saved for each in self.chosen)
+
+
+def is_cold(now: float, last_at: float, cache_seconds: int) -> bool:
+    """Whether the cache has expired: by the time since its last use alone. A single request that read nothing from the
+    cache says little, since requests are routed to different machines."""
+    return now - last_at > cache_seconds + SLACK_SECONDS
+
+
+def likely_turns(turns: int) -> int:
+    """How many more requests will probably profit: as many as there were, the best guess about something of unknown
+    length, but not more than MAX_TURNS."""
+    return min(turns, MAX_TURNS)
+
+
+def plan_cached_prune(candidates: Sequence[Prunable], state: CacheState) -> CachedPrune:
+    """The prune that saves most: all candidates if the cache is cold; otherwise those from the position on at which the
+    saving of the likely requests exceeds the cost of writing again what follows it by most."""
+    useful = [each for each in candidates if each.saved > 0]
+    if state.cold:
+        freed = sum(each.saved for each in useful)
+        if freed < MIN_COLD_TOKENS:
+            return CachedPrune((), f"cold cache, but only {freed:,} tokens to free")
+        return CachedPrune(tuple(useful), "cold cache")
+    return _warm(useful, state)
+
+
+def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
+    prices, turns = state.prices, likely_turns(state.turns)
+    best: tuple[float, int] = (0.0, -1)
+    if not state.cached:
+        return CachedPrune((), "what the cache holds is not known")
+    freed = 0
+    for place in range(len(useful) - 1, -1, -1):
+        freed += useful[place].saved
+        if freed < MIN_WARM_TOKENS:
+            continue
+        rewritten = max(0, state.cached - useful[place].before - freed)
+        cost = rewritten * (prices.write - prices.read)
+        saving = turns * prices.read * freed
+        if saving > MIN_WORTHWHILE * cost and saving - cost > best[0]:
+            best = (saving - cost, place)
+    if best[1] < 0:
+        return CachedPrune((), "warm cache, and no prune pays for itself")
+    return CachedPrune(tuple(useful[best[1] :]), "pays for itself")
+
+
+def plan_needed_prune(candidates: Sequence[Prunable]) -> CachedPrune:
+    """All candidates, because the provider refused the request as too long."""
+    useful = tuple(each for each in candidates if each.saved > 0)
+    return CachedPrune(useful, "the request was too long" if useful else "nothing left to prune")

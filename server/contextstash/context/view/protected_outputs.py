@@ -1,0 +1,69 @@
+"""Which tool outputs of a conversation are not old, whatever their age: what the model is working on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
+
+RECENT_CALLS = 60
+"""A file is under edit if it was changed in so many newest calls. A guess: about one task."""
+
+_READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
+_WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
+_READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
+_PATHS = re.compile(r"[\w./~\\-]*[\w-]\.\w+|[\w~.-]*/[\w./-]+")
+
+UNKNOWN_TIME = float("inf")
+"""When a call was made that is not recorded yet: after everything that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A tool call of a conversation, in order: its main argument, such as a path or a command, and when its output was
+    recorded, in seconds since 1970."""
+
+    call_id: str
+    tool: str
+    argument: str
+    made_at: float = UNKNOWN_TIME
+
+    @property
+    def reads(self) -> bool:
+        """Whether it shows what is there, by the tool's name or by the command: made twice, it is a fetch of the same
+        thing. A test run or a build is not, its output is news."""
+        if _WRITES.search(self.tool):
+            return False
+        return bool(_READS.search(self.tool) or _READING_COMMAND.match(self.argument))
+
+    @property
+    def paths(self) -> set[str]:
+        return {self.argument, *_PATHS.findall(self.argument)} - {""}
+
+
+def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
+    """The ids of reading calls that were made again after the output of an equal call had been pruned. `pruned` maps
+    the ids of calls with pruned outputs to when that was."""
+    since: dict[tuple[str, str], float] = {}
+    again: set[str] = set()
+    for call in calls:
+        same = (call.tool, call.argument)
+        if call.call_id in pruned:
+            since.setdefault(same, pruned[call.call_id])
+        elif call.reads and call.argument and same in since and call.made_at > since[same]:
+            again.add(call.call_id)
+    return again
+
+
+def protected_calls(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
+    """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
+    and outputs that were fetched again after they had been pruned: the model needs them."""
+    edited = {path for call in calls[-RECENT_CALLS:] if _WRITES.search(call.tool) for path in call.paths}
+    newest: dict[str, str] = {}
+    for call in calls:
+        if call.reads:
+            newest.update(dict.fromkeys(call.paths & edited, call.call_id))
+    own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
+    return own | set(newest.values()) | fetched_again(calls, pruned)

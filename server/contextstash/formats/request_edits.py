@@ -1,0 +1,105 @@
+"""Edits of a request's text: tool results replaced, thinking left out, messages replaced, and not a byte more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.formats.json_positions import Span, Splice, dumped, elements, find, spliced, without
+from contextstash.formats.request_text import RequestText, TextMessage, ToolResult, is_thinking
+
+
+@dataclass(frozen=True)
+class MessageEdit:
+    """What is sent differently of one message: `texts` for the results at these paths, and whether its thinking is left
+    out."""
+
+    texts: Mapping[tuple[str | int, ...], str]
+    thinking_left_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOf:
+    """The messages `first` to `last` (included) are sent as one message of the user with this text."""
+
+    first: int
+    last: int
+    text: str
+
+
+def edited(
+    request: RequestText, edits: Mapping[int, MessageEdit], summaries: Sequence[SummaryOf] = ()
+) -> tuple[bytes, int]:
+    """The body with these edits, and the position of the first byte that differs. Raises JsonPositionError if a place
+    is not what the edit expects."""
+    hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
+    splices = [_summary(request, summary) for summary in summaries]
+    for place, edit in edits.items():
+        if place not in hidden:
+            start = request.spans[place].start
+            splices += [_moved(splice, start) for splice in message_splices(request.messages[place], edit)]
+    if not splices:
+        return request.body, len(request.body)
+    return spliced(request.body, splices), min(splice.span.start for splice in splices)
+
+
+def _moved(splice: Splice, by: int) -> Splice:
+    return Splice(Span(splice.span.start + by, splice.span.end + by), splice.replacement)
+
+
+def _summary(request: RequestText, summary: SummaryOf) -> Splice:
+    span = Span(request.spans[summary.first].start, request.spans[summary.last].end)
+    message = {"role": "user", "content": summary.text}
+    return Splice(span, dumped({"type": "message", **message} if request.format == "openai-responses" else message))
+
+
+def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
+    """The splices of one message, by positions in its own bytes."""
+    splices: list[Splice] = []
+    for result in message.results:
+        text = edit.texts.get(tuple(result.path))
+        if text is not None:
+            splices += _replaced(message, result, text)
+    if edit.thinking_left_out:
+        splices += _without_thinking(message)
+    return splices
+
+
+def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
+    """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
+    itself, where the prompt cache ends at the same place; one that is on the result stays."""
+    span = find(message.raw, 0, result.path)
+    splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
+    block_path = result.path[:-1]
+    moved = _inner_breakpoint(result.content)
+    if message.format == "anthropic" and moved is not None:
+        block = find(message.raw, 0, block_path)
+        if BREAKPOINT_KEY not in json.loads(message.raw[block.start : block.end]):
+            end = Span(block.end - 1, block.end - 1)
+            splices.append(Splice(end, b"," + dumped(BREAKPOINT_KEY) + b":" + dumped(moved)))
+    return splices
+
+
+def _shaped(format_name: str, content: Any, text: str) -> Any:
+    if not isinstance(content, list):
+        return text
+    return [{"type": "input_text" if format_name == "openai-responses" else "text", "text": text}]
+
+
+def _inner_breakpoint(content: Any) -> Any:
+    parts = content if isinstance(content, list) else ()
+    marks = [part[BREAKPOINT_KEY] for part in parts if isinstance(part, dict) and part.get(BREAKPOINT_KEY) is not None]
+    return marks[-1] if marks else None
+
+
+def _without_thinking(message: TextMessage) -> list[Splice]:
+    """The splices that leave out thinking; none if the message holds nothing else, since it may not be empty."""
+    blocks = content_of(message.native)
+    left_out = {place for place, block in enumerate(blocks) if is_thinking(block)}
+    if not left_out or len(left_out) == len(blocks):
+        return []
+    spans = list(elements(message.raw, find(message.raw, 0, ("content",)).start))
+    return without(spans, left_out)

@@ -1,0 +1,236 @@
+"""A request to a model API as text: where its messages stand in the JSON, and what they say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from contextstash.formats.anthropic_assembly import THINKING
+from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.formats.json_positions import (
+    JsonPositionError,
+    Path,
+    Span,
+    find,
+    first_item,
+    members,
+    next_item,
+    skip_space,
+    value_at,
+)
+from contextstash_storage.records import Native
+
+LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
+"""The member of a request that holds its messages, by format."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool result in a message: the id of its call, the path to its content in the message, and the content."""
+
+    call_id: str
+    path: Path
+    content: Any
+
+
+@dataclass(eq=False)
+class TextMessage:
+    """A message of a request: its bytes, and what follows from them. The same object stands for the same bytes in later
+    requests, so that nothing is derived twice."""
+
+    raw: bytes
+    native: Native
+    format: str
+
+    @cached_property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(_results(self.native, self.format))
+
+    @cached_property
+    def texts(self) -> Mapping[Path, str]:
+        """The text of each result that holds nothing but text, by its path."""
+        found = {result.path: plain_text_of(result.content) for result in self.results}
+        return {path: text for path, text in found.items() if text is not None}
+
+    @cached_property
+    def hashes(self) -> Mapping[Path, str]:
+        """The SHA-256 of each of these texts, as outputs are recorded."""
+        return {path: sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for path, text in self.texts.items()}
+
+    @cached_property
+    def sizes(self) -> Mapping[Path, int]:
+        """How many bytes of JSON the content of each result takes. Raises JsonPositionError."""
+        spans = {result.path: find(self.raw, 0, result.path) for result in self.results if result.path in self.texts}
+        return {path: span.end - span.start for path, span in spans.items()}
+
+    @cached_property
+    def thinks(self) -> bool:
+        """Whether the message holds the model's thinking."""
+        return any(is_thinking(block) for block in content_of(self.native))
+
+    @cached_property
+    def plain(self) -> Native:
+        """The message without its cache breakpoints, in one of the shapes that mean the same. Clients move breakpoints
+        with each request, and write a text as a list of one block to attach one."""
+        return _plain(self.native)
+
+
+@dataclass(frozen=True)
+class RequestText:
+    """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members."""
+
+    format: str
+    body: bytes
+    messages: tuple[TextMessage, ...]
+    spans: tuple[Span, ...]
+    fields: Mapping[str, Span]
+    small: Mapping[str, Any] = field(default_factory=dict)
+
+    def value(self, key: str) -> Any:
+        """A member of the body other than its messages; None if it does not have it."""
+        span = self.fields.get(key)
+        if span is None:
+            return None
+        if key not in self.small:
+            self.small[key] = json.loads(self.body[span.start : span.end])  # type: ignore[index]
+        return self.small[key]
+
+
+def read_request(format_name: str, body: bytes, before: RequestText | None = None) -> RequestText:
+    """Read the body of a request. `before` is an earlier request of the same session: its messages are not read again.
+
+    Raises JsonPositionError or ValueError if the body is not a JSON object with a list of messages, or has a member
+    twice: parsers differ in which of two equal keys counts.
+    """
+    key = LIST_KEYS[format_name]
+    found: list[tuple[TextMessage, Span]] = []
+    known = before.messages if before is not None else ()
+
+    def measure(name: str, at: int) -> Span:
+        if name != key or body[at : at + 1] != b"[":
+            return value_at(body, at)
+        return _read_list(body, at, format_name, known, found)
+
+    start = skip_space(body, 0)
+    fields: dict[str, Span] = {}
+    end = start
+    for member in members(body, start, measure):
+        if member.key in fields:
+            raise JsonPositionError(f"the member '{member.key}' is there twice")
+        fields[member.key] = member.value
+        end = member.value.end
+    _check_end(body, end)
+    if not found:
+        raise JsonPositionError(f"no list of messages in '{key}'")
+    small = _unchanged(body, fields, before)
+    return RequestText(format_name, body, tuple(text for text, _ in found), tuple(s for _, s in found), fields, small)
+
+
+def _check_end(body: bytes, end: int) -> None:
+    closing = skip_space(body, end)
+    if body[closing : closing + 1] != b"}" or skip_space(body, closing + 1) != len(body):
+        raise JsonPositionError("something follows the request's object")
+
+
+def _read_list(
+    body: bytes, at: int, format_name: str, known: Sequence[TextMessage], found: list[tuple[TextMessage, Span]]
+) -> Span:
+    start = at
+    at = first_item(body, at, b"[")
+    end = skip_space(body, start + 1)
+    while at >= 0:
+        place = len(found)
+        text, span = _read_message(body, at, format_name, known[place] if place < len(known) else None)
+        found.append((text, span))
+        end = skip_space(body, span.end)
+        at = next_item(body, span.end, b"]")
+    return Span(start, end + 1)
+
+
+def _read_message(body: bytes, at: int, format_name: str, known: TextMessage | None) -> tuple[TextMessage, Span]:
+    if known is not None:
+        span = Span(at, at + len(known.raw))
+        # The message is an object, so that equal bytes are the whole message: no longer one begins with them.
+        if body[at : span.end] == known.raw:
+            return known, span
+    span = value_at(body, at)
+    raw = body[span.start : span.end]
+    native = json.loads(raw)
+    if not isinstance(native, dict):
+        raise JsonPositionError(f"the message at byte {at} is not an object")
+    return TextMessage(raw, native, format_name), span
+
+
+def _unchanged(body: bytes, fields: Mapping[str, Span], before: RequestText | None) -> dict[str, Any]:
+    """The values of members that were read from the former request and have not changed."""
+    if before is None:
+        return {}
+    return {
+        key: value
+        for key, value in before.small.items()
+        if key in fields and body[slice(*fields[key])] == before.body[slice(*before.fields[key])]
+    }
+
+
+def _results(native: Native, format_name: str) -> list[ToolResult]:
+    if format_name == "openai-chat":
+        call_id = native.get("tool_call_id")
+        is_result = native.get("role") == "tool" and isinstance(call_id, str)
+        return [ToolResult(str(call_id), ("content",), native.get("content"))] if is_result else []
+    if format_name == "openai-responses":
+        call_id = native.get("call_id")
+        is_result = native.get("type") == "function_call_output" and isinstance(call_id, str)
+        return [ToolResult(str(call_id), ("output",), native.get("output"))] if is_result else []
+    return [
+        ToolResult(block["tool_use_id"], ("content", place, "content"), block.get("content"))
+        for place, block in enumerate(content_of(native))
+        if isinstance(block, dict) and block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str)
+    ]
+
+
+def _plain(native: Native) -> Native:
+    content = native.get("content")
+    if not isinstance(content, list):
+        return native
+    blocks = [_without_breakpoint(block) for block in content]
+    if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].keys() == {"type", "text"}:
+        blocks_or_text: Any = blocks[0]["text"] if blocks[0]["type"] == "text" else blocks
+        return {**native, "content": blocks_or_text}
+    return {**native, "content": blocks}
+
+
+def _without_breakpoint(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    inner = block.get("content")
+    if BREAKPOINT_KEY not in block and not isinstance(inner, list):
+        return block
+    rest = {key: value for key, value in block.items() if key != BREAKPOINT_KEY}
+    if isinstance(inner, list):
+        rest["content"] = [_without_breakpoint(part) for part in inner]
+    return rest
+
+
+def is_thinking(block: Any) -> bool:
+    """Whether a block is the model's thinking, readable or redacted."""
+    return isinstance(block, dict) and block.get("type") in THINKING
+
+
+def plain_text_of(content: Any) -> str | None:
+    """The text of a tool result; None if it contains anything but text, which a placeholder must not hide."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = []
+    for part in content:
+        if not isinstance(part, dict) or part.get("type") not in ("text", "input_text", "output_text"):
+            return None
+        if not isinstance(part.get("text"), str):
+            return None
+        texts.append(part["text"])
+    return "\n".join(texts)

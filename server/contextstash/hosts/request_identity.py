@@ -1,0 +1,75 @@
+"""What clients say about themselves in their requests to a model API: the conversation, and side calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"session-id", b"conversation_id")
+"""Claude Code's header (seen in 2.1.197), and Codex's: `session_id`, and `conversation_id` in older versions."""
+
+_IN_USER_ID = re.compile(r"session_([0-9a-fA-F-]{8,64})")
+"""The end of Claude Code's `metadata.user_id`: user_…_account_…_session_UUID."""
+
+_SAFE = re.compile(r"[^\w.:-]")
+
+MAX_ID = 120
+"""Characters. Ids of sessions have at most 200, and the proxy adds a suffix for side conversations."""
+
+_COMPACTION = re.compile(
+    r"Your task is to create a detailed summary of the conversation|CONTEXT CHECKPOINT COMPACTION"
+    r"|You have been tasked with summarizing|create a handoff summary",
+    re.IGNORECASE,
+)
+"""The beginnings of the requests in which Claude Code (2.1) and Codex (0.5 and later) let the model summarize."""
+
+
+def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> str | None:
+    """The client's own id of the conversation, from its headers or else from the body's `metadata` or
+    `prompt_cache_key`; None if the request has none."""
+    found = dict(headers)
+    for name in _SESSION_HEADERS:
+        if value := found.get(name):
+            return _safe(value.decode("latin-1"))
+    user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if isinstance(user_id, str) and (named := _of_user_id(user_id)):
+        return _safe(named)
+    return _safe(cache_key) if isinstance(cache_key, str) and cache_key else None
+
+
+def _of_user_id(user_id: str) -> str | None:
+    if user_id.startswith("{"):
+        try:
+            parsed = json.loads(user_id)
+        except ValueError:
+            return None
+        found = parsed.get("session_id") if isinstance(parsed, dict) else None
+        return found if isinstance(found, str) else None
+    match = _IN_USER_ID.search(user_id)
+    return match[1] if match else None
+
+
+def _safe(name: str) -> str | None:
+    return _SAFE.sub("_", name)[:MAX_ID] or None
+
+
+def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The name of the client's agent, as its transcripts are recorded."""
+    user_agent = dict(headers).get(b"user-agent", b"").lower()
+    if b"claude-cli" in user_agent or b"claude-code" in user_agent:
+        return "claude-code"
+    return "codex" if b"codex" in user_agent else "proxy"
+
+
+def is_compaction(last_message: Mapping[str, Any]) -> bool:
+    """Whether the last message of a request asks the model for the client's own summary of the conversation."""
+    content = last_message.get("content")
+    if isinstance(content, str):
+        return bool(_COMPACTION.search(content))
+    return any(
+        isinstance(text := block.get("text"), str) and _COMPACTION.search(text) is not None
+        for block in (content if isinstance(content, list) else ())
+        if isinstance(block, dict)
+    )

@@ -1,0 +1,1 @@
+"""The proxy between a client and the model API."""

@@ -1,0 +1,227 @@
+"""The proxy as an ASGI application: every request goes on to the model API, and its response back as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
+from contextstash.proxy.preparation import Prepared
+from contextstash.proxy.upstream import Upstream
+from contextstash.proxy.usage_tap import UsageTap, decoded
+from contextstash.proxy.wire import RawHeaders, header, passed_on
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+READ_ROUTES = {
+    "/v1/messages": "anthropic",
+    "/v1/chat/completions": "openai-chat",
+    "/chat/completions": "openai-chat",
+    "/v1/responses": "openai-responses",
+    "/responses": "openai-responses",
+}
+"""The ends of the paths whose requests are read, and their formats. All others are passed on unread."""
+
+SESSION_HEADER = b"x-contextstash-session"
+"""Names the session of a request in its response, for those who debug."""
+
+MAX_ERROR_BYTES = 1 << 20
+"""A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before the response ended."""
+
+
+class ProxyApp:
+    """Handles one HTTP request at a time of each connection; see the module."""
+
+    def __init__(self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]]) -> None:
+        """`at_end` is called when the server has stopped."""
+        self._upstream = upstream
+        self._engine = engine
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await Exchange(scope, receive, send, self._upstream, self._engine).run()
+        elif scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await self._at_end()
+            await send({"type": "lifespan.shutdown.complete"})
+
+
+class Exchange:
+    """One request and its response."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, engine: Engine) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._upstream = upstream
+        self._engine = engine
+        self._headers: RawHeaders = list(scope["headers"])
+        query = scope["query_string"]
+        self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
+        self._started = False
+
+    async def run(self) -> None:
+        """Pass the request on, and its response back."""
+        format_name = self._format()
+        try:
+            if format_name is None:
+                await self._pass_on(self._body())
+            else:
+                await self._pass_read(format_name)
+        except ClientGoneError:
+            logger.debug("the client closed its connection")
+        except Exception as error:
+            if self._started or not _is_transport_error(error):
+                raise
+            await self._no_response(error)
+
+    def _format(self) -> str | None:
+        """The format of the request, None if it is passed on unread."""
+        if self._scope["method"] != "POST" or header(self._headers, b"content-encoding"):
+            return None
+        path = self._scope["path"]
+        return next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
+
+    async def _pass_read(self, format_name: str) -> None:
+        read, rest = await self._read_body()
+        if rest is not None:
+            await self._pass_on(rest)
+            return
+        prepared = await self._engine.prepare(format_name, self._headers, read)
+        if prepared is None:
+            await self._pass_on(read)
+            return
+        response = await self._request(prepared.body)
+        healed = False
+        if response.status_code in EDIT_REFUSALS and (error := await _short_body(response)) is not None:
+            readable = decoded(error, response.headers.get("content-encoding"))
+            again = await self._engine.after_refusal(prepared, response.status_code, readable)
+            if again is not None:
+                await response.aclose()
+                response = await self._request(again.body)
+                prepared, healed = again, again.edited and response.status_code < 400
+            else:
+                await self._answer(response, prepared, error)
+                return
+        await self._relay(response, prepared, healed=healed)
+
+    async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
+        has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
+        response = await self._request(body if has_body else None)
+        await self._relay(response, None)
+
+    async def _request(self, body: bytes | AsyncIterator[bytes] | None) -> httpx2.Response:
+        return await self._upstream.send(self._scope["method"], self._target, self._headers, body)
+
+    async def _answer(self, response: httpx2.Response, prepared: Prepared, body: bytes) -> None:
+        """A response whose body has been read already."""
+        await response.aclose()
+        await self._start(response, prepared)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _relay(self, response: httpx2.Response, prepared: Prepared | None, *, healed: bool = False) -> None:
+        """The response, chunk by chunk as it comes. Ends the upstream request if the client goes away: a reply that
+        nobody reads costs money."""
+        tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
+        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap))
+        watching = asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait({relaying, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not relaying.done():
+                raise ClientGoneError
+            relaying.result()
+        finally:
+            for task in (relaying, watching):
+                task.cancel()
+            await asyncio.gather(relaying, watching, return_exceptions=True)
+            await response.aclose()
+            if prepared is not None and response.status_code < 400:
+                self._engine.finish(prepared, tap.usage, healed=healed)
+
+    async def _chunks(self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap) -> None:
+        await self._start(response, prepared)
+        async for chunk in response.aiter_raw():
+            await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if prepared is not None:
+                tap.take(chunk)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _start(self, response: httpx2.Response, prepared: Prepared | None) -> None:
+        headers = passed_on(response.headers.raw)
+        if prepared is not None:
+            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("latin-1", "replace")))
+        self._started = True
+        await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+
+    async def _no_response(self, error: Exception) -> None:
+        """The upstream could not be reached, or closed the connection: an error that clients try again on."""
+        logger.warning("no response from upstream: %s", type(error).__name__)
+        text = "contextstash proxy: the model API could not be reached."
+        body = json.dumps({"type": "error", "error": {"type": "api_error", "message": text}}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self._send({"type": "http.response.start", "status": 502, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _body(self) -> AsyncIterator[bytes]:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
+            if body := message.get("body"):
+                yield body
+            if not message.get("more_body"):
+                return
+
+    async def _read_body(self) -> tuple[bytes, AsyncIterator[bytes] | None]:
+        """The whole body; or, if it is too large to be read, all of it as a stream."""
+        chunks: list[bytes] = []
+        size = 0
+        body = self._body()
+        async for chunk in body:
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_BODY_BYTES:
+                return b"", _joined(chunks, body)
+        return b"".join(chunks), None
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+    async for chunk in rest:
+        yield chunk
+
+
+async def _short_body(response: httpx2.Response) -> bytes | None:
+    """The raw body of a refusal; None if it is a stream or too long: it is passed on as it comes."""
+    length = response.headers.get("content-length")
+    if "json" not in response.headers.get("content-type", "") or (length and int(length) > MAX_ERROR_BYTES):
+        return None
+    return b"".join([chunk async for chunk in response.aiter_raw()])
+
+
+def _is_transport_error(error: Exception) -> bool:
+    import httpx2
+
+    return isinstance(error, httpx2.TransportError)

@@ -1,0 +1,368 @@
+"""What happens to a request on its way: its conversation is found, its edits are made, and afterwards it is recorded.
+
+Nothing here may break a request. Each step that fails, or takes too long, leaves the request as the client wrote it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from contextstash.context.view.cached_prune import CachedPrune
+from contextstash.context.window.overflow_errors import recognize
+from contextstash.formats.request_text import RequestText, read_request
+from contextstash.hosts.request_identity import agent_of, client_session
+from contextstash.proxy import accounts
+from contextstash.proxy.conversations import Conversation, Conversations, head_of, surroundings_of, with_head
+from contextstash.proxy.preparation import (
+    DEFAULT_KEEP_TOKENS,
+    Prepared,
+    cold_now,
+    is_side_call,
+    is_understood,
+    offers_retrieval,
+    outputs_of,
+    plan,
+    plan_needed,
+    prices_of,
+    rendered,
+    thinking_choice,
+)
+from contextstash.proxy.wire import RawHeaders
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import Usage
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+MAX_BODY_BYTES = 48 << 20
+"""Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
+
+STEP_SECONDS = 1.0
+"""By default, how long a request waits for the database before it goes out as it is. A guess: clients wait longer for
+the first byte anyway; another process's transaction takes some 10 ms."""
+
+LOAD_FACTOR = 5
+"""How many times longer the first request of a session waits in this process: its outputs are read. A guess."""
+
+HEAL_SECONDS = 30.0
+"""How long a refused request may wait until its messages are recorded, so that they can be pruned. A guess: the client
+would compact otherwise, which takes a minute."""
+
+EDIT_REFUSALS = (400, 413, 422)
+"""The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """How the proxy edits. `record` is False if nothing may be stored: then nothing is pruned, since nothing could be
+    fetched again. `step_seconds` is how long a request waits for the database."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    record: bool = True
+    prune: bool = True
+    step_seconds: float = STEP_SECONDS
+
+
+class Ingest(Protocol):
+    """Records what is new in a client's transcript."""
+
+    async def __call__(self, path: Path) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model's window in tokens, and what an uncached input token costs in millionths of a dollar, if it is known."""
+
+    window: int = 200_000
+    dollars: float | None = None
+
+
+@dataclass
+class Totals:
+    """What this process did, for the line at its end."""
+
+    requests: int = 0
+    edited: int = 0
+    faults: int = 0
+    sessions: set[str] = field(default_factory=set)
+
+
+class Engine:
+    """The conversations behind one proxy."""
+
+    def __init__(
+        self,
+        sessions: ProxiedSessions | None,
+        options: ProxyOptions,
+        clock: Callable[[], float],
+        *,
+        ingest: Ingest | None = None,
+        facts_of: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
+    ) -> None:
+        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
+        self._sessions = sessions if options.record else None
+        self._options = options
+        self._clock = clock
+        self._ingest = ingest
+        self._facts_of = facts_of
+        self._facts: dict[str, ModelFacts] = {}
+        self._conversations = Conversations(self._sessions)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.totals = Totals()
+
+    async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
+        """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
+        body goes out as it is. Never raises."""
+        self.totals.requests += 1
+        try:
+            request = read_request(format_name, body, self._conversations.likely(body))
+            identity = client_session(headers, request.value("metadata"), request.value("prompt_cache_key"))
+            now = self._clock()
+            finding = self._conversations.find(request, identity, now)
+            conversation = await self._within(self._options.step_seconds, finding)
+            if conversation is None:
+                return None
+        except Exception as error:
+            self._fault(None, error)
+            return None
+        self.totals.sessions.add(conversation.session_id)
+        original = Prepared(conversation, request, body, prices_of(request), now, cold=cold_now(conversation, now))
+        try:
+            return await self._prepared(original, agent_of(headers))
+        except Exception as error:
+            self._fault(conversation, error)
+            return original
+
+    async def _prepared(self, original: Prepared, agent: str) -> Prepared:
+        conversation, request = original.conversation, original.request
+        self._note_model(conversation, request)
+        conversation.agent = agent
+        if self._sessions is None or not self._options.prune:
+            return original
+        await self._catch_up(conversation, request)
+        if conversation.state.left_alone or not is_understood(request) or not offers_retrieval(request):
+            return original
+        pruned = 0
+        if not is_side_call(request):
+            chosen = plan(
+                conversation, request, original.prices, cold=original.cold, keep_tokens=self._options.keep_tokens
+            )
+            if chosen.chosen:
+                pruned = await self._within(self._options.step_seconds, self._archive(conversation, request, chosen))
+        return self._rendered(original, pruned)
+
+    def _rendered(self, original: Prepared, pruned: int) -> Prepared:
+        prepared = rendered(
+            original.conversation,
+            original.request,
+            original.prices,
+            original.started,
+            cold=original.cold,
+            pruned=pruned,
+        )
+        self.totals.edited += prepared.edited
+        return prepared
+
+    def _note_model(self, conversation: Conversation, request: RequestText) -> None:
+        model = request.value("model")
+        if isinstance(model, str) and model != conversation.state.model:
+            conversation.state = conversation.state.model_copy(update={"model": model})
+            if model not in self._facts:
+                self._facts[model] = ModelFacts()
+                self._in_background(self._learn(model))
+
+    async def _learn(self, model: str) -> None:
+        """Look up a model's window and price in a thread: the first look-up takes half a second."""
+        self._facts[model] = await asyncio.to_thread(self._facts_of, model)
+
+    async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
+        """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
+        edits than those of the last request would cost the cache. Raises TimeoutError if nothing is known yet."""
+        seconds = self._options.step_seconds
+        if not conversation.loaded:
+            await self._within(LOAD_FACTOR * seconds, self._refresh(conversation, request))
+            return
+        try:
+            await self._within(seconds, self._refresh(conversation, request))
+        except (TimeoutError, ContextstashError) as error:
+            logger.warning("%s: the database is slow: %s", conversation.session_id, type(error).__name__)
+
+    async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
+        """Take over what other processes did to the session: our tools, the pages, another proxy."""
+        assert self._sessions is not None
+        session = await self._sessions.find(conversation.session_id)
+        if session is None:
+            conversation.loaded = True
+            return
+        if not conversation.loaded:
+            conversation.followed = session.source
+            conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
+            natives = [message.plain for message in request.messages]
+            conversation.positions = await self._sessions.positions(conversation.session_id, natives)
+            conversation.recorded = request.messages[: len(conversation.positions)]
+        if not conversation.loaded or session.counters.edits != conversation.edits.edits:
+            await self._sessions.catalog(conversation.session_id, conversation.catalog)
+            conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        conversation.loaded = True
+
+    async def _archive(self, conversation: Conversation, request: RequestText, chosen: CachedPrune) -> int:
+        """Archive the outputs of a plan durably; how many that were."""
+        assert self._sessions is not None
+        thinking = thinking_choice(conversation, request, chosen.chosen)
+        if not thinking.possible:
+            return 0
+        strip_from = None
+        if thinking.strip_from is not None:
+            await self._record(conversation, request, None)  # what is stripped must be recorded up to the last reply
+            if thinking.strip_from >= len(conversation.positions):
+                return 0
+            strip_from = conversation.positions[thinking.strip_from]
+        outputs = outputs_of(conversation, chosen.chosen)
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from)
+        conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
+        return archived
+
+    async def after_refusal(self, prepared: Prepared, status: int, error: bytes) -> Prepared | None:
+        """The request to send once more after the provider refused it; None if the client gets the refusal. Never
+        raises."""
+        if status not in EDIT_REFUSALS:
+            return None
+        try:
+            text = error.decode("utf-8", "replace")
+            overflow = recognize(text)
+            if overflow is not None:
+                return await self._within(HEAL_SECONDS, self._healed(prepared))
+            return self._unedited(prepared, status) if prepared.edited else None
+        except Exception as fault:
+            self._fault(prepared.conversation, fault)
+            return prepared.as_original() if prepared.edited else None
+
+    async def _healed(self, prepared: Prepared) -> Prepared | None:
+        """The request shrunk below what was refused; None if nothing more can leave it."""
+        conversation, request = prepared.conversation, prepared.request
+        if self._sessions is None or not self._options.prune or conversation.state.left_alone:
+            return None
+        if not is_understood(request) or not offers_retrieval(request):
+            return None
+        await self._record(conversation, request, None)
+        for keep in (self._options.keep_tokens, self._options.keep_tokens // 4):
+            chosen = plan_needed(conversation, request, keep)
+            if chosen.chosen:
+                archived = await self._archive(conversation, request, chosen)
+                healed = self._rendered(prepared, archived) if archived else None
+                return healed if healed is not None and len(healed.body) < len(prepared.body) else None
+        return None
+
+    def _unedited(self, prepared: Prepared, status: int) -> Prepared:
+        """The original, because an edited request was refused; nothing is edited in this session from now on."""
+        conversation = prepared.conversation
+        reason = f"the provider refused an edited request with status {status}"
+        state = conversation.state
+        conversation.state = state.model_copy(update={"left_alone": reason, "refused": state.refused + 1})
+        logger.warning("%s: %s; the original was sent and the session is left alone", conversation.session_id, reason)
+        return prepared.as_original()
+
+    def finish(self, prepared: Prepared, usage: Usage | None, *, healed: bool = False) -> None:
+        """Book and record a request after its reply has ended, in the background."""
+        conversation = prepared.conversation
+        try:
+            ended = self._clock()
+            if usage is None:
+                state = accounts.booked_without_usage(prepared, ended)
+            else:
+                facts = self._facts.get(conversation.state.model or "", ModelFacts())
+                state = accounts.booked(prepared, usage, ended, facts.window)
+                state = state.model_copy(update={"dollars": facts.dollars})
+            state = with_head(state, head_of(prepared.request))
+            if not is_side_call(prepared.request):
+                state = state.model_copy(update={"surroundings": surroundings_of(prepared.request)})
+            conversation.state = state.model_copy(update={"healed": state.healed + healed})
+            former, conversation.usage = conversation.usage, usage
+            extends = conversation.request is not None and len(prepared.request.messages) > len(
+                conversation.request.messages
+            )
+            conversation.request = prepared.request
+            self._in_background(self._keep(prepared, former if extends else None))
+        except Exception as error:
+            self._fault(conversation, error)
+
+    async def _keep(self, prepared: Prepared, usage: Usage | None) -> None:
+        conversation, request = prepared.conversation, prepared.request
+        if self._sessions is None:
+            return
+        try:
+            if not is_side_call(request):
+                await self._record(conversation, request, usage)
+        except Exception as error:
+            self._fault(conversation, error)
+        await self._sessions.keep_state(conversation.session_id, conversation.state)
+
+    async def _record(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
+        """Record the messages of a request: as the whole conversation, or by the client's transcript if the session is
+        followed by it, so that it is stored once."""
+        async with conversation.recording:
+            await self._record_alone(conversation, request, usage)
+
+    async def _record_alone(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
+        assert self._sessions is not None
+        session_id = conversation.session_id
+        if conversation.followed and self._ingest is not None:
+            await self._ingest(Path(conversation.followed))
+        elif conversation.recorded != request.messages:
+            conversation.positions = await self._sessions.record(
+                session_id,
+                [message.plain for message in request.messages],
+                usage=usage,
+                format=conversation.format,
+                model=conversation.state.model,
+                agent=conversation.agent,
+                parent_session_id=conversation.parent,
+            )
+            conversation.recorded = request.messages
+        await self._sessions.catalog(session_id, conversation.catalog)
+        session = await self._sessions.find(session_id)
+        if session is not None and session.counters.edits != conversation.edits.edits:
+            conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
+
+    def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
+        """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
+        self.totals.faults += 1
+        named = conversation.session_id if conversation else "a request"
+        logger.warning("%s went on unedited: %s", named, type(error).__name__)
+        if conversation is not None:
+            state = conversation.state
+            conversation.state = state.model_copy(update={"faults": state.faults + 1})
+
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
+        """What `work` returns. Raises TimeoutError after so many seconds; the work goes on in the background, since a
+        transaction must not be cut."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a step of the proxy failed: %s", type(error).__name__)
+
+    async def idle(self) -> None:
+        """Wait until everything is recorded."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))

@@ -1,0 +1,114 @@
+"""Serves the proxy on this machine: opens the stash, the connection to the model API, and the port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextstash.plain_logs import log_plainly
+from contextstash.proxy.wire import check_upstream
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import Usage
+
+if TYPE_CHECKING:
+    from contextstash.proxy.app import ProxyApp
+    from contextstash.proxy.engine import ModelFacts, ProxyOptions
+    from contextstash.service.stash import Stash
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS = 10.0
+"""How long the last requests may take to be recorded after a signal. A guess."""
+
+
+@dataclass(frozen=True)
+class ServedProxy:
+    """What is served: `upstream` is the model API's address; `descriptor` is that of a socket that a parent process
+    listens on already, so that no connection is refused while this process is started again."""
+
+    upstream: str
+    options: ProxyOptions
+    open_stash: Callable[[], Awaitable[Stash]]
+    host: str = "127.0.0.1"
+    port: int = 0
+    descriptor: int | None = None
+    http2: bool = False
+    verbose: bool = False
+    clock: Callable[[], float] = field(default=time.time)
+
+
+def serve_proxy(served: ServedProxy) -> None:
+    """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
+    upstream = check_upstream(served.upstream)
+    log_plainly()
+    # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+    if served.verbose:
+        logging.getLogger("contextstash").setLevel(logging.INFO)
+    from contextstash.loopback import PROXY_SETTINGS, serve
+
+    listener = None if served.descriptor is None else socket.socket(fileno=served.descriptor)
+    serve(
+        lambda: proxy_app(served),
+        served.host,
+        served.port,
+        lambda address: f"contextstash proxy: {address} -> {upstream}",
+        settings=PROXY_SETTINGS,
+        listener=listener,
+    )
+
+
+async def proxy_app(served: ServedProxy) -> ProxyApp:
+    """The application, with the stash and the connection to the model API open."""
+    from contextstash.hosts.following.ingest import ingest
+    from contextstash.proxy.app import ProxyApp
+    from contextstash.proxy.engine import Engine
+    from contextstash.proxy.upstream import Upstream
+
+    upstream = Upstream(check_upstream(served.upstream), http2=served.http2)
+    stash = await _stash(served)
+
+    async def record(path: Path) -> object:
+        return await ingest(stash, path) if stash is not None else None
+
+    engine = Engine(
+        None if stash is None else stash.proxied,
+        served.options,
+        served.clock,
+        ingest=record,
+        facts_of=_facts,
+    )
+
+    async def at_end() -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(engine.idle(), END_SECONDS)
+        await upstream.close()
+        if stash is not None:
+            await stash.close()
+
+    return ProxyApp(upstream, engine, at_end)
+
+
+def _facts(model: str) -> ModelFacts:
+    from contextstash.models import model_facts, price_of
+    from contextstash.proxy.engine import ModelFacts
+
+    return ModelFacts(model_facts(model).window, price_of(model, Usage(prompt_tokens=1_000_000)))
+
+
+async def _stash(served: ServedProxy) -> Stash | None:
+    """The stash; None if nothing is to be recorded, or if the database cannot be opened."""
+    if not served.options.record:
+        return None
+    try:
+        return await served.open_stash()
+    except ContextstashError as error:
+        logger.warning("Nothing is recorded or pruned: %s", error)
+        return None

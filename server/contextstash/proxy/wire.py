@@ -1,0 +1,55 @@
+"""What is passed on of a request and a response: everything but the headers that are about one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from contextstash_storage.errors import BadInputError
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+"""Headers about one connection, which a proxy must not pass on (RFC 9110, section 7.6.1)."""
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_upstream(url: str) -> str:
+    """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
+    this machine unencrypted."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInputError(f"--upstream takes an address such as https://api.anthropic.com, not '{url}'.")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise BadInputError("--upstream must be https, unless it is on this machine: requests hold credentials.")
+    if parts.username or parts.query or parts.fragment:
+        raise BadInputError("--upstream takes no user name, query or fragment.")
+    return url.rstrip("/")
+
+
+def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
+    """The headers without those about the connection, in their order and spelling."""
+    listed = list(headers)
+    dropped = HOP_BY_HOP | {name.lower() for name in leave_out}
+    for name, value in listed:
+        if name.lower() == b"connection":
+            dropped = dropped | {part.strip().lower() for part in value.split(b",")}
+    return [(name, value) for name, value in listed if name.lower() not in dropped]
+
+
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """The first value of a header; None if it is missing."""
+    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)

@@ -1,0 +1,239 @@
+"""Sessions whose requests go through the proxy: what was recorded of a request, and what of it is sent differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from contextstash.context.view.branches import known_path
+from contextstash.context.view.prune_plan import Candidate
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.context.view.view import output_tokens
+from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.recording.batches import BatchIdentity, record_batch
+from contextstash.service.recording.messages import RecentCalls, ensure_session
+from contextstash.service.recording.session_locks import SessionLocks
+from contextstash.service.reduction.prune import archive_outputs
+from contextstash.service.reduction.thinking import strip_from
+from contextstash.service.session_access import Access
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Edit,
+    Message,
+    Native,
+    Output,
+    ProxiedSession,
+    RestoreEdit,
+    Session,
+    StripEdit,
+    SummaryEdit,
+    TruncateEdit,
+    Usage,
+)
+
+
+@dataclass(frozen=True)
+class KnownOutput:
+    """An output of the session that is recorded, and when that was, in seconds since 1970."""
+
+    output: Output
+    recorded_at: float
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What is sent in place of an output, for the life of the session: `text` for the output with this hash."""
+
+    text: str
+    handle: str
+    sha256: str
+    pinned_at: float
+
+
+@dataclass(frozen=True)
+class ProxiedEdits:
+    """The edits of a session that its next request must show. `pins` are by the id of the tool call. `edits` is how
+    many edits the session had."""
+
+    edits: int = 0
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+    strips: tuple[StripEdit, ...] = ()
+    summaries: tuple[SummaryEdit, ...] = ()
+
+
+@dataclass
+class Catalog:
+    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `messages` is how
+    many messages were read."""
+
+    messages: int = 0
+    outputs: dict[str, KnownOutput] = field(default_factory=dict)
+    call_ids: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
+async def read_catalog(access: Access, session_id: str, known: Catalog) -> Catalog:
+    """Add what was recorded since to a session's catalog."""
+    messages = await access.store.read_messages(session_id, first=known.messages, bodies=False)
+    outputs = {
+        (each.seq, each.block): each for each in await access.store.read_outputs(session_id, first=known.messages)
+    }
+    for message in messages:
+        _add(known, message, outputs)
+        known.messages = message.seq + 1
+    return known
+
+
+def _add(catalog: Catalog, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
+    for place, block in enumerate(message.blocks):
+        output = outputs.get((message.seq, place))
+        if output is not None and block.call_id:
+            catalog.call_ids[message.seq, place] = block.call_id
+            catalog.outputs[block.call_id] = KnownOutput(output, message.created_at.timestamp())
+
+
+async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
+    """The edits that no restore has undone. A rewind hides messages, but not the pins of their outputs: the same output
+    comes back in another branch if the client changes an early message, and must be shown as before."""
+    edits = await access.store.read_edits(session_id)
+    live: dict[int, Edit] = {}
+    for edit in edits:
+        if isinstance(edit, RestoreEdit):
+            for undone in edit.undoes:
+                live.pop(undone, None)
+        else:
+            live[edit.edit_id] = edit
+    pins = {}
+    by_place = {(k.output.seq, k.output.block): k.output for k in catalog.outputs.values()}
+    for edit in live.values():
+        if isinstance(edit, ArchiveEdit | TruncateEdit) and (edit.seq, edit.block) in catalog.call_ids:
+            call_id = catalog.call_ids[edit.seq, edit.block]
+            output = by_place.get((edit.seq, edit.block)) or catalog.outputs[call_id].output
+            made = edit.created_at.timestamp() if edit.created_at else 0.0
+            pins[call_id] = Pin(edit.text, edit.handle, output.sha256, made)
+    return ProxiedEdits(
+        len(edits),
+        pins,
+        tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
+        tuple(edit for edit in live.values() if isinstance(edit, SummaryEdit) and edit.strategy != "host"),
+    )
+
+
+async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
+    """The positions of the recorded messages that are equal to the beginning of this list."""
+    edits = await access.store.read_edits(session_id)
+    stored = await access.store.read_fingerprints(session_id)
+    return known_path(edits, stored, [access.store.fingerprint(native) for native in natives]).seqs
+
+
+class ProxiedSessions:
+    """What the proxy does with the sessions of one owner."""
+
+    def __init__(self, access: Access, recent: RecentCalls, locks: SessionLocks) -> None:
+        self._access = access
+        self._recent = recent
+        self._locks = locks
+
+    async def find(self, session_id: str) -> Session | None:
+        """The session of this id, None if there is none."""
+        try:
+            return await self._access.store.get_session(session_id)
+        except SessionNotFoundError:
+            return None
+
+    async def state(self, session_id: str) -> ProxiedSession | None:
+        """What is known of a session's requests; None if it does not exist or none went through the proxy."""
+        try:
+            return await self._access.store.get_proxied(session_id)
+        except SessionNotFoundError:
+            return None
+
+    async def keep_state(self, session_id: str, state: ProxiedSession) -> None:
+        """Store what is known of a session's requests. Without effect if the session was deleted."""
+        with suppress(SessionNotFoundError):
+            await self._access.store.put_proxied(session_id, state)
+
+    async def recent(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+        """The sessions with requests since a time, the newest first."""
+        return await self._access.store.recent_proxied(since, limit)
+
+    async def record(
+        self, session_id: str, natives: Sequence[Native], *, usage: Usage | None = None, **facts: Any
+    ) -> tuple[int, ...]:
+        """Record the messages of a request, the whole conversation, and return their positions. A new session is
+        created with these `facts`. `usage` is that of the last reply among the messages.
+
+        Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
+        level would cost the prompt cache."""
+        access = self._access
+        settings = {"automatic": False}
+        session = await ensure_session(access, session_id, natives, settings=settings, **facts)
+        async with self._locks.of(session_id):
+            recent = await self._recent.of(session)
+            extras = _with_usage(natives, usage)
+            appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
+            self._recent.keep(appended.session, recent)
+        return await positions_of(access, session_id, natives)
+
+    async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
+        """The positions of the recorded messages that are equal to the beginning of this list."""
+        return await positions_of(self._access, session_id, natives)
+
+    async def catalog(self, session_id: str, known: Catalog) -> Catalog:
+        """Add what was recorded since to a session's catalog."""
+        return await read_catalog(self._access, session_id, known)
+
+    async def edits(self, session_id: str, catalog: Catalog) -> ProxiedEdits:
+        """The edits that the next request must show."""
+        return await read_proxied_edits(self._access, session_id, catalog)
+
+    async def archive(self, session_id: str, outputs: Sequence[Output], strip_from_seq: int | None = None) -> int:
+        """Archive exactly these outputs, durably, before a request shows their placeholders; with `strip_from_seq`,
+        thinking from this message on is not shown any more. Returns how many were archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip_from_seq)
+
+
+def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
+    extras: list[dict[str, Any]] = [{} for _ in natives]
+    if usage is not None:
+        last = next((p for p in range(len(natives) - 1, -1, -1) if natives[p].get("role") == "assistant"), None)
+        if last is not None:
+            extras[last]["usage"] = usage
+    return extras
+
+
+async def archive_for_request(
+    access: Access, session_id: str, outputs: Sequence[Output], strip_from_seq: int | None = None
+) -> int:
+    """See ProxiedSessions.archive."""
+
+    async def attempt() -> int:
+        snapshot = await access.snapshot(session_id)
+        made = await archive_outputs(access, snapshot, _candidates(snapshot, outputs))
+        if not made:
+            return 0
+        edits: list[Edit] = [archived.edit for archived in made]
+        entries = await entries_after(access, snapshot, edits)
+        if strip_from_seq is not None:
+            handles = [archived.output.handle for archived in made]
+            edits += strip_from(snapshot, entries, strip_from_seq, handles)
+            entries = await entries_after(access, snapshot, edits)
+        reason = f"The proxy archived {len(made)} tool output{'s' * (len(made) > 1)}."
+        event = event_of(snapshot, entries, "prune", reason)
+        await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
+        return len(made)
+
+    return await retrying(attempt)
+
+
+def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
+    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
+    found = []
+    for output in sorted(outputs, key=lambda each: (each.seq, each.block)):
+        entry = shown.get(output.seq)
+        if entry is None or entry.message is None or isinstance(entry.replaced.get(output.block), ArchiveEdit):
+            continue
+        found.append(Candidate(output, output_tokens(entry.message, output.block), output.tokens))
+    return found

@@ -1,0 +1,235 @@
+"""When the proxy prunes, and what the provider's cache and the bill see of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
+from tests.support.proxies import (
+    READ,
+    Clock,
+    RunningProxy,
+    request_of,
+    running_proxy,
+    session,
+    turn,
+)
+
+OLD = [f"toolu_{number}" for number in range(5)]
+"""The calls of `session(8)` whose outputs are older than the newest 12,000 tokens of results."""
+
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def provider(clock: Clock) -> Iterator[CachingProvider]:
+    with caching_provider(clock) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
+        yield running
+
+
+def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
+    """Send the requests of a conversation, ten seconds apart."""
+    for count in range(first, len(messages) + 1, 2):
+        clock.now += 10
+        proxy.send(request_of(messages[:count], **fields))
+
+
+def placeholders(body: dict[str, Any]) -> list[str]:
+    """The ids of the calls whose outputs are sent as placeholders."""
+    return [
+        block["tool_use_id"]
+        for message in body["messages"]
+        for block in (message["content"] if isinstance(message["content"], list) else [])
+        if block["type"] == "tool_result" and "get_archived_output" in json.dumps(block["content"])
+    ]
+
+
+def test_a_warm_cache_is_not_broken_by_a_high_level_alone(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    play(proxy, clock, session(8))
+    assert [placeholders(body) for body in provider.bodies] == [[]] * 9
+
+
+def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_again(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    pruned = placeholders(provider.bodies[-1])
+    assert pruned == OLD
+    messages += turn(8, "short")
+    play(proxy, clock, messages, first=len(messages))
+    assert placeholders(provider.bodies[-1]) == pruned
+    assert provider.usage[-1]["cache_creation_input_tokens"] < 200
+
+
+def test_a_batch_that_pays_for_itself_leaves_at_once_and_not_a_little_each_turn(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    play(proxy, clock, session(30))
+    counts = [len(placeholders(body)) for body in provider.bodies]
+    assert counts[-1] > 10
+    assert len(set(counts)) <= 4
+    assert proxy.state(ID).paid < proxy.state(ID).direct_cost
+
+
+def test_one_missed_cache_read_does_not_make_the_cache_cold(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    provider.stored.clear()
+    play(proxy, clock, messages, first=len(messages))
+    assert placeholders(provider.bodies[-1]) == []
+
+
+def test_an_hour_of_cache_is_not_cold_after_five_minutes(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    long = [{"type": "text", "text": "You.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+    messages = session(8)
+    play(proxy, clock, messages[:-2], system=long)
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages), system=long)
+    assert placeholders(provider.bodies[-1]) == []
+
+
+def test_edits_hold_in_a_new_process(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+        play(first, clock, messages[:-2])
+        clock.now += 400
+        play(first, clock, messages, first=len(messages))
+    messages += turn(8, "short")
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+        play(second, clock, messages, first=len(messages))
+    before, after = provider.asked[-2].body, provider.asked[-1].body
+    assert placeholders(provider.bodies[-1]) == OLD
+    assert before[: len(before) // 2] == after[: len(before) // 2]
+    assert provider.usage[-1]["cache_creation_input_tokens"] < 200
+
+
+def test_nothing_is_pruned_without_the_retrieval_tool(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2], tools=[READ])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages), tools=[READ])
+    assert placeholders(provider.bodies[-1]) == []
+
+
+def test_a_request_that_is_too_long_is_shrunk_and_the_client_never_sees_the_refusal(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    provider.window = 20_000
+    clock.now += 10
+    response = proxy.send(request_of(messages))
+    assert response.status_code == 200
+    assert placeholders(provider.bodies[-1]) == OLD
+    assert proxy.engine.totals.faults == 0
+
+
+def test_the_first_request_of_a_long_session_is_healed_too(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    provider.window = 20_000
+    assert proxy.send(request_of(session(8))).status_code == 200
+    assert len(provider.asked) == 2
+
+
+def test_a_refused_edited_request_goes_out_unedited_once_and_the_session_is_left_alone(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    provider.refusals.append(Refusal(400, "messages.3: some rule", lambda body: bool(placeholders(body)), times=9))
+    clock.now += 400
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert placeholders(provider.bodies[-1]) == []
+    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    clock.now += 400
+    proxy.send(request_of(messages + turn(8, "x")))
+    assert (placeholders(provider.bodies[-1]), len(provider.refusals), provider.refusals[0].times) == ([], 1, 8)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 529])
+def test_a_refusal_about_the_sender_goes_to_the_client(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, status: int
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    provider.refusals.append(Refusal(status, "no"))
+    clock.now += 400
+    count = len(provider.asked)
+    assert proxy.send(request_of(messages)).status_code == status
+    assert len(provider.asked) == count + 1
+    proxy.send(request_of(messages))
+    assert placeholders(provider.bodies[-1]) == OLD
+
+
+def test_an_unknown_block_leaves_the_request_as_it_is(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    messages[0] = {"role": "user", "content": [{"type": "text", "text": "Fix."}, {"type": "hologram", "data": 1}]}
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+
+
+def test_the_newest_read_of_a_file_under_edit_stays(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(3)
+    messages += turn(50, "z" * 20_000, argument="/src/engine.py")
+    messages += turn(51, "edited", tool="Edit", argument="/src/engine.py")
+    for number in range(60, 64):
+        messages += turn(number, f"{number}" * 10_000)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    pruned = placeholders(provider.bodies[-1])
+    assert "toolu_0" in pruned
+    assert "toolu_50" not in pruned
+
+
+def test_an_output_fetched_again_is_counted_and_not_pruned_again(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    again = messages[2]["content"][0]["content"]
+    messages += turn(70, again, argument="/a/0")
+    for number in range(80, 84):
+        messages += turn(number, f"{number}" * 10_000)
+    play(proxy, clock, messages, first=len(messages) - 8)
+    clock.now += 400
+    messages += turn(90, "end")
+    play(proxy, clock, messages, first=len(messages))
+    assert "toolu_70" not in placeholders(provider.bodies[-1])
+    assert "toolu_0" in placeholders(provider.bodies[-1])

@@ -1,0 +1,229 @@
+"""A model API on loopback that models the prompt cache: Anthropic Messages, streamed or not, by a clock of the test.
+
+A request's blocks are hashed from the start on; each breakpoint stores the hash up to it, and a later request reads the
+longest stored one within 20 blocks before one of its own breakpoints, if that was used within its time to live.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LOOK_BACK = 20
+"""Blocks before a breakpoint in which an earlier request's end is searched (Anthropic's page on prompt caching)."""
+
+CHARACTERS_PER_TOKEN = 3.4
+
+
+@dataclass
+class Asked:
+    """One request as it arrived."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Refusal:
+    """An answer to one request in place of a reply; `when` says to which."""
+
+    status: int
+    message: str
+    when: Callable[[dict[str, Any]], bool] = lambda body: True
+    times: int = 1
+
+
+@dataclass
+class CachingProvider:
+    """The running provider. `usage` holds the usage of each reply."""
+
+    url: str = ""
+    clock: Callable[[], float] = lambda: 0.0
+    window: int | None = None
+    asked: list[Asked] = field(default_factory=list)
+    usage: list[dict[str, int]] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    stored: dict[str, tuple[float, float]] = field(default_factory=dict)
+    reply: str = "Done."
+    broken_stream: bool = False
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [each.json for each in self.asked if each.target.startswith("/v1/messages?") or each.target == MESSAGES]
+
+    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
+        """The usage of a request, whose prefixes are stored."""
+        now = self.clock()
+        chain, at = hashlib.sha256(str(body.get("model")).encode()).hexdigest(), []
+        total = 0
+        marks: list[tuple[int, float]] = []
+        for place, (text, mark) in enumerate(blocks_of(body, hidden)):
+            chain = hashlib.sha256(f"{chain}{text[1]}".encode("utf-8", "surrogatepass")).hexdigest()
+            total += text[0]
+            at.append((chain, total))
+            if mark is not None:
+                marks.append((place, 3600.0 if mark.get("ttl") == "1h" else 300.0))
+        read = 0
+        for place, _ in marks:
+            for back in range(place, max(-1, place - LOOK_BACK), -1):
+                used, seconds = self.stored.get(at[back][0], (float("-inf"), 0.0))
+                if now - used <= seconds:
+                    read = max(read, at[back][1])
+                    break
+        for place, seconds in marks:
+            self.stored[at[place][0]] = (now, seconds)
+        last = at[marks[-1][0]][1] if marks else 0
+        return {
+            "input_tokens": total - max(last, read),
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": max(0, last - read),
+            "output_tokens": 5,
+        }
+
+
+MESSAGES = "/v1/messages"
+
+
+def blocks_of(body: dict[str, Any], hidden: int) -> Iterator[tuple[tuple[int, str], dict[str, Any] | None]]:
+    """Each block of a request in the order of the cache: its tokens and content, and its breakpoint."""
+    tools = json.dumps(body.get("tools", []))
+    system = body.get("system", "")
+    yield (hidden + tokens(tools), tools), None
+    for part in system if isinstance(system, list) else [{"text": system}]:
+        yield (tokens(part["text"]), part["text"]), part.get("cache_control")
+    for message in body["messages"]:
+        content = message["content"]
+        for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+            plain = {key: value for key, value in part.items() if key != "cache_control"}
+            text = json.dumps([message["role"], plain])
+            yield (tokens(text), text), part.get("cache_control")
+
+
+def tokens(text: str) -> int:
+    return round(len(text) / CHARACTERS_PER_TOKEN)
+
+
+@contextmanager
+def caching_provider(clock: Callable[[], float] = lambda: 0.0) -> Iterator[CachingProvider]:
+    """A provider on a free port of this machine."""
+    provider = CachingProvider(clock=clock)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
+    server.daemon_threads = True
+    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield provider
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    provider: CachingProvider
+    protocol_version = "HTTP/1.1"
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def _take(self) -> Asked:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        asked = Asked(self.command, self.path, list(self.headers.items()), body)
+        self.provider.asked.append(asked)
+        return asked
+
+    def do_POST(self) -> None:
+        asked = self._take()
+        if self.path.split("?")[0] != MESSAGES:
+            self._send(200, {"input_tokens": 12, "echo": len(asked.body)})
+            return
+        body = asked.json
+        for refusal in self.provider.refusals:
+            if refusal.times > 0 and refusal.when(body):
+                refusal.times -= 1
+                self._refuse(refusal.status, refusal.message)
+                return
+        usage = self.provider.count(body, int(self.headers.get("x-hidden-tokens") or 0))
+        prompt = sum(usage.values()) - usage["output_tokens"]
+        if self.provider.window is not None and prompt > self.provider.window:
+            self._refuse(400, f"prompt is too long: {prompt} tokens > {self.provider.window} maximum")
+            return
+        self.provider.usage.append(usage)
+        if body.get("stream"):
+            self._stream(usage)
+        else:
+            self._send(200, {"type": "message", "role": "assistant", "content": [], "usage": usage})
+
+    def do_GET(self) -> None:
+        self._take()
+        self._send(200, {"data": ["model"]})
+
+    def do_HEAD(self) -> None:
+        self._take()
+        self._send(200, {})
+
+    def do_DELETE(self) -> None:
+        self.do_GET()
+
+    def _refuse(self, status: int, message: str) -> None:
+        kind = "rate_limit_error" if status == 429 else "invalid_request_error"
+        self._send(status, {"type": "error", "error": {"type": kind, "message": message}})
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Set-Cookie", "secret=cookie")
+        self.send_header("Request-Id", "req_1")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _stream(self, usage: dict[str, int]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in stream_events(self.provider.reply, usage):
+            self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            if self.provider.broken_stream and event["type"] == "content_block_delta":
+                self.close_connection = True
+                return
+        self._chunk(b"")
+
+    def _chunk(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def stream_events(text: str, usage: dict[str, int]) -> list[dict[str, Any]]:
+    """The events of a streamed reply of one text."""
+    start = {"type": "message", "role": "assistant", "content": [], "usage": {**usage, "output_tokens": 1}}
+    return [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]

@@ -1,0 +1,154 @@
+"""The proxy on a free port of this machine, with a clock of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from contextstash.loopback import PROXY_SETTINGS
+from contextstash.proxy.app import ProxyApp
+from contextstash.proxy.engine import Engine, ProxyOptions
+from contextstash.proxy.serve import ServedProxy, proxy_app
+from contextstash.service.stash import Stash
+from contextstash_storage.records import ProxiedSession
+from contextstash_storage.sqlite import open_sqlite
+
+START = 1_800_000_000.0
+"""When the clock of a test starts, in seconds since 1970."""
+
+
+@dataclass
+class Clock:
+    """A clock that a test sets."""
+
+    now: float = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class RunningProxy:
+    """Its address, its engine, and the loop in which they run."""
+
+    url: str
+    database: Path
+    loop: asyncio.AbstractEventLoop
+    app: ProxyApp
+    http: httpx2.Client = field(default_factory=lambda: httpx2.Client(timeout=30.0))
+
+    @property
+    def engine(self) -> Engine:
+        return self.app._engine
+
+    def settle(self) -> None:
+        """Wait until the requests so far are recorded."""
+        asyncio.run_coroutine_threadsafe(self.engine.idle(), self.loop).result(30)
+
+    def state(self, session_id: str) -> ProxiedSession:
+        """What is stored of a session's requests."""
+        return asyncio.run_coroutine_threadsafe(self._state(session_id), self.loop).result(30)
+
+    async def _state(self, session_id: str) -> ProxiedSession:
+        assert self.engine._sessions is not None
+        found = await self.engine._sessions.state(session_id)
+        assert found is not None
+        return found
+
+    def send(self, body: dict[str, Any] | bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
+        """Send a request of an agent, and wait until it is recorded."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = self.http.post(f"{self.url}/v1/messages?beta=true", content=content, headers=headers or {})
+        self.settle()
+        return response
+
+
+@contextmanager
+def running_proxy(upstream: str, database: Path, clock: Clock, **options: Any) -> Iterator[RunningProxy]:
+    """The proxy before this model API, with its database."""
+
+    async def open_stash() -> Stash:
+        return Stash(await open_sqlite(database, busy_seconds=1.0))
+
+    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, clock=clock)
+    ready = threading.Event()
+    found: list[Any] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def run() -> None:
+        app = await proxy_app(served)
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, **PROXY_SETTINGS))
+        found.extend((app, server, asyncio.get_running_loop()))
+        ready.set()
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    app, server, loop = found
+    proxy = RunningProxy(f"http://127.0.0.1:{listener.getsockname()[1]}", database, loop, app)
+    try:
+        yield proxy
+    finally:
+        proxy.http.close()
+        server.should_exit = True
+        thread.join(30)
+
+
+RETRIEVAL = {"name": "mcp__contextstash__get_archived_output", "input_schema": {"type": "object"}}
+READ = {"name": "Read", "input_schema": {"type": "object"}}
+
+
+def request_of(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """The body of a request as Claude Code writes it: a breakpoint in the system prompt, one on the last message."""
+    marked = [*messages[:-1], with_breakpoint(messages[-1])]
+    return {
+        "model": "claude-opus-4-5",
+        "messages": marked,
+        "system": [{"type": "text", "text": "You are an agent.", "cache_control": {"type": "ephemeral"}}],
+        "tools": [READ, RETRIEVAL],
+        "metadata": {"user_id": "user_1_account_2_session_0a1b2c3d-0000-4000-8000-000000000001"},
+        "max_tokens": 1000,
+        "stream": True,
+        **fields,
+    }
+
+
+def with_breakpoint(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose last block ends the cache."""
+    content = message["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    parts[-1] = {**parts[-1], "cache_control": {"type": "ephemeral"}}
+    return {**message, "content": parts}
+
+
+def turn(number: int, text: str, tool: str = "Read", argument: str | None = None) -> list[dict[str, Any]]:
+    """A tool call and its result."""
+    call = {
+        "type": "tool_use",
+        "id": f"toolu_{number}",
+        "name": tool,
+        "input": {"file_path": argument or f"/a/{number}"},
+    }
+    return [
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": text}]},
+    ]
+
+
+def session(turns: int, size: int = 8_000) -> list[dict[str, Any]]:
+    """A conversation with so many outputs of `size` characters, all different."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Fix the bug."}]
+    for number in range(turns):
+        messages += turn(number, "".join(f'line {number}-{k}: äöü "quoted"\n' for k in range(size // 28)))
+    return messages
