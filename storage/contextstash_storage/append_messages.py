@@ -32,6 +32,7 @@ from contextstash_storage.repeats import (
     looks_repeated,
     note_piece,
 )
+from contextstash_storage.requests import book_usage
 from contextstash_storage.rows import from_json, now, session_row, to_json
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.view_edits import insert_edits
@@ -186,7 +187,7 @@ def _store_messages(
         seq = counters.messages
         stored.append(insert_message(db, row, batch.session_id, seq, prepared, handles))
         if message.usage is not None:
-            _store_call(db, row, message, session, seq)
+            _store_call(db, row, message, _with_counters(session, counters), seq)
         counters = batch.count(counters, message, seq)
     return done, tuple(stored), counters
 
@@ -304,11 +305,14 @@ def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: 
         known = from_json(Call, stored[0]).model_copy(update=usage.model_dump())
         db.execute("UPDATE calls SET record = ? WHERE session = ? AND reply = ?", (to_json(known), row, message.group))
         return
+    sent = message.request or session.counters.request
+    if sent is not None:
+        book_usage(db, row, sent.number, usage)
     call = Call(
         purpose="agent",
         model=message.model or session.model,
-        request_seq=_reply_start(db, row, message.group, seq) - 1,
-        request_edits=session.counters.edits,
+        request_seq=_reply_start(db, row, message.group, seq) - 1 if sent is None else sent.messages - 1,
+        request_edits=session.counters.edits if sent is None else sent.edits,
         created_at=message.created_at,
         **usage.model_dump(),
     )

@@ -44,6 +44,8 @@ _PARTS = (
     ("cached_summaries", "key"),
     ("leases", "purpose"),
     ("batches", "batch_id"),
+    ("requests", "request"),
+    ("declared_parts", "version"),
 )
 
 Result = TypeVar("Result")

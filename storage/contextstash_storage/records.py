@@ -61,11 +61,13 @@ class Block(Record):
 class Usage(Record):
     """What the provider reported for the model call that produced an assistant message, in tokens.
 
-    `prompt_tokens` is the whole prompt, cached parts included.
+    `prompt_tokens` is the whole prompt, cached parts included; `reasoning_tokens` are those of the completion that were
+    spent on reasoning, if the provider says so.
     """
 
     prompt_tokens: int
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
@@ -85,16 +87,29 @@ class Output(Record):
     is_error: bool = False
 
 
+class SentRequest(Record):
+    """What the counters need of a request whose reply has not come yet: its number, `counted`, the tokens of what was
+    sent, by our count, and the `messages`, `edits` and `appended` tokens of the session at that time."""
+
+    number: int
+    counted: int
+    messages: int
+    edits: int
+    appended: int
+
+
 class NewMessage(Record):
     """A message about to be appended. `key` is the host's own unique id of it, if it has one;
     `group` is the provider's id of the reply that this message is a part of; `outputs` carry no `seq` yet
-    (it is 0); `search_text` is what the full-text index holds of it."""
+    (it is 0); `search_text` is what the full-text index holds of it. `request` is the request that `usage` reports on,
+    if it is not the newest one."""
 
     body: Native
     role: Role
     kind: Kind = "message"
     blocks: tuple[Block, ...] = ()
     usage: Usage | None = None
+    request: SentRequest | None = None
     model: str | None = None
     key: str | None = None
     group: str | None = None
@@ -267,19 +282,37 @@ Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 """How full a window is; see the settings for where each level begins."""
 
 
+class Declared(Record):
+    """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
+    `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for."""
+
+    system: int | None = None
+    tools: int | None = None
+    system_tokens: int = 0
+    tools_tokens: int = 0
+    replaced_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """By how much the declared parts change what is sent in addition to the view."""
+        return self.system_tokens + self.tools_tokens - self.replaced_tokens
+
+
 class Counters(Record):
     """Running totals of a session, updated with every append and edit, so that an estimate
     never has to read the messages.
 
-    `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt
-    total that the provider reported, plus that call's completion; `reported_view` what `parts` added up to
-    just then. `true_growth` and `counted_growth` add up, over pairs of successive reports, how much the
-    prompt grew by report and by count: their ratio calibrates the counter. `reported_group` is that reply's id.
-    `replying` are the tokens of a reply's messages that came before the one with its report.
+    `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt total that the
+    provider reported, plus that call's completion; `reported_view` what `sent_tokens` was for the request that it
+    reports on, plus what came after it. `true_growth` and `counted_growth` add up, over pairs of successive
+    reports, how much the prompt grew by report and by count: their ratio calibrates the counter. `reported_group`
+    is that reply's id. `replying` are the tokens of a reply's messages that came before the one with its report.
     `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool results in the
     view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits
     of ours have shrunk the view since the last report: a client that sends its own history has not seen them. `own`
-    is by how much edits of ours change each part of the view, since the client's last own compaction.
+    is by how much edits of ours change each part of the view, since the client's last own compaction. `appended`
+    are the tokens of all messages ever added to the view, `requests` how many requests were handed out, `request`
+    the newest of them if no usage was reported for it yet.
     """
 
     messages: int = 0
@@ -299,10 +332,19 @@ class Counters(Record):
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
     level: Level = "ok"
+    appended: int = 0
+    declared: Declared = Declared()
+    requests: int = 0
+    request: SentRequest | None = None
 
     @property
     def view_tokens(self) -> int:
         return sum(self.parts.values())
+
+    @property
+    def sent_tokens(self) -> int:
+        """Tokens of the view with the declared system prompt and tools."""
+        return self.view_tokens + self.declared.tokens
 
 
 LOCAL_OWNER = "local"
@@ -408,12 +450,69 @@ class Call(Record):
     request_edits: int = 0
     prompt_tokens: int
     completion_tokens: int = 0
+    reasoning_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     cost: float | None = None
     duration_ms: float | None = None
     error: str | None = None
     created_at: datetime | None = None
+
+
+DeclaredPart = Literal["system", "head", "tools"]
+"""`system` is a system prompt outside the message list, `head` the system messages at the start of it, `tools` the tool
+definitions."""
+
+
+class DeclaredVersion(Record):
+    """One version of a part that is sent beside the recorded messages, as its provider writes it; first declared when
+    `seq` messages were recorded."""
+
+    version: int = 0
+    part: DeclaredPart
+    content: Any = None
+    tokens: int
+    seq: int = 0
+    created_at: datetime | None = None
+
+
+class LeftOutSpan(Record):
+    """Messages that a request leaves out, from `first_seq` to `last_seq`, and how many there are."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    tokens: int
+
+
+class Request(Record):
+    """A message list that was handed out: the view of `messages` messages as the first `edits` edits made it, with the
+    declared parts in force, without `left_out`. `shortened` names the outputs that had to be archived or cut for it.
+    `counted` is its size by our count, `tokens` its estimate, `usage` what the provider reported for it. `appended` is
+    the session's counter at that time."""
+
+    number: int = 0
+    messages: int
+    edits: int
+    appended: int
+    declared: Declared = Declared()
+    left_out: LeftOutSpan | None = None
+    shortened: tuple[str, ...] = ()
+    budget: int
+    counted: int
+    tokens: int
+    usage: Usage | None = None
+    created_at: datetime | None = None
+
+    @property
+    def sent(self) -> SentRequest:
+        return SentRequest(
+            number=self.number,
+            counted=self.counted,
+            messages=self.messages,
+            edits=self.edits,
+            appended=self.appended,
+        )
 
 
 class CachedSummary(Record):

@@ -12,7 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash_storage import bodies, full_text_search, hidden_sessions, leases, logs, session_copy, view_edits
+from contextstash_storage import (
+    bodies,
+    full_text_search,
+    hidden_sessions,
+    leases,
+    logs,
+    requests,
+    session_copy,
+    view_edits,
+)
 from contextstash_storage.append_messages import Batch
 from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
@@ -33,6 +42,8 @@ from contextstash_storage.records import (
     Copied,
     Counters,
     Cursor,
+    Declared,
+    DeclaredVersion,
     Edit,
     Event,
     EventKind,
@@ -40,9 +51,11 @@ from contextstash_storage.records import (
     Native,
     NewMessage,
     Output,
+    Request,
     SearchHit,
     Session,
     TokenSum,
+    Usage,
 )
 from contextstash_storage.repeats import fingerprints
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
@@ -420,6 +433,44 @@ class SqliteStore:
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         return await self._of_session(session_id, lambda db, row: logs.read_calls(db, row, after, limit))
+
+    async def declare(
+        self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
+    ) -> Session:
+        def work(db: sqlite3.Connection) -> Session:
+            row, session = session_row(db, self.owner, session_id)
+            return _changed(db, row, session, requests.declare(db, row, session.counters, parts, change), None)
+
+        return await self._write(work)
+
+    async def read_declared(self, session_id: str, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
+        return await self._of_session(session_id, lambda db, row: requests.read_declared(db, row, versions))
+
+    async def append_request(self, session_id: str, request: Request) -> Request:
+        def work(db: sqlite3.Connection) -> Request:
+            row, session = session_row(db, self.owner, session_id)
+            placed, counters = requests.insert_request(db, row, session.counters, request)
+            _changed(db, row, session, counters, None)
+            return placed
+
+        return await self._write(work)
+
+    async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
+        return await self._of_session(session_id, lambda db, row: requests.read_requests(db, row, last))
+
+    async def get_request(self, session_id: str, number: int) -> Request | None:
+        return await self._of_session(session_id, lambda db, row: requests.read_request(db, row, number))
+
+    async def book_usage(
+        self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
+    ) -> Session:
+        def work(db: sqlite3.Connection) -> Session:
+            row, session = session_row(db, self.owner, session_id)
+            requests.book_usage(db, row, number, usage)
+            logs.insert_call(db, row, call)
+            return _changed(db, row, session, change(session.counters), None)
+
+        return await self._write(work)
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         return await self._change_session(session_id, lambda db, row: leases.acquire(db, row, purpose, holder, seconds))

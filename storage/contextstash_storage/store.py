@@ -12,6 +12,8 @@ from contextstash_storage.records import (
     Copied,
     Counters,
     Cursor,
+    Declared,
+    DeclaredVersion,
     Edit,
     Event,
     EventKind,
@@ -19,9 +21,11 @@ from contextstash_storage.records import (
     Native,
     NewMessage,
     Output,
+    Request,
     SearchHit,
     Session,
     TokenSum,
+    Usage,
 )
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -211,3 +215,31 @@ class SessionStore(Protocol):
     async def append_call(self, session_id: str, call: Call) -> None: ...
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...
+
+    async def declare(
+        self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
+    ) -> Session:
+        """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
+        `versions` are the numbers of `parts`. Pure."""
+        ...
+
+    async def read_declared(self, session_id: str, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
+        """These versions of the declared parts, or all, in order."""
+        ...
+
+    async def append_request(self, session_id: str, request: Request) -> Request:
+        """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older
+        ones only figures are kept."""
+        ...
+
+    async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
+        """The newest requests, newest first."""
+        ...
+
+    async def get_request(self, session_id: str, number: int) -> Request | None: ...
+
+    async def book_usage(
+        self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
+    ) -> Session:
+        """Add usage that was reported late to a request, and store its call and the changed counters."""
+        ...

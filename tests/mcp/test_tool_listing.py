@@ -54,10 +54,13 @@ ARGUMENTS = {
         "model",
         "agent",
         "usage",
+        "request_id",
+        "system",
+        "tools",
         "limits",
     },
     "recover_context": {"session_id", "error", "system"},
-    "get_context": {"session_id", "format", "system", "budget"},
+    "get_context": {"session_id", "messages", "system", "tools", "usage", "budget", "format", "model"},
 }
 
 

@@ -34,6 +34,8 @@ def _chat_usage(data: Mapping[str, Any]) -> Usage:
     return Usage(
         prompt_tokens=_number(data, "prompt_tokens"),
         completion_tokens=_number(data, "completion_tokens"),
+        reasoning_tokens=_number(_part(data, "completion_tokens_details"), "reasoning_tokens")
+        or _number(data, "reasoning_tokens"),
         cached_tokens=_number(details, "cached_tokens")
         or _number(data, "prompt_cache_hit_tokens")
         or _number(data, "cached_tokens"),
@@ -57,6 +59,8 @@ def _responses_usage(data: Mapping[str, Any]) -> Usage:
     return Usage(
         prompt_tokens=_number(data, "input_tokens"),
         completion_tokens=_number(data, "output_tokens"),
+        reasoning_tokens=_number(_part(data, "output_tokens_details"), "reasoning_tokens")
+        or _number(data, "reasoning_output_tokens"),
         cached_tokens=cached or _number(data, "cached_input_tokens"),
     )
 

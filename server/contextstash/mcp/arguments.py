@@ -17,3 +17,11 @@ JsonObject = dict[str, object]
 
 Messages = list[JsonObject]
 """Messages in their provider's own format."""
+
+System = Annotated[
+    str | list[JsonObject] | None, Field(description="System prompt sent beside the messages: text or blocks")
+]
+
+Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions sent beside the messages")]
+
+Usage = Annotated[JsonObject | None, Field(description="Usage that the provider reported for the last reply")]

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from contextstash.mcp import lines
-from contextstash.mcp.arguments import JsonObject, Messages, NamedSession, SessionId
+from contextstash.mcp.arguments import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.tool import StashTool
 from contextstash.service.results import (
@@ -45,9 +45,10 @@ class ProgramTools:
         ] = None,
         model: Annotated[str | None, Field(description="Model of the session")] = None,
         agent: Annotated[str | None, Field(description="Name of the agent")] = None,
-        usage: Annotated[
-            JsonObject | None, Field(description="Usage that the provider reported for the last reply")
-        ] = None,
+        usage: Usage = None,
+        request_id: Annotated[str | None, Field(description="Of get_context; default: newest")] = None,
+        system: System = None,
+        tools: Tools = None,
         limits: Annotated[
             JsonObject | None,
             Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
@@ -64,24 +65,40 @@ class ProgramTools:
             model=model,
             agent=agent,
             usage=usage,
+            request_id=request_id,
+            system=system,
+            tools=tools,
             limits=limits,
         )
 
     async def get_context(
         self,
         session_id: SessionId = None,
-        format: Annotated[str | None, Field(description="Default: as recorded")] = None,
-        system: Annotated[str | None, Field(description="System prompt to use")] = None,
+        messages: Annotated[Messages | None, Field(description="Whole conversation, recorded first")] = None,
+        system: System = None,
+        tools: Tools = None,
+        usage: Usage = None,
         budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
+        format: Annotated[str | None, Field(description="As in record_messages")] = None,
+        model: Annotated[str | None, Field(description="Model of the session")] = None,
     ) -> ContextResult:
         stash = await self._stash.get()
-        return await stash.get_context(session_id, format=format, system=system, budget=budget)
+        return await stash.get_context(
+            session_id,
+            messages=messages,
+            system=system,
+            tools=tools,
+            usage=usage,
+            budget=budget,
+            format=format,
+            model=model,
+        )
 
     async def recover_context(
         self,
         error: Annotated[str, Field(description="The provider's error message, unchanged")],
         session_id: SessionId = None,
-        system: Annotated[str | None, Field(description="System prompt to use")] = None,
+        system: System = None,
     ) -> RecoverResult:
         stash = await self._stash.get()
         return await stash.recover_context(session_id, error=error, system=system)
@@ -124,9 +141,9 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.get_context,
             title="Get context",
-            description="The message list to send to the model next: valid for its provider, within budget.",
+            description="The message list to send to the model next: valid for its provider, within budget. What has to"
+            " be shrunk for it stays shrunk.",
             line=lines.context,
-            read_only=True,
             idempotent=True,
         ),
         StashTool.of(

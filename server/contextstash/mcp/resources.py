@@ -116,7 +116,7 @@ class ResourceViews:
     @_with_protocol_errors
     async def context(self, session_id: str) -> str:
         stash = await self._stash.get()
-        return _json(dumped(await stash.get_context(session_id)))
+        return _json(dumped(await stash.read_context(session_id)))
 
     @_with_protocol_errors
     async def summary(self, session_id: str) -> str:

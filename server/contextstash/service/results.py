@@ -319,11 +319,14 @@ class ContextResult(Result):
     session_id: str
     format: str
     messages: list[dict[str, Any]]
-    system: str | None = None
+    system: str | list[dict[str, Any]] | None = None
     tokens: int
     budget: int
     fits: bool
+    request_id: str | None = Field(default=None, description="Pass it with the reply's usage")
     left_out: LeftOut | None = None
+    done: list[str] | None = None
+    next_seq: int | None = Field(default=None, description="Position of the next message")
     request: dict[str, Any] | None = Field(
         default=None,
         description="Fields to add to the request; `betas` is for the SDK's beta method, over plain HTTP the header"

@@ -33,6 +33,8 @@ from contextstash.service.reduction.automatic import AutoReducer
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
 from contextstash.service.requests import sampling as sampled_summaries
+from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
+from contextstash.service.requests.late_usage import book_late
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -58,7 +60,16 @@ from contextstash.service.results import (
 from contextstash.service.session_access import Access, Consent, CurrentSession, HostWindow, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Appended, Call, Cursor, Event, Native, Session
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Cursor,
+    DeclaredVersion,
+    Event,
+    Native,
+    Request,
+    Session,
+)
 from contextstash_storage.store import SessionStore
 
 
@@ -170,10 +181,18 @@ class Stash:
         return await sampled_summaries.sampling_request(self._access, session_id, instructions, strategy)
 
     async def recover_context(
-        self, session_id: str | None = None, *, error: str | Mapping[str, Any], system: str | None = None
+        self,
+        session_id: str | None = None,
+        *,
+        error: str | Mapping[str, Any],
+        system: System | None = None,
+        tools: Tools | None = None,
     ) -> RecoverResult:
         """What to send after the provider refused a request as too long for its window."""
-        return await overflow_recovery.recover_context(self._access, session_id, error, system=system)
+        check_declared(system, tools)
+        if system is not None or tools is not None:
+            await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
+        return await overflow_recovery.recover_context(self._access, session_id, error)
 
     async def limit_output(
         self,
@@ -268,6 +287,9 @@ class Stash:
         model: str | None = None,
         agent: str | None = None,
         usage: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
+        system: System | None = None,
+        tools: Tools | None = None,
         title: str | None = None,
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
@@ -278,13 +300,16 @@ class Stash:
         the first message (`next_seq` of the previous result); `batch_id`, an id of this batch; `whole`, the list is
         the whole conversation, and messages that are no longer in it leave the view. Without these, all are appended.
 
-        `usage` is the usage that the provider reported for the last reply among the messages; `limits` override the
-        session's limits of a single output for these messages.
+        `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
+        request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent beside
+        the messages and counted with them, until others are declared. `limits` override the session's limits of a
+        single output for these messages.
         """
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
         identity = BatchIdentity(first_seq, batch_id, whole)
         output_limits.check_limits(limits)
+        check_declared(system, tools)
         if session_id is None:
             session_id = await self._access.current_session_id()
         await check_for_new_session(self._access, session_id, messages, identity, format, usage)
@@ -301,9 +326,16 @@ class Stash:
         async with self._recording.of(session.session_id):
             recent = await self._recent.of(session)
             extras = with_usage(messages, get_format(session.format), usage)
+            if usage is not None and request_id is not None:
+                request = await get_context.find_request(self._access, session.session_id, request_id)
+                extras = [{**extra, "request": request.sent} if extra else extra for extra in extras]
             appended = await record_batch(self._access, session, messages, recent, identity, extras)
             self._recent.keep(appended.session, recent)
+            declared = await declare(self._access, appended.session, system=system, tools=tools)
+            appended = appended.model_copy(update={"session": declared})
             session = await output_limits.limit_outputs(self._access, appended, limits)
+            if usage is not None and not any(message.usage for message in appended.messages):
+                session = await book_late(self._access, session, usage)
         return await self._recorded(appended.model_copy(update={"session": session}))
 
     async def _recorded(self, appended: Appended) -> RecordResult:
@@ -337,12 +369,60 @@ class Stash:
         self,
         session_id: str | None = None,
         *,
-        format: str | None = None,
-        system: str | None = None,
+        messages: Sequence[Native] | None = None,
+        system: System | None = None,
+        tools: Tools | None = None,
+        usage: Mapping[str, Any] | None = None,
+        request_id: str | None = None,
         budget: int | None = None,
+        format: str | None = None,
+        model: str | None = None,
+        agent: str | None = None,
+        limits: Mapping[str, Any] | None = None,
     ) -> ContextResult:
-        """The messages to send next."""
-        return await get_context.get_context(self._access, session_id, format_name=format, system=system, budget=budget)
+        """The messages to send next, recorded as a request; one that had to be shrunk records the edits.
+
+        `messages`, if given, is the whole conversation, and is recorded first; the other arguments are those of
+        `record_messages`. `budget` is in tokens, by default the usable window; system prompt and tools count.
+        """
+        recorded: RecordResult | None = None
+        if messages is not None:
+            recorded = await self.record_messages(
+                messages,
+                session_id=session_id,
+                whole=True,
+                format=format,
+                model=model,
+                agent=agent,
+                usage=usage,
+                request_id=request_id,
+                system=system,
+                tools=tools,
+                limits=limits,
+            )
+            session_id = recorded.session_id
+        elif system is not None or tools is not None or usage is not None:
+            check_declared(system, tools)
+            session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
+            if usage is not None:
+                await book_late(self._access, session, usage, request_id)
+        result = await get_context.get_context(self._access, session_id, format_name=format, budget=budget)
+        if recorded is None:
+            return result
+        done = [*recorded.done, *(result.done or ())]
+        return result.model_copy(update={"done": done or None, "next_seq": recorded.next_seq})
+
+    async def read_context(self, session_id: str | None = None, *, budget: int | None = None) -> ContextResult:
+        """The messages that a request would hold now; nothing is recorded."""
+        return await get_context.read_context(self._access, session_id, budget=budget)
+
+    async def read_declared(self, session_id: str) -> list[DeclaredVersion]:
+        """Every version of the system prompt and of the tool definitions that was declared, oldest first."""
+        return await self._access.store.read_declared(session_id)
+
+    async def read_requests(self, session_id: str, *, last: int = 10) -> list[Request]:
+        """The newest requests of a session, newest first."""
+        return await self._access.store.read_requests(session_id, last=last)
 
     async def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> SessionList:
         """Sessions, the most recently changed first."""

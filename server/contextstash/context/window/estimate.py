@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextstash.context.view.view import part_of
 from contextstash.context.window.settings import ContextSettings
-from contextstash_storage.records import Counters, NewMessage, Usage
+from contextstash_storage.records import Counters, NewMessage, Part, SentRequest, Usage
 
 MIN_GROWTH = 200
 """Smaller growth, in tokens, does not calibrate: what a host adds to prompts unseen would outweigh it.
@@ -25,7 +25,7 @@ tool definitions. A guess."""
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
     """The counters with one more message."""
-    before = counters.view_tokens
+    before = counters.sent_tokens
     parts = dict(counters.parts)
     if message.agent_visible:
         for block in message.blocks:
@@ -38,10 +38,11 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
             "view_results": counters.view_results + (len(message.outputs) if message.agent_visible else 0),
             "system_messages": counters.system_messages + (message.role == "system"),
             "parts": {part: tokens for part, tokens in parts.items() if tokens},
+            "appended": counters.appended + (message.tokens if message.agent_visible else 0),
         }
     )
     if message.usage is None:
-        replying = counters.replying + counted.view_tokens - before if message.role == "assistant" else 0
+        replying = counters.replying + counted.sent_tokens - before if message.role == "assistant" else 0
         return counted.model_copy(update={"replying": replying})
     return _anchored(counted, message, message.usage, seq, before)
 
@@ -49,38 +50,44 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
 def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, before: int) -> Counters:
     """The counters anchored on the usage that the provider reported for this reply.
 
-    If a reply is recorded in several messages, each contains the same report: the first anchors, the others
-    add their tokens.
+    It belongs to a request, if one was handed out: to what was sent then, not to the view as it is now. If a reply is
+    recorded in several messages, each contains the same report: the first anchors, the others add their tokens.
     """
     if counters.reported is not None and message.group is not None and message.group == counters.reported_group:
         reported = counters.reported + message.tokens
-        return counters.model_copy(
-            update={"reported": reported, "reported_view": counters.view_tokens, "reported_seq": seq}
-        )
-    growth = {}
-    if counters.reported is not None:
-        true = usage.prompt_tokens - counters.reported
-        counted = before - counters.replying - counters.reported_view
-        if true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted:
-            growth = {
-                "true_growth": counters.true_growth + true,
-                "counted_growth": counters.counted_growth + counted,
-            }
+        view = counters.reported_view + message.tokens
+        return counters.model_copy(update={"reported": reported, "reported_view": view, "reported_seq": seq})
+    sent = message.request or counters.request
+    asked = before - counters.replying if sent is None else sent.counted
+    beyond = 0 if sent is None else counters.sent_tokens - (sent.counted + counters.appended - sent.appended)
     completion = message.tokens if message.group is not None else max(usage.completion_tokens, message.tokens)
-    return reanchored(counters.model_copy(update=growth), usage.prompt_tokens + completion, seq, group=message.group)
+    calibrated = counters.model_copy(update=_growth(counters, usage, asked))
+    return reanchored(calibrated, usage.prompt_tokens + completion, seq, group=message.group, since=beyond)
+
+
+def _growth(counters: Counters, usage: Usage, asked: int) -> dict[str, int]:
+    """The calibration's sums with the growth of the prompt since the last report. `asked` is the counted prompt."""
+    if counters.reported is None:
+        return {}
+    true, counted = usage.prompt_tokens - counters.reported, asked - counters.reported_view
+    if not (true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted):
+        return {}
+    return {"true_growth": counters.true_growth + true, "counted_growth": counters.counted_growth + counted}
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
     """The counters anchored on a window of `reported` tokens at message `seq`. `group` identifies the reply if several
-    messages make up one; `since` are the tokens of the messages after `seq`."""
+    messages make up one; `since` are the tokens of what the report does not include: the messages after `seq`, or what
+    was left out of the request."""
     return counters.model_copy(
         update={
             "reported": reported,
-            "reported_view": counters.view_tokens - since,
+            "reported_view": counters.sent_tokens - since,
             "reported_seq": seq,
             "reported_group": group,
             "replying": 0,
             "unsent": 0,
+            "request": None,
         }
     )
 
@@ -96,6 +103,13 @@ def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since
     return anchored.model_copy(update={"replying": counters.replying})
 
 
+def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int) -> Counters:
+    """The counters anchored on a report that arrived after the reply to a request was counted, with `reply` tokens."""
+    reported = usage.prompt_tokens + max(usage.completion_tokens, reply)
+    calibrated = counters.model_copy(update=_growth(counters, usage, sent.counted))
+    return reanchored(calibrated, reported, sent.messages, since=counters.sent_tokens - sent.counted - reply)
+
+
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports."""
     if not (settings.anchored and settings.calibrated):
@@ -108,7 +122,7 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
     removed from the view since the last report is still in the client's window."""
     ratio = growth_ratio(counters, settings)
-    view = counters.view_tokens + (counters.unsent if followed else 0)
+    view = counters.sent_tokens + (counters.unsent if followed else 0)
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
         return round(view * ratio) + settings.conversation_overhead, f"counted with {counter}{calibrated}"
@@ -126,7 +140,12 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     contains what they replaced."""
     ours = counters.own if followed else {}
     by_part = {part: counters.parts.get(part, 0) - ours.get(part, 0) for part in {*counters.parts, *ours}}
+    by_part[Part.SYSTEM] = (
+        by_part.get(Part.SYSTEM, 0) + counters.declared.system_tokens - counters.declared.replaced_tokens
+    )
     parts = {str(part): count for part, count in sorted(by_part.items()) if count > 0}
+    if counters.declared.tools_tokens:
+        parts["tools"] = counters.declared.tools_tokens
     view = sum(parts.values())
     if view <= tokens:
         rest = tokens - view

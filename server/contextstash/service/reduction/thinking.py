@@ -84,14 +84,11 @@ def strips_after_restore(
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
-    has_thinking = any(
-        entry.message and not entry.stripped and entry.first_seq >= start and _thinks(entry) for entry in entries
-    )
-    return _strip(snapshot, entries, start, ()) if has_thinking else []
+    return strip_after(snapshot, entries, start)
 
 
 def strips_when_changed(snapshot: SessionSnapshot) -> bool:
-    """Whether a change for a single request also strips the thinking after it from that request."""
+    """Whether thinking after messages that are left out is stripped."""
     return snapshot.settings.thinking in ("auto", "strip") and preserves_thinking(snapshot.session.model)
 
 
@@ -107,12 +104,12 @@ def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[
     return DROP_REQUEST
 
 
-def first_changed(before: Sequence[Entry], after: Sequence[Entry]) -> int | None:
-    """The position of the first message that is shown differently; None if none is."""
-    for old, new in zip(before, after, strict=False):
-        if old != new:
-            return old.first_seq
-    return after[-1].last_seq if len(after) != len(before) and after else None
+def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
+    """The edit that strips the thinking of a view from this message on; empty if there is none."""
+    has_thinking = any(
+        entry.message and not entry.stripped and entry.first_seq >= first_seq and _thinks(entry) for entry in entries
+    )
+    return _strip(snapshot, entries, first_seq, ()) if has_thinking else []
 
 
 def _thinks(entry: Entry) -> bool:

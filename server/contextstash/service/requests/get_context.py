@@ -8,23 +8,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.edits import archive_edit, truncate_edit
+from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
 from contextstash.context.view.fit_to_budget import Fitted, fit
-from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Entry, build_view, total_tokens
+from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
 from contextstash.context.window import estimate as counting
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
-from contextstash.service.reduction.thinking import first_changed, request_fields, strips_when_changed
+from contextstash.service.apply_edits import retrying
+from contextstash.service.reduction.thinking import (
+    plan_stripping,
+    request_fields,
+    strip_after,
+    strips_when_changed,
+)
+from contextstash.service.requests.declared_parts import declared_system, system_beside, with_system
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Message, Native, Output, Replacement, RewindEdit
+from contextstash_storage.records import (
+    ArchiveEdit,
+    DeclaredVersion,
+    Edit,
+    LeftOutSpan,
+    Message,
+    Native,
+    Output,
+    Replacement,
+    Request,
+    RestoreEdit,
+    RewindEdit,
+    Session,
+    StripEdit,
+    TruncateEdit,
+)
 
 REPAIR_TOKENS = 40
 """About the tokens of the result that is inserted for a tool call whose own result was never recorded."""
+
+NOTICE_OVERHEAD = 10
+"""Tokens of the notice about left-out messages in addition to its text: its message, and digits of a larger number."""
 
 
 @dataclass(frozen=True)
@@ -45,29 +70,135 @@ class _Budget:
         return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
+
+    edits: tuple[Edit, ...]
+    entries: tuple[Entry, ...]
+    left_out: LeftOutSpan | None
+    excess: int
+
+    @property
+    def sent(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What a message list is made of: the bodies of the messages, the declared system prompt, the newest request."""
+
+    bodies: Mapping[int, Native]
+    system: DeclaredVersion | None
+    last: Request | None
+
+
 async def get_context(
-    access: Access,
-    session_id: str | None,
-    *,
-    format_name: str | None = None,
-    system: str | None = None,
-    budget: int | None = None,
+    access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
 ) -> ContextResult:
-    """The view as a valid message list for the provider. If it is over the budget, older outputs become placeholders
-    and then the oldest messages are left out, for this request only; `left_out` reports them."""
+    """The view as a valid message list for the provider, recorded as a request. If it is over the budget, tool outputs
+    are archived or cut, which is recorded as edits; then the oldest messages are left out, of later requests too.
+
+    A client that sends its own history does not send this list: for it nothing is recorded."""
+    _check(budget)
+    session = await access.session(session_id)
+    if session.source is not None:
+        return await read_context(access, session_id, format_name=format_name, budget=budget)
+
+    async def attempt() -> ContextResult:
+        snapshot, limit, sources = await _read(access, session_id, format_name, budget)
+        plan = await _plan(snapshot, limit, sources)
+        session = snapshot.session
+        # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
+        if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
+            session = await _append(access, snapshot, plan)
+        result = await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
+        request = await _kept_request(access, session, plan, sources, result, _counted(snapshot, plan))
+        return result.model_copy(update={"request_id": request_id_of(request)})
+
+    return await retrying(attempt)
+
+
+async def read_context(
+    access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
+) -> ContextResult:
+    """The message list that a request would hold now; nothing is recorded."""
+    _check(budget)
+    snapshot, limit, sources = await _read(access, session_id, format_name, budget)
+    plan = await _plan(snapshot, limit, sources)
+    return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
+
+
+async def _append(access: Access, snapshot: SessionSnapshot, plan: _Plan) -> Session:
+    event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
+    expected = len(snapshot.edits)
+    return await access.store.append_edits(snapshot.session_id, plan.edits, expected=expected, event=event)
+
+
+async def _kept_request(
+    access: Access, session: Session, plan: _Plan, sources: _Sources, result: ContextResult, counted: int
+) -> Request:
+    """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
+    counters = session.counters
+    request = Request(
+        messages=counters.messages,
+        edits=counters.edits,
+        appended=counters.appended,
+        declared=counters.declared,
+        left_out=plan.left_out,
+        shortened=tuple(edit.handle for edit in plan.edits if isinstance(edit, Replacement)),
+        budget=result.budget,
+        counted=counted,
+        tokens=result.tokens,
+    )
+    last = sources.last
+    if last is not None and last.usage is None and not plan.edits:
+        same = request.model_copy(
+            update={"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
+        )
+        if same == last:
+            return last
+    return await access.store.append_request(session.session_id, request)
+
+
+def _check(budget: int | None) -> None:
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
+
+
+def request_id_of(request: Request) -> str:
+    """The name of a request in tools and results."""
+    return f"req_{request.number}"
+
+
+async def find_request(access: Access, session_id: str, request_id: str) -> Request:
+    """The request of this name. Raises BadInputError if there is none."""
+    digits = request_id.removeprefix("req_")
+    number = int(digits) if digits.isdecimal() and len(digits) < 10 else 0
+    request = await access.store.get_request(session_id, number)
+    if request is None:
+        raise BadInputError(
+            f"Session {session_id} has no request '{request_id}'. Pass the request_id that get_context returned, or"
+            " leave it out for the newest one."
+        )
+    return request
+
+
+async def _read(
+    access: Access, session_id: str | None, format_name: str | None, budget: int | None
+) -> tuple[SessionSnapshot, int, _Sources]:
     snapshot = await access.snapshot(session_id)
     session = snapshot.session
     if format_name is not None and get_format(format_name).name != snapshot.format.name:
         raise BadInputError(
             f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
         )
-    budget = budget or snapshot.budget.usable
-    snapshot = await _without_large_summaries(access, snapshot, budget)
+    limit = budget or snapshot.budget.usable
+    snapshot = await _without_large_summaries(access, snapshot, limit)
     messages = await access.visible_messages(session, snapshot.overlay, bodies=True)
     bodies = {message.seq: message.body or {} for message in messages}
-    return await asyncio.to_thread(_compose, snapshot, bodies, system, budget)
+    newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
+    return snapshot, limit, _Sources(bodies, await declared_system(access, session), newest[0] if newest else None)
 
 
 async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
@@ -86,45 +217,154 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
     return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)))
 
 
-def _compose(snapshot: SessionSnapshot, bodies: Mapping[int, Native], system: str | None, budget: int) -> ContextResult:
-    limit = _budget(snapshot, system, budget)
-    view = total_tokens(snapshot.entries)
-    notice = _notice(())
-    fitted = fit(
-        snapshot.entries,
+async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
+    """What must be shortened and left out, in addition to what the last request left out."""
+    known = _still_left_out(snapshot, sources.last)
+    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)]
+    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD
+    limit = _budget(snapshot, budget).counted(total_tokens(snapshot.entries))
+    fitted = await asyncio.to_thread(_fitted, snapshot, entries, limit, notice, known, sources)
+    cut = _cut_edits(snapshot.entries, fitted.kept)
+    edits: list[Edit] = list(cut)
+    if cut:
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
+        handles = [edit.handle for edit in cut]
+        edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
+    left_out = _left_out(snapshot, known, fitted.dropped)
+    if left_out is not None and left_out != known and strips_when_changed(snapshot):
+        edits += strip_after(snapshot, _with(snapshot.entries, edits), left_out.last_seq + 1)
+    return _Plan(tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
+
+
+def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> list[Entry]:
+    """The entries with these edits of single outputs and strips of thinking."""
+    shown: dict[int, dict[int, Replacement]] = {}
+    strips = [edit for edit in edits if isinstance(edit, StripEdit)]
+    for edit in edits:
+        if isinstance(edit, Replacement):
+            shown.setdefault(edit.seq, {})[edit.block] = edit
+    return [
+        replace(
+            entry,
+            replaced={**entry.replaced, **shown.get(entry.first_seq, {})},
+            stripped=entry.stripped or any(edit.first_seq <= entry.first_seq <= edit.last_seq for edit in strips),
+        )
+        if entry.message
+        else entry
+        for entry in entries
+    ]
+
+
+def _fitted(
+    snapshot: SessionSnapshot,
+    entries: Sequence[Entry],
+    limit: int,
+    notice: int,
+    known: LeftOutSpan | None,
+    sources: _Sources,
+) -> Fitted:
+    return fit(
+        entries,
         snapshot.outputs,
-        limit.counted(view),
-        lambda message, output, tokens: _shortened(snapshot, bodies, message, output, tokens),
-        notice_tokens=snapshot.counter.count(notice) + 10,
+        limit - (notice if known else 0),
+        lambda message, output, tokens: _shortened(snapshot, sources.bodies, message, output, tokens),
+        notice_tokens=0 if known else notice,
         archive=snapshot.settings.fit_by == "archive",
         keep_messages=snapshot.settings.fit_keep_messages,
     )
-    natives = _natives(snapshot, bodies, fitted)
-    recorded_system = "" if snapshot.format.system_message("") else _system_text(snapshot, bodies)
-    if system is not None and (head := snapshot.format.system_message(system)) is not None:
-        kept = [native for native in natives if snapshot.format.read(native).role != "system"]
-        natives = [head, *kept]
-    tokens = limit.after(view, total_tokens(fitted.kept))
-    return ContextResult(
-        session_id=snapshot.session.session_id,
-        format=snapshot.format.name,
-        messages=render(snapshot.format, natives, changed=first_edited(natives, bodies.values())),
-        system=(system or recorded_system or None) if snapshot.format.system_message("") is None else None,
-        tokens=tokens,
-        budget=budget,
-        fits=fitted.excess == 0,
-        left_out=_left_out(fitted.dropped),
-        request=request_fields(snapshot, fitted.kept),
-        reason=None if fitted.excess == 0 else _over(snapshot, fitted, tokens, budget),
+
+
+def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutSpan | None:
+    """What the last request left out, unless something was restored since: whoever restores wants it back."""
+    if last is None or last.left_out is None:
+        return None
+    if any(isinstance(edit, RestoreEdit) for edit in snapshot.edits[last.edits :]):
+        return None
+    span = last.left_out
+    return span if any(_is_left_out(entry, span) for entry in snapshot.entries) else None
+
+
+def _is_left_out(entry: Entry, span: LeftOutSpan | None) -> bool:
+    return (
+        span is not None
+        and entry.summary is None
+        and span.first_seq <= entry.first_seq
+        and entry.last_seq <= span.last_seq
     )
 
 
-def _budget(snapshot: SessionSnapshot, system: str | None, budget: int) -> _Budget:
+def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Sequence[Entry]) -> LeftOutSpan | None:
+    """The span of what is left out: what was before, and what is dropped now, which follows it."""
+    if not dropped:
+        return known
+    first = min(dropped[0].first_seq, known.first_seq if known else dropped[0].first_seq)
+    last = max(dropped[-1].last_seq, known.last_seq if known else 0)
+    span = LeftOutSpan(first_seq=first, last_seq=last, messages=0, tokens=0)
+    out = [entry for entry in snapshot.entries if _is_left_out(entry, span)]
+    count = sum(1 for entry in out if entry.message)
+    return span.model_copy(update={"messages": count, "tokens": total_tokens(out)})
+
+
+def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
+    """The edits by which the kept entries differ from the view, each with its change of the counters."""
+    shown = {entry.first_seq: entry for entry in before if entry.message}
+    edits: list[Replacement] = []
+    for entry in kept:
+        old = shown.get(entry.first_seq) if entry.message else None
+        for block, edit in entry.replaced.items() if old else ():
+            if old is not None and old.replaced.get(block) is not edit:
+                after = replaced(old, block, edit)
+                edits.append(weighed(edit, old, after))
+                old = after
+    return edits
+
+
+def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> ContextResult:
+    limit = _budget(snapshot, budget)
+    view = total_tokens(snapshot.entries)
+    fmt = snapshot.format
+    natives = with_system(fmt, _natives(snapshot, plan, sources.bodies), sources.system)
+    recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
+    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD if plan.left_out else 0
+    tokens = limit.after(view, total_tokens(plan.sent) + notice)
+    fits = plan.excess == 0
+    return ContextResult(
+        session_id=snapshot.session.session_id,
+        format=fmt.name,
+        messages=render(fmt, natives, changed=first_edited(natives, sources.bodies.values())),
+        system=system_beside(fmt, sources.system, recorded_system),
+        tokens=tokens,
+        budget=budget,
+        fits=fits,
+        left_out=_left_out_result(plan.left_out),
+        done=_done(plan.edits),
+        request=request_fields(snapshot, plan.sent),
+        reason=None if fits else _over(snapshot, plan.sent, tokens, budget),
+    )
+
+
+def _counted(snapshot: SessionSnapshot, plan: _Plan) -> int:
+    """The request's size by our count: messages, notice, repairs and declared parts."""
+    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD if plan.left_out else 0
+    repairs = REPAIR_TOKENS * _unanswered(snapshot.entries)
+    return total_tokens(plan.sent) + notice + repairs + snapshot.session.counters.declared.tokens
+
+
+def _done(edits: Sequence[Edit]) -> list[str] | None:
+    archived = sum(isinstance(edit, ArchiveEdit) for edit in edits)
+    cut = sum(isinstance(edit, TruncateEdit) for edit in edits)
+    found = [
+        f"{verb} {count} tool output{'s' * (count > 1)} to fit this request."
+        for verb, count in (("Archived", archived), ("Cut", cut))
+        if count
+    ]
+    return found or None
+
+
+def _budget(snapshot: SessionSnapshot, budget: int) -> _Budget:
     counters = snapshot.session.counters
     estimated, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name)
     estimated += total_tokens(snapshot.entries) - counters.view_tokens
-    if system is not None and counters.reported is None:
-        estimated += snapshot.counter.count(system) + snapshot.settings.message_overhead
     estimated += REPAIR_TOKENS * _unanswered(snapshot.entries)
     return _Budget(budget, estimated, counting.growth_ratio(counters, snapshot.settings))
 
@@ -147,18 +387,16 @@ def _shortened(
     return truncate_edit(snapshot, output, text, tokens)
 
 
-def _natives(snapshot: SessionSnapshot, bodies: Mapping[int, Native], fitted: Fitted) -> list[Native]:
+def _natives(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> list[Native]:
     natives: list[Native] = []
-    dropped_at = fitted.dropped[0].first_seq if fitted.dropped else None
-    changed = first_changed(snapshot.entries, fitted.kept) if strips_when_changed(snapshot) else None
-    for entry in fitted.kept:
-        if dropped_at is not None and entry.first_seq > dropped_at:
-            natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
-            dropped_at = None
-        strip = changed is not None and entry.first_seq > changed
-        natives += native_of(snapshot.format, bodies, replace(entry, stripped=True) if strip else entry)
-    if dropped_at is not None:
-        natives.append(snapshot.format.user_message(_notice(fitted.dropped)))
+    span = plan.left_out
+    for entry in plan.sent:
+        if span is not None and entry.first_seq > span.first_seq:
+            natives.append(snapshot.format.user_message(_notice(span.messages)))
+            span = None
+        natives += native_of(snapshot.format, bodies, entry)
+    if span is not None:
+        natives.append(snapshot.format.user_message(_notice(span.messages)))
     return natives
 
 
@@ -174,8 +412,7 @@ def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[N
     return [] if body is None else [body]
 
 
-def _notice(dropped: Sequence[Entry]) -> str:
-    count = sum(1 for entry in dropped if entry.message)
+def _notice(count: int) -> str:
     return (
         f"[contextstash: {count} earlier messages are left out here to fit the context window."
         " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]"
@@ -190,24 +427,20 @@ def _system_text(snapshot: SessionSnapshot, bodies: Mapping[int, Native]) -> str
     return "\n\n".join(text for text in texts if text)
 
 
-def _left_out(dropped: Sequence[Entry]) -> LeftOut | None:
-    if not dropped:
-        return None
-    return LeftOut(
-        messages=sum(1 for entry in dropped if entry.message),
-        tokens=total_tokens(dropped),
-        first_seq=dropped[0].first_seq,
-        last_seq=dropped[-1].last_seq,
-    )
+def _left_out_result(span: LeftOutSpan | None) -> LeftOut | None:
+    return None if span is None else LeftOut(**span.model_dump())
 
 
-def _over(snapshot: SessionSnapshot, fitted: Fitted, tokens: int, budget: int) -> str:
-    largest = max(fitted.kept, key=lambda entry: entry.tokens)
-    unrecorded = tokens - total_tokens(fitted.kept)
-    extra = (
-        f", and about {unrecorded:,} tokens are not recorded messages (system prompt, tools)" if unrecorded > 0 else ""
-    )
+def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:
+    largest = max(sent, key=lambda entry: entry.tokens, default=None)
+    message = f" The largest is message {largest.last_seq} with {largest.tokens:,}." if largest else ""
+    declared = snapshot.session.counters.declared
+    named = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
+    unrecorded = tokens - total_tokens(sent) - sum(named.values())
+    if unrecorded > 0:
+        named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
+    beside = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
     return (
-        f"The {len(fitted.kept)} messages that must stay take about {tokens:,} tokens, over the budget of {budget:,}."
-        f" The largest is message {largest.last_seq} with {largest.tokens:,}{extra}."
+        f"The {len(sent)} messages that must stay, with what is sent beside them, take about {tokens:,} tokens, over"
+        f" the budget of {budget:,}.{message}{f' Beside the messages: {beside}.' if beside else ''}"
     )

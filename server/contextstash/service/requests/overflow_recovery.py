@@ -30,9 +30,7 @@ LOWER_THE_REPLY = (
 )
 
 
-async def recover_context(
-    access: Access, session_id: str | None, error: str | Mapping[str, Any], *, system: str | None = None
-) -> RecoverResult:
+async def recover_context(access: Access, session_id: str | None, error: str | Mapping[str, Any]) -> RecoverResult:
     """What to send, once, instead of a request that was refused as too long. If called again with nothing recorded
     since, returns the breakdown of what fills the window instead.
 
@@ -54,7 +52,7 @@ async def recover_context(
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id)
     session = await access.session(session.session_id)
-    context = await get_context(access, session.session_id, system=system)
+    context = await get_context(access, session.session_id)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
     await _log(access, session, before, after, reason)
