@@ -6,13 +6,20 @@ import json
 from typing import Any
 
 from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, BadRequestError
+from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
+from contextstash.library.request import ContextRequest
 from contextstash.library.session import LibrarySession
 
 SYSTEM = "You read logs, part by part. " * 40
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 READ_PART = "read_part"
+
+
+def asked(request: ContextRequest, messages: str = "messages") -> dict[str, Any]:
+    """The arguments of the SDK's call."""
+    return {messages: request.messages, **request.options}
 
 
 def part_of_a_log(number: int, lines: int = 250) -> str:
@@ -26,7 +33,7 @@ async def anthropic_loop(client: AsyncAnthropic, session: LibrarySession, messag
     while True:
         request = await session.request(messages, system=SYSTEM, tools=tools, max_tokens=2_000)
         assert request.fits, request.reason
-        reply = await client.messages.create(messages=request.messages, **request.options)
+        reply = await client.messages.create(**asked(request))
         await session.reply(reply)
         messages.append({"role": "assistant", "content": reply.content})
         calls = [block for block in reply.content if block.type == "tool_use"]
@@ -36,7 +43,7 @@ async def anthropic_loop(client: AsyncAnthropic, session: LibrarySession, messag
             {
                 "role": "user",
                 "content": [
-                    {"type": "tool_result", "tool_use_id": call.id, "content": part_of_a_log(call.input["n"])}
+                    {"type": "tool_result", "tool_use_id": call.id, "content": part_of_a_log(int(str(call.input["n"])))}
                     for call in calls
                 ],
             }
@@ -51,13 +58,18 @@ async def openai_chat_loop(client: AsyncOpenAI, session: LibrarySession, message
             messages, system=SYSTEM, tools=[{"type": "function", "function": function}], max_tokens=2_000
         )
         assert request.fits, request.reason
-        reply = await client.chat.completions.create(messages=request.messages, **request.options)
+        try:
+            reply = await client.chat.completions.create(**asked(request))
+        except BadRequestError as error:
+            request = await session.recover(error)
+            reply = await client.chat.completions.create(**asked(request))
         await session.reply(reply)
         message = reply.choices[0].message
         messages.append(message)
         if not message.tool_calls:
             return message.content or ""
         for call in message.tool_calls:
+            assert isinstance(call, ChatCompletionMessageFunctionToolCall)
             number = json.loads(call.function.arguments)["n"]
             messages.append({"role": "tool", "tool_call_id": call.id, "content": part_of_a_log(number)})
 
@@ -68,11 +80,11 @@ async def openai_responses_loop(client: AsyncOpenAI, session: LibrarySession, me
     while True:
         request = await session.request(messages, system=SYSTEM, tools=tools, max_tokens=2_000)
         assert request.fits, request.reason
-        reply = await client.responses.create(input=request.messages, **request.options)
+        reply = await client.responses.create(**asked(request, "input"))
         messages += await session.reply(reply)
         calls = [item for item in reply.output if item.type == "function_call"]
         if not calls:
-            return reply.output_text
+            return str(reply.output_text)
         for call in calls:
             output = part_of_a_log(json.loads(call.arguments)["n"])
             messages.append({"type": "function_call_output", "call_id": call.call_id, "output": output})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from contextstash_storage.errors import BadInputError
@@ -81,7 +82,7 @@ def as_natives(messages: Sequence[object]) -> list[Native]:
         native = as_json(message)
         if not isinstance(native, dict):
             raise BadInputError(
-                f"Message {place} is {type(message).__name__}; expected a dictionary or an SDK's object."
+                f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
             )
         natives.append(as_said(native) if _is_said(native) else native)
     return natives
@@ -96,54 +97,69 @@ def _is_said(native: Native) -> bool:
 
 
 def as_said(native: Native) -> Native:
-    """A message of the model in the form that its provider takes it back in."""
-    said = _in_order(native)
-    content = said.get("content")
-    if isinstance(content, list):
-        said["content"] = _text_alone(content) if said.get("role") == "assistant" and "type" not in said else None
-        said["content"] = said["content"] or [_in_order(part) if isinstance(part, dict) else part for part in content]
-    for key in ("tool_calls", "parts"):
-        if isinstance(said.get(key), list):
-            said[key] = [_in_order(part) if isinstance(part, dict) else part for part in said[key]]
-    for call in said.get("tool_calls") or ():
-        if isinstance(call, dict) and isinstance(call.get("function"), dict):
-            call.pop("index", None)
-            call["function"] = _in_order(call["function"])
-    return said
+    """A message of the model in the form that its provider takes it back in; itself if it is in that form."""
+    changed: dict[str, Any] = {}
+    for key in ("content", "parts", "tool_calls"):
+        if isinstance(native.get(key), list):
+            said = [_part(part) for part in native[key]]
+            if any(new is not old for new, old in zip(said, native[key], strict=True)):
+                changed[key] = said
+    content = changed.get("content", native.get("content"))
+    if isinstance(content, list) and "type" not in native and (text := _text_alone(content)) is not None:
+        changed["content"] = text
+    return _in_order({**native, **changed} if changed else native)
+
+
+def _part(part: object) -> object:
+    """A content block, or a tool call, in the form in which it is sent back."""
+    if not isinstance(part, dict):
+        return part
+    function = part.get("function")
+    if isinstance(function, dict):
+        bare = {key: value for key, value in part.items() if key != "index"} if "index" in part else part
+        ordered = _in_order(function)
+        part = bare if ordered is function else {**bare, "function": ordered}
+    return _in_order(part)
 
 
 def _text_alone(content: Sequence[object]) -> str | None:
     """The text of content that is one plain text: providers take it as a string too."""
-    if len(content) != 1 or not isinstance(content[0], dict):
+    part = content[0] if len(content) == 1 else None
+    if not isinstance(part, dict) or part.keys() != {"type", "text"} or part["type"] != "text":
         return None
-    part = {key: value for key, value in content[0].items() if value is not None}
-    return part["text"] if part.keys() == {"type", "text"} and isinstance(part["text"], str) else None
+    return part["text"] if isinstance(part["text"], str) else None
 
 
-def _in_order(values: Mapping[str, Any]) -> dict[str, Any]:
+def _in_order(values: dict[str, Any]) -> dict[str, Any]:
     """Without nulls and empty annotations of a message, which some SDKs add and others leave out, and in one order."""
-    empty = ("type" not in values and values.get("annotations") == []) * ("annotations",)
-    kept = {
-        key: value
-        for key, value in values.items()
-        if value is not None and key not in REPLY_ONLY_KEYS and key not in empty
-    }
-    return dict(sorted(kept.items(), key=lambda item: (_PLACES.get(item[0], len(_PLACES)), item[0])))
+    keys = tuple(values)
+    order = _order_of(keys)
+    empty = "annotations" if "type" not in values and values.get("annotations") == [] else None
+    if order == keys and empty is None and None not in values.values():
+        return values
+    return {key: values[key] for key in order if values[key] is not None and key != empty}
+
+
+@lru_cache(maxsize=256)
+def _order_of(keys: tuple[str, ...]) -> tuple[str, ...]:
+    kept = (key for key in keys if key not in REPLY_ONLY_KEYS)
+    return tuple(sorted(kept, key=lambda key: (_PLACES.get(key, len(_PLACES)), key)))
 
 
 def as_json(value: object) -> Any:
     """The value with the SDK's objects in it as JSON. Values that are plain already are not copied."""
+    if isinstance(value, dict):
+        changed = {}
+        for key, child in value.items():
+            if not isinstance(child, str) and (plain := as_json(child)) is not child:
+                changed[key] = plain
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        children = [child if isinstance(child, str) else as_json(child) for child in value]
+        return children if any(new is not old for new, old in zip(children, value, strict=True)) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True, exclude_none=True)
-    if isinstance(value, dict):
-        changed = {key: as_json(child) for key, child in value.items() if isinstance(child, list) or _is_sdk(child)}
-        return {**value, **changed} if any(changed[key] is not value[key] for key in changed) else value
-    if isinstance(value, list | tuple):
-        children = [as_json(child) if isinstance(child, dict) or _is_sdk(child) else child for child in value]
-        return children if any(new is not old for new, old in zip(children, value, strict=True)) else value
-    return value
-
-
-def _is_sdk(value: object) -> bool:
-    return callable(getattr(value, "model_dump", None))
+    return [as_json(child) for child in value] if isinstance(value, tuple) else value

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.records import Native
 
@@ -50,34 +51,56 @@ def request_of(
 ) -> ContextRequest:
     """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply."""
     return ContextRequest(
-        messages=result.messages,
+        messages=[_own_copy(native) for native in result.messages],
         options=_OPTIONS[result.format](arguments, result, reserve),
         fits=result.fits,
         tokens=result.tokens,
         budget=result.budget,
         format=result.format,
-        request_id=getattr(result, "request_id", None),
+        request_id=result.request_id,
         left_out=result.left_out,
         reason=result.reason,
         done=tuple(done),
     )
 
 
-def system_text(system: object) -> str | None:
-    """The text of a system prompt in any provider's form."""
-    if system is None or isinstance(system, str):
-        return system
-    if isinstance(system, Mapping):
-        return system_text(system.get("text", system.get("parts", system.get("content"))))
-    if isinstance(system, Sequence):
-        return "\n\n".join(filter(None, map(system_text, system)))
-    return str(getattr(system, "text", "") or "")
+def _own_copy(native: Native) -> Native:
+    """A message that the program may mark for the cache, while the session keeps what was recorded: the message and its
+    content blocks are copied, not what is inside those."""
+    return {
+        key: [dict(part) if isinstance(part, dict) else part for part in child] if isinstance(child, list) else child
+        for key, child in native.items()
+    }
+
+
+def plain_system(system: object) -> str | list[dict[str, Any]] | None:
+    """A system prompt as the service takes it: text, or a list of content blocks."""
+    plain = as_json(system)
+    if plain is None or isinstance(plain, str):
+        return plain
+    if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
+        return plain
+    return _text_of(plain)
+
+
+def plain_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Tool definitions as the service takes them. Python functions, of which an SDK makes definitions, are left out."""
+    if tools is None:
+        return None
+    return [plain for tool in tools if isinstance(plain := as_json(tool), dict)]
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, Mapping):
+        return _text_of(value.get("text") or value.get("parts") or value.get("content") or "")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n\n".join(filter(None, map(_text_of, value)))
+    return str(value)
 
 
 def _anthropic(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    system = given.system if given.system is not None else result.system
     options = {
-        **_named(model=given.model, system=system, tools=given.tools),
+        **_named(model=given.model, system=result.system, tools=given.tools),
         "max_tokens": given.max_tokens or min(reserve, MAX_DEFAULT_REPLY),
     }
     return _with_fields({**options, **(given.more or {})}, result.request or {})
@@ -103,7 +126,7 @@ def _openai_chat(given: CallArguments, result: ContextResult, reserve: int) -> d
 
 
 def _openai_responses(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    named = _named(model=given.model, instructions=given.system, tools=given.tools, max_output_tokens=given.max_tokens)
+    named = _named(model=given.model, instructions=result.system, tools=given.tools, max_output_tokens=given.max_tokens)
     return {**named, **(given.more or {})}
 
 

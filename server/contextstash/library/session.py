@@ -9,7 +9,7 @@ from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.library.provider_format import format_of_model, shown_format
 from contextstash.library.replies import as_natives, read_reply
-from contextstash.library.request import CallArguments, ContextRequest, request_of, system_text
+from contextstash.library.request import CallArguments, ContextRequest, plain_system, plain_tools, request_of
 from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
     MAX_HITS,
@@ -23,7 +23,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Native
 
 if TYPE_CHECKING:
-    from contextstash.service.results import OutputPage, SearchResult
+    from contextstash.service.results import ContextResult, OutputPage, SearchResult
     from contextstash.service.stash import Stash
 
 
@@ -48,7 +48,9 @@ class LibrarySession:
         self._settings = dict(settings or {})
         self._facts = facts
         self._is_ready = False
-        self._last: CallArguments = CallArguments()
+        self._last = CallArguments()
+        self._request_id: str | None = None
+        self._known_room: tuple[int, int] | None = None
 
     async def request(
         self,
@@ -71,11 +73,14 @@ class LibrarySession:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
         await self._make_ready(natives, system, tools)
         self._last = CallArguments(self._model, system, tools, max_tokens, more)
-        recorded = await self._stash.record_messages(natives, session_id=self.session_id, whole=True)
-        room = await self._stash.estimate_context(self.session_id)
-        budget = room.usable if max_tokens is None else min(room.usable, room.window - max_tokens)
-        result = await self._stash.get_context(self.session_id, system=system_text(system), budget=max(1, budget))
-        return request_of(result, self._last, room.window - room.usable, recorded.done)
+        result = await self._stash.get_context(
+            self.session_id,
+            messages=natives,
+            system=plain_system(system),
+            tools=plain_tools(tools),
+            budget=None if max_tokens is None else await self._budget(max_tokens),
+        )
+        return await self._as_request(result)
 
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
@@ -83,7 +88,9 @@ class LibrarySession:
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
-            await self._stash.record_messages(read.messages, session_id=self.session_id, usage=reported)
+            await self._stash.record_messages(
+                read.messages, session_id=self.session_id, usage=reported, request_id=self._request_id
+            )
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
@@ -95,11 +102,16 @@ class LibrarySession:
         text = str(error) if isinstance(error, Exception) else error
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
-        result = await self._stash.recover_context(self.session_id, error=text, system=system_text(self._last.system))
+        result = await self._stash.recover_context(
+            self.session_id,
+            error=text,
+            system=plain_system(self._last.system),
+            tools=plain_tools(self._last.tools),
+        )
         if result.context is None:
             raise BadInputError(result.reason) from (error if isinstance(error, Exception) else None)
-        room = await self._stash.estimate_context(self.session_id)
-        return request_of(result.context, self._last, room.window - room.usable, result.done)
+        self._known_room = None
+        return await self._as_request(result.context, result.done)
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""
@@ -141,6 +153,23 @@ class LibrarySession:
             return hits_text(await self.search(given["query"], limit=min(given.get("limit", 10), MAX_HITS)))
         except ContextstashError as error:
             return f"Error: {error}"
+
+    async def _as_request(self, result: ContextResult, done: Sequence[str] | None = None) -> ContextRequest:
+        self._request_id = result.request_id
+        window, usable = await self._room()
+        return request_of(result, self._last, window - usable, done or result.done or ())
+
+    async def _budget(self, max_tokens: int) -> int:
+        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable."""
+        window, usable = await self._room()
+        return max(1, min(usable, window - max_tokens))
+
+    async def _room(self) -> tuple[int, int]:
+        """Tokens of the window, and how many of them are usable. Only a recovery changes them: it knows the truth."""
+        if self._known_room is None:
+            found = await self._stash.estimate_context(self.session_id)
+            self._known_room = found.window, found.usable
+        return self._known_room
 
     async def _make_ready(self, natives: Sequence[Native], system: Any, tools: Sequence[Any] | None) -> None:
         """At the first request create the session, or give the one that exists its model and settings."""
