@@ -1,6 +1,6 @@
 """A strict provider on loopback: refuses what its rules forbid and what exceeds its window, and keeps account of both.
 
-Speaks Anthropic Messages, Chat Completions (also streamed) and Responses. It calls the request's first tool for a
+Speaks Anthropic Messages, Chat Completions (also streamed) and Responses. It calls the tool `read_part` for a
 number of turns, then answers "done".
 """
 
@@ -27,6 +27,7 @@ class StrictProvider:
 
     window: int
     turns: int
+    tool: str = "read_part"
     url: str = ""
     accepted: list[int] = field(default_factory=list)
     over: list[int] = field(default_factory=list)
@@ -47,10 +48,10 @@ class StrictProvider:
         self.accepted.append(tokens)
         return tokens, None
 
-    def next_call(self, tool: str | None) -> tuple[str, str, dict[str, Any]] | None:
+    def next_call(self) -> tuple[str, str, dict[str, Any]] | None:
         """The id, name and arguments of the tool call that the next reply makes; None for the last reply."""
         turn = len(self.accepted)
-        return (f"call_{turn:06}", tool, {"n": turn}) if tool and turn <= self.turns else None
+        return (f"call_{turn:06}", self.tool, {"n": turn}) if turn <= self.turns else None
 
 
 def tokens_of(value: object) -> int:
@@ -115,7 +116,7 @@ def _anthropic(provider: StrictProvider, body: Body) -> tuple[int, Body]:
     tokens, error = provider.judge("anthropic", body, body["messages"], body["max_tokens"])
     if error:
         return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": error}}
-    call = provider.next_call(next((tool["name"] for tool in body.get("tools") or []), None))
+    call = provider.next_call()
     content: list[Body] = [{"type": "text", "text": "done" if call is None else "I read the next part."}]
     if call:
         content.append({"type": "tool_use", "id": call[0], "name": call[1], "input": call[2]})
@@ -140,7 +141,7 @@ def _chat(provider: StrictProvider, body: Body) -> tuple[int, Body]:
     tokens, error = provider.judge("openai-chat", body, body["messages"], body.get("max_completion_tokens", 0))
     if error:
         return _openai_error(error)
-    call = provider.next_call(next((tool["function"]["name"] for tool in body.get("tools") or []), None))
+    call = provider.next_call()
     message: Body = {"role": "assistant", "content": None if call else "done", "refusal": None, "annotations": []}
     if call:
         function = {"name": call[1], "arguments": json.dumps(call[2])}
@@ -178,7 +179,7 @@ def _responses(provider: StrictProvider, body: Body) -> tuple[int, Body]:
     tokens, error = provider.judge("openai-responses", body, items, body.get("max_output_tokens") or 0)
     if error:
         return _openai_error(error)
-    call = provider.next_call(next((tool["name"] for tool in body.get("tools") or []), None))
+    call = provider.next_call()
     number = len(provider.accepted)
     text = {"type": "output_text", "text": "done", "annotations": []}
     item: Body = {"id": f"msg_{number}", "type": "message", "role": "assistant", "content": [text]}

@@ -85,6 +85,10 @@ class BlockingSession:
     get_archived_output = blocking(LibrarySession.get_archived_output)
     call_tool = blocking(LibrarySession.call_tool)
 
+    def speak(self, format: str) -> None:
+        """See `LibrarySession.speak`."""
+        self._inner.speak(format)
+
     def tools(self, format: str | None = None) -> list[dict[str, Any]]:
         """See `LibrarySession.tools`."""
         return self._inner.tools(format)

@@ -52,6 +52,10 @@ class LibrarySession:
         self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
 
+    def speak(self, format: str) -> None:
+        """Name the format of the messages, before the first request: for adapters, which know it."""
+        self._format = get_format(format).name
+
     async def request(
         self,
         /,
