@@ -5,18 +5,17 @@ import os
 import subprocess
 import sys
 
-from anthropic import AsyncAnthropic
-from mcp import Client, StdioServerParameters
+from anthropic import AsyncAnthropic, BadRequestError
+
+from contextstash import open_stash
 
 MODEL = os.environ.get("MODEL", "claude-sonnet-4-5")
+SYSTEM = "You answer questions about this machine. Use the shell."
 SHELL = {
     "name": "shell",
     "description": "Run a shell command.",
     "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 }
-SERVER = StdioServerParameters(
-    command=sys.executable, args=["-m", "contextstash", "serve", "--tools", "all"], env=dict(os.environ)
-)
 
 
 def run(command: str) -> str:
@@ -25,31 +24,31 @@ def run(command: str) -> str:
 
 
 async def main(task: str) -> None:
-    model = AsyncAnthropic()
-    async with Client(SERVER) as stash:
-
-        async def record(message: dict, **more: object) -> None:
-            nonlocal next_seq  # with the position a message that is sent again is stored once
-            batch = {"session_id": session, "messages": [message], "first_seq": next_seq, **more}
-            recorded = await stash.call_tool("record_messages", batch)
-            next_seq = recorded.structured_content["next_seq"]
-
-        session, next_seq = f"loop-{os.getpid()}", 0
-        await record({"role": "user", "content": task}, model=MODEL, format="anthropic")
+    async with AsyncAnthropic() as client, open_stash() as stash:
+        session = stash.session(f"loop-{os.getpid()}", model=MODEL)
+        tools = [SHELL, *session.tools("anthropic")]  # with ours the model reads again what left its window
+        messages = [{"role": "user", "content": task}]
         while True:
-            context = await stash.call_tool("get_context", {"session_id": session})
-            messages = context.structured_content["messages"]
-            reply = await model.messages.create(model=MODEL, max_tokens=8_000, tools=[SHELL], messages=messages)
-            content = [block.model_dump(exclude_none=True) for block in reply.content]
-            await record({"role": "assistant", "content": content}, usage=reply.usage.model_dump(exclude_none=True))
+            request = await session.request(messages, system=SYSTEM, tools=tools, max_tokens=8_000)
+            if not request.fits:  # system prompt and tools alone exceed the window
+                sys.exit(request.reason)
+            try:
+                reply = await client.messages.create(messages=request.messages, **request.options)
+            except BadRequestError as error:
+                request = await session.recover(error)  # raises the error again if it is about something else
+                reply = await client.messages.create(messages=request.messages, **request.options)
+            messages += await session.reply(reply)
             calls = [block for block in reply.content if block.type == "tool_use"]
             if not calls:
                 print(*(block.text for block in reply.content if block.type == "text"))
                 return
-            results = [
-                {"type": "tool_result", "tool_use_id": call.id, "content": run(call.input["command"])} for call in calls
-            ]
-            await record({"role": "user", "content": results})
+            results = []
+            for call in calls:
+                output = await session.call_tool(call.name, call.input)
+                if output is None:  # not one of ours
+                    output = run(call.input["command"])
+                results.append({"type": "tool_result", "tool_use_id": call.id, "content": output})
+            messages.append({"role": "user", "content": results})
 
 
 if __name__ == "__main__":

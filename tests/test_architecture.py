@@ -31,6 +31,8 @@ MUST_NOT_IMPORT = {
     "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "ui"),
     "ui": ("cli", "demo", "gateway", "hosts", "mcp"),
     "gateway": ("cli", "demo", "hosts"),
+    "library": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "adapters"),
+    "adapters": ("mcp", "cli", "demo", "gateway", "ui", "sharing", "hosts", "service", "context", "formats"),
     "demo": ("mcp", "cli", "hosts", "gateway"),
 }
 """For each other layer, the parts of the server that must not be known to it."""

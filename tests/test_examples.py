@@ -32,6 +32,7 @@ def test_there_is_no_example_that_is_not_run() -> None:
         "record_and_retrieve.py",
         "agent_loop_anthropic.py",
         "agent_loop_openai.py",
+        "agent_loop_over_mcp.py",
     }
 
 
@@ -42,8 +43,8 @@ def test_an_output_is_recorded_archived_and_read_again(tmp_path: Path) -> None:
     assert "ERROR no such table: loans" in printed.splitlines()[-1]
 
 
-@pytest.mark.parametrize("provider_of", ["anthropic", "openai"])
-def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, provider_of: str) -> None:
+@pytest.mark.parametrize(("name", "sent"), [("anthropic", [1, 3]), ("openai", [2, 4]), ("over_mcp", [1, 3])])
+def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, name: str, sent: list[int]) -> None:
     with loop_provider() as provider:
         environment = {
             "ANTHROPIC_BASE_URL": provider.url,
@@ -51,9 +52,9 @@ def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, provider_
             "OPENAI_BASE_URL": f"{provider.url}/v1",
             "OPENAI_API_KEY": "test",
         }
-        printed = run(f"agent_loop_{provider_of}.py", tmp_path, **environment)
+        printed = run(f"agent_loop_{name}.py", tmp_path, **environment)
     assert "I found: forty-two files" in printed
-    assert [len(request["messages"]) for request in provider.requests] == [1, 3]
+    assert [len(request["messages"]) for request in provider.requests] == sent
     line = CommandLine(tmp_path)
     shown = line.run("show", "loop-").stdout
     assert "4 messages in history" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
@@ -143,7 +144,7 @@ class Message(Record):
     user_visible: bool = True
     body: Native | None = None
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         return sum(block.tokens for block in self.blocks)
 

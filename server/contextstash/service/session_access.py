@@ -23,6 +23,7 @@ from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.service.message_cache import MessageCache
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
@@ -68,6 +69,7 @@ class Access:
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
+        self._messages = MessageCache(store)
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
@@ -165,11 +167,8 @@ class Access:
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
-        """The messages that no summary or rewind hides."""
-        messages: list[Message] = []
-        for first, last in overlay.visible_ranges(session.counters.messages):
-            messages += await self.store.read_messages(session.session_id, first=first, last=last, bodies=bodies)
-        return messages
+        """The messages that no summary or rewind hides; those that were read with their bodies before, from memory."""
+        return await self._messages.read(session, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
     async def body(self, session_id: str, seq: int) -> Native:
         """The native JSON of one message."""

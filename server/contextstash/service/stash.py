@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash.context.view.prune_plan import PruneOptions
@@ -22,6 +22,7 @@ from contextstash.service.recording.batches import (
     record_batch,
 )
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
+from contextstash.service.recording.open_session import open_session
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
@@ -269,6 +270,18 @@ class Stash:
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
         return await restore.restore(self._access, handles, session_id)
+
+    async def open_session(
+        self,
+        session_id: str,
+        *,
+        default_format: Callable[[], str],
+        settings: Mapping[str, Any] | None = None,
+        **facts: str | None,
+    ) -> Session:
+        """A session before its first message, created if it does not exist, with these settings of its own. `facts`
+        are format, model, agent, title and parent_session_id; without a format, `default_format` finds it."""
+        return await open_session(self._access, session_id, default_format, settings or {}, facts)
 
     async def record_messages(
         self,

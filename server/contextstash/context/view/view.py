@@ -150,6 +150,8 @@ class Entry:
 
     @property
     def tokens(self) -> int:
+        if self.message is not None and not self.replaced and not self.stripped:
+            return self.message.tokens  # each view is summed up several times
         return sum(self.parts().values())
 
     @property

@@ -238,6 +238,8 @@ async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _P
 
 def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> list[Entry]:
     """The entries with these edits of single outputs and strips of thinking."""
+    if not edits:
+        return list(entries)
     shown: dict[int, dict[int, Replacement]] = {}
     strips = [edit for edit in edits if isinstance(edit, StripEdit)]
     for edit in edits:

@@ -1,0 +1,1 @@
+"""Adapters: contextstash in agent frameworks. Each module needs its framework, which the extra of its name installs."""

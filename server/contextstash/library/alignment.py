@@ -1,0 +1,34 @@
+"""Which message of a program's own list each message of a request stands for.
+
+Frameworks have message types of their own. What a request leaves as it is goes to the model as the framework's own
+object, with everything in it that a provider's JSON does not show.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from contextstash_storage.records import Native
+
+
+def align(sent: Sequence[Native], given: Sequence[Native]) -> list[int | None]:
+    """For each message that is sent, the position of an equal one that was given, after the one before; None if it was
+    shortened or added."""
+    places: dict[str, deque[int]] = defaultdict(deque)
+    for place, native in enumerate(given):
+        places[_key(native)].append(place)
+    found: list[int | None] = []
+    last = -1
+    for native in sent:
+        queue = places.get(_key(native), deque())
+        while queue and queue[0] <= last:
+            queue.popleft()
+        place = queue.popleft() if queue else None
+        found.append(place)
+        last = last if place is None else place
+    return found
+
+
+def _key(native: Native) -> str:
+    return repr(sorted(native.items(), key=lambda item: item[0]))

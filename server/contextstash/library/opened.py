@@ -1,0 +1,117 @@
+"""`open_stash`: the sessions' database, opened within a program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from contextstash.library.session import LibrarySession
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
+URL_MARK = "://"
+
+
+def open_stash(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    preset: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> LibraryStash:
+    """The stash of this machine's user, to be used with `async with`.
+
+    `path` is the database file; by default the same as the server's: `CONTEXTSTASH_DB`, else `sessions.db` in the
+    user's data folder. The settings are those of the user's and the project's files and of the environment, then
+    `preset` and `settings`, then each session's own.
+    """
+    return LibraryStash(database_of(path), preset, settings or {})
+
+
+def database_of(path: str | os.PathLike[str] | None) -> Path | None:
+    """The database file that is named. Raises BadInputError if the name is the URL of another store."""
+    if path is None:
+        return None
+    if URL_MARK in str(path):
+        raise BadInputError(
+            f"'{str(path).split(URL_MARK)[0]}{URL_MARK}…' is not a file, and SQLite is the only store so far: pass the"
+            " path of a database file, or nothing for the server's own."
+        )
+    return Path(path).expanduser()
+
+
+class LibraryStash:
+    """An open stash: `session` gives one conversation; `use_cases` is everything else that the tools can do."""
+
+    def __init__(self, database: Path | None, preset: str | None, settings: Mapping[str, Any]) -> None:
+        self._database = database
+        self._preset = preset
+        self._settings = settings
+        self._opened: Stash | None = None
+
+    async def __aenter__(self) -> LibraryStash:
+        self._opened = await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    @property
+    def use_cases(self) -> Stash:
+        """The service behind it, with a method for each tool: `list_sessions`, `get_summary`, `delete_session`, …"""
+        if self._opened is None:
+            raise BadInputError("This stash is not open: use it within `async with open_stash() as stash:`.")
+        return self._opened
+
+    def session(
+        self,
+        session_id: str,
+        *,
+        model: str | None = None,
+        window: int | None = None,
+        format: str | None = None,
+        agent: str | None = None,
+        title: str | None = None,
+        parent_session_id: str | None = None,
+        **settings: Any,
+    ) -> LibrarySession:
+        """One conversation, created with its first request if it does not exist. `settings` are its own, such as
+        `preset` or `compact_at`; `window` is one of them. `format` is needed only if neither the messages nor the tools
+        nor the model show the provider's format: anthropic, openai-chat, openai-responses or gemini."""
+        return LibrarySession(
+            self.use_cases,
+            session_id,
+            model=model,
+            format=format,
+            agent=agent,
+            title=title,
+            parent_session_id=parent_session_id,
+            settings={**settings, **({} if window is None else {"window": window})},
+        )
+
+    async def _open(self) -> Stash:
+        from contextstash.api_key import api_key_from
+        from contextstash.configuration import configuration
+        from contextstash.context.window.settings import consenting, resolve_settings
+        from contextstash.hosts.project_folder import project_folder
+        from contextstash.locations import default_database
+        from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite import open_sqlite
+
+        configured = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
+        own = self._settings
+        resolve_settings({**configured.settings_layer(), **own})
+        return Stash(
+            await open_sqlite(self._database or default_database()),
+            settings=lambda agent: {**configured.settings_layer(agent), **own},
+            api_key=api_key_from(os.environ),
+            consent=lambda agent: configured.may_call_model(agent) or consenting(own) is not None,
+        )

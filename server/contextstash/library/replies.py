@@ -1,0 +1,165 @@
+"""Replies and messages as programs hold them: the objects of a provider's SDK, or dictionaries, as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+
+REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
+"""Keys that the SDKs' own parsing adds to replies; no provider knows them."""
+
+KEY_ORDER = ("type", "role", "id", "call_id", "name", "content", "text", "thinking", "signature", "input", "arguments")
+"""First keys of what the model said; the others follow by name."""
+
+_PLACES = {key: place for place, key in enumerate(KEY_ORDER)}
+
+_EXPECTED = (
+    "reply is the provider's response, as its SDK returns it or as a dictionary: a Message of Anthropic, a"
+    " ChatCompletion, a Response, a GenerateContentResponse, or one message of the assistant."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply as messages to record, with the usage that the provider reported."""
+
+    messages: list[Native]
+    usage: Mapping[str, Any] | None = None
+
+
+def read_reply(reply: object) -> Reply:
+    """The messages and the usage of a response. Raises BadInputError if it is none that is known."""
+    data = as_json(reply)
+    if isinstance(data, list):
+        return Reply([as_said(item) for item in data])
+    if not isinstance(data, dict):
+        raise BadInputError(_EXPECTED)
+    return Reply([as_said(native) for native in _messages(data)], _usage(data))
+
+
+def _messages(data: Native) -> list[Native]:
+    if isinstance(data.get("choices"), list):
+        return [_first(data["choices"], "message")]
+    if isinstance(data.get("candidates"), list):
+        return [_first(data["candidates"], "content")]
+    if isinstance(data.get("output"), list):
+        return [item for item in data["output"] if isinstance(item, dict)]
+    if data.get("role") in ("assistant", "model"):
+        return [{key: data[key] for key in data if key not in _ENVELOPE} if data.get("type") == "message" else data]
+    raise BadInputError(_EXPECTED)
+
+
+_ENVELOPE = frozenset({"id", "type", "model", "stop_reason", "stop_sequence", "usage", "container", "stop_details"})
+"""Keys of an Anthropic Message around its role and content. An item of Responses has `type: message` too, but comes in
+a list."""
+
+
+def _first(choices: Sequence[Any], key: str) -> Native:
+    found = choices[0].get(key) if choices and isinstance(choices[0], dict) else None
+    if not isinstance(found, dict):
+        raise BadInputError(f"This reply has no {key}: there is nothing to record.")
+    return found
+
+
+def _usage(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for key in ("usage", "usageMetadata", "usage_metadata"):
+        if isinstance(data.get(key), dict):
+            usage: Mapping[str, Any] = data[key]
+            return usage
+    return None
+
+
+def as_natives(messages: Sequence[object]) -> list[Native]:
+    """A program's message list in plain JSON. What the model said is brought into one form: the list holds it as the
+    program appended it, the session as the reply came, and both must be equal."""
+    natives = []
+    for place, message in enumerate(messages):
+        native = as_json(message)
+        if not isinstance(native, dict):
+            raise BadInputError(
+                f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
+            )
+        natives.append(as_said(native) if _is_said(native) else native)
+    return natives
+
+
+def _is_said(native: Native) -> bool:
+    """Whether the model wrote it: a message of the assistant, or an item of Responses that is no input."""
+    role = native.get("role")
+    if role is not None:
+        return role in ("assistant", "model")
+    return not str(native.get("type", "")).endswith("_output")
+
+
+def as_said(native: Native) -> Native:
+    """A message of the model in the form that its provider takes it back in; itself if it is in that form."""
+    changed: dict[str, Any] = {}
+    for key in ("content", "parts", "tool_calls"):
+        if isinstance(native.get(key), list):
+            said = [_part(part) for part in native[key]]
+            if any(new is not old for new, old in zip(said, native[key], strict=True)):
+                changed[key] = said
+    content = changed.get("content", native.get("content"))
+    if isinstance(content, list) and "type" not in native and (text := _text_alone(content)) is not None:
+        changed["content"] = text
+    return _in_order({**native, **changed} if changed else native)
+
+
+def _part(part: object) -> object:
+    """A content block, or a tool call, in the form in which it is sent back."""
+    if not isinstance(part, dict):
+        return part
+    function = part.get("function")
+    if isinstance(function, dict):
+        bare = {key: value for key, value in part.items() if key != "index"} if "index" in part else part
+        ordered = _in_order(function)
+        part = bare if ordered is function else {**bare, "function": ordered}
+    return _in_order(part)
+
+
+def _text_alone(content: Sequence[object]) -> str | None:
+    """The text of content that is one plain text: providers take it as a string too."""
+    part = content[0] if len(content) == 1 else None
+    if not isinstance(part, dict) or part.keys() != {"type", "text"} or part["type"] != "text":
+        return None
+    return part["text"] if isinstance(part["text"], str) else None
+
+
+def _in_order(values: dict[str, Any]) -> dict[str, Any]:
+    """Without nulls and empty annotations of a message, which some SDKs add and others leave out, and in one order."""
+    keys = tuple(values)
+    order = _order_of(keys)
+    empty = "annotations" if "type" not in values and values.get("annotations") == [] else None
+    if order == keys and empty is None and None not in values.values():
+        return values
+    return {key: values[key] for key in order if values[key] is not None and key != empty}
+
+
+@lru_cache(maxsize=256)
+def _order_of(keys: tuple[str, ...]) -> tuple[str, ...]:
+    kept = (key for key in keys if key not in REPLY_ONLY_KEYS)
+    return tuple(sorted(kept, key=lambda key: (_PLACES.get(key, len(_PLACES)), key)))
+
+
+def as_json(value: object) -> Any:
+    """The value with the SDK's objects in it as JSON. Values that are plain already are not copied."""
+    if isinstance(value, dict):
+        changed = {}
+        for key, child in value.items():
+            if not isinstance(child, str) and (plain := as_json(child)) is not child:
+                changed[key] = plain
+        return {**value, **changed} if changed else value
+    if isinstance(value, list):
+        children = [child if isinstance(child, str) else as_json(child) for child in value]
+        return children if any(new is not old for new, old in zip(children, value, strict=True)) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json", by_alias=True, exclude_none=True)
+    return [as_json(child) for child in value] if isinstance(value, tuple) else value

@@ -1,0 +1,148 @@
+"""A request as a program sends it: the messages, and the other arguments of the provider's SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash.library.replies import as_json
+from contextstash.service.results import ContextResult, LeftOut
+from contextstash_storage.records import Native
+
+MAX_DEFAULT_REPLY = 16_000
+"""Most tokens of a reply if a program names no `max_tokens` and the provider demands one. Anthropic's SDK refuses more
+than 21,333 in a request that is not streamed (it expects that to take over ten minutes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRequest:
+    """What to send next: `client.messages.create(messages=request.messages, **request.options)`.
+
+    `fits` is false only if system prompt, tools and what cannot be cut exceed the window; then `reason` says what takes
+    the room. `left_out` says what was left out for want of room; search and retrieval find it.
+    """
+
+    messages: list[Native]
+    options: dict[str, Any]
+    fits: bool
+    tokens: int
+    budget: int
+    format: str
+    request_id: str | None = None
+    left_out: LeftOut | None = None
+    reason: str | None = None
+    done: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """What a program passes beside the messages, in its provider's own form."""
+
+    model: str | None = None
+    system: Any = None
+    tools: Sequence[Any] | None = None
+    max_tokens: int | None = None
+    more: Mapping[str, Any] | None = None
+
+
+def request_of(
+    result: ContextResult, arguments: CallArguments, reserve: int, done: Sequence[str] = ()
+) -> ContextRequest:
+    """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply."""
+    return ContextRequest(
+        messages=[_own_copy(native) for native in result.messages],
+        options=_OPTIONS[result.format](arguments, result, reserve),
+        fits=result.fits,
+        tokens=result.tokens,
+        budget=result.budget,
+        format=result.format,
+        request_id=result.request_id,
+        left_out=result.left_out,
+        reason=result.reason,
+        done=tuple(done),
+    )
+
+
+def _own_copy(native: Native) -> Native:
+    """A message that the program may mark for the cache, while the session keeps what was recorded: the message and its
+    content blocks are copied, not what is inside those."""
+    return {
+        key: [dict(part) if isinstance(part, dict) else part for part in child] if isinstance(child, list) else child
+        for key, child in native.items()
+    }
+
+
+def plain_system(system: object) -> str | list[dict[str, Any]] | None:
+    """A system prompt as the service takes it: text, or a list of content blocks."""
+    plain = as_json(system)
+    if plain is None or isinstance(plain, str):
+        return plain
+    if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
+        return plain
+    return _text_of(plain)
+
+
+def plain_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Tool definitions as the service takes them. Python functions, of which an SDK makes definitions, are left out."""
+    if tools is None:
+        return None
+    return [plain for tool in tools if isinstance(plain := as_json(tool), dict)]
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, Mapping):
+        return _text_of(value.get("text") or value.get("parts") or value.get("content") or "")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n\n".join(filter(None, map(_text_of, value)))
+    return str(value)
+
+
+def _anthropic(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
+    options = {
+        **_named(model=given.model, system=result.system, tools=given.tools),
+        "max_tokens": given.max_tokens or min(reserve, MAX_DEFAULT_REPLY),
+    }
+    return _with_fields({**options, **(given.more or {})}, result.request or {})
+
+
+def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the fields that a shortened request needs. `betas` becomes a header, which all methods take."""
+    for name, value in fields.items():
+        if name == "betas":
+            headers = options.get("extra_headers") or {}
+            betas = [headers.get("anthropic-beta"), *value]
+            options["extra_headers"] = {**headers, "anthropic-beta": ",".join(filter(None, betas))}
+        elif isinstance(value, Mapping):
+            options[name] = {**value, **(options.get(name) or {})}
+        else:
+            options.setdefault(name, value)
+    return options
+
+
+def _openai_chat(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
+    named = _named(model=given.model, tools=given.tools, max_completion_tokens=given.max_tokens)
+    return {**named, **(given.more or {})}
+
+
+def _openai_responses(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
+    named = _named(model=given.model, instructions=result.system, tools=given.tools, max_output_tokens=given.max_tokens)
+    return {**named, **(given.more or {})}
+
+
+def _gemini(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
+    more = dict(given.more or {})
+    config = _named(system_instruction=given.system, tools=given.tools, max_output_tokens=given.max_tokens)
+    return {**_named(model=given.model), **more, "config": {**config, **(more.get("config") or {})}}
+
+
+def _named(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_OPTIONS = {
+    "anthropic": _anthropic,
+    "openai-chat": _openai_chat,
+    "openai-responses": _openai_responses,
+    "gemini": _gemini,
+}

@@ -1,0 +1,69 @@
+"""LangChain's `create_agent` with our middleware against a strict provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash import open_stash, open_stash_sync
+from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows
+from tests.support.strict_provider import StrictProvider, strict_provider
+
+pytest.importorskip("langchain")
+pytest.importorskip("langchain_openai")
+
+from langchain.agents import create_agent
+from langchain_openai import ChatOpenAI
+
+from contextstash.adapters.langchain import StashMiddleware
+
+
+def agent(provider: StrictProvider, *middleware: Any) -> Any:
+    model = ChatOpenAI(
+        model="gpt-5.4", base_url=f"{provider.url}/v1", api_key="test", max_retries=0, max_completion_tokens=2_000
+    )
+    return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
+
+
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": QUESTION}]}
+MANY = {"recursion_limit": 10_000}
+
+
+async def test_without_the_middleware_the_window_overflows() -> None:
+    with strict_provider(window=WINDOW, turns=TURNS) as provider:
+        with pytest.raises(Exception, match="too long"):
+            await agent(provider).ainvoke(ASKED, MANY)
+        unmanaged_overflows(provider)
+
+
+async def test_an_agent_many_times_its_window_is_never_refused(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW, turns=TURNS) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model="gpt-5.4", window=WINDOW)
+            done = await agent(provider, StashMiddleware(session)).ainvoke(ASKED, MANY)
+            requests = await stash.use_cases.read_requests("job", last=3)
+            recorded = await stash.use_cases.read_messages("job", limit=500)
+    assert done["messages"][-1].content == "done"
+    assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], TURNS + 1)
+    assert [request.usage.prompt_tokens for request in requests if request.usage] == provider.accepted[:-4:-1]
+    assert recorded.total == 2 * TURNS + 2
+    assert all(len(str(message.content)) > 3_000 for message in done["messages"] if message.type == "tool")
+
+
+def test_a_synchronous_agent_too(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW, turns=12) as provider, open_stash_sync(tmp_path / "s.db") as stash:
+        session = stash.session("job", model="gpt-5.4", window=WINDOW)
+        done = agent(provider, StashMiddleware(session)).invoke(ASKED, MANY)
+    assert done["messages"][-1].content == "done"
+    assert (provider.invalid, provider.over) == ([], [])
+
+
+async def test_a_refused_call_is_made_again_smaller(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW // 2, turns=8) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model="gpt-5.4", window=WINDOW)
+            done = await agent(provider, StashMiddleware(session)).ainvoke(ASKED, MANY)
+    assert done["messages"][-1].content == "done"
+    assert (provider.invalid, len(provider.over)) == ([], 1)
