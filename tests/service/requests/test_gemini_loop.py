@@ -75,3 +75,13 @@ async def test_an_interrupted_loop_goes_on(tmp_path: Path) -> None:
             ask_rest(provider.url, contents)
             assert as_bytes([contents[1]]) == as_bytes([said])
             assert "error" in contents[2]["parts"][0]["functionResponse"]["response"]
+
+
+async def test_a_recorded_system_instruction_comes_back_beside_the_contents(tmp_path: Path) -> None:
+    go = {"role": "user", "parts": [{"text": "go"}]}
+    async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
+        await stash.record_messages(
+            [{"role": "system", "parts": [{"text": "Be brief."}]}, go], session_id=SESSION, format="gemini"
+        )
+        context = await stash.get_context(SESSION)
+    assert (context.system, context.messages) == ("Be brief.", [go])
