@@ -356,7 +356,7 @@ def _gemini_response(draw: Draw, call_id: str | None, name: str, sdk: bool) -> d
         response = {"stdout": draw(outputs), "exit_code": 0, "files": [{"path": "a.py"}]}
     elif shape == "mcp":
         response = {"content": [{"type": "text", "text": draw(texts)}], "isError": draw(st.booleans())}
-    answer = {**({"id": call_id} if call_id else {}), "name": name, "response": response}
+    answer: dict[str, Any] = {**({"id": call_id} if call_id else {}), "name": name, "response": response}
     if shape == "image":
         answer["parts"] = [_gemini_image]
     return {_key("functionResponse", sdk): answer}

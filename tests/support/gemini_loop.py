@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
@@ -59,8 +60,12 @@ def ask_sdk(stream: bool) -> Ask:
     genai = pytest.importorskip("google.genai")
     config = {"system_instruction": SYSTEM, "tools": TOOLS, "automatic_function_calling": {"disable": True}}
 
+    @cache
+    def client_of(url: str) -> Any:
+        return genai.Client(api_key="none", http_options={"base_url": url})
+
     def ask(url: str, contents: list[Native]) -> tuple[Native, dict[str, Any]]:
-        client = genai.Client(api_key="none", http_options={"base_url": url})
+        client = client_of(url)
         try:
             if not stream:
                 answers = [client.models.generate_content(model=MODEL, contents=contents, config=config)]

@@ -119,7 +119,7 @@ def _check_pairs(
     if answers and not (place and _all(contents[place - 1], "functionCall")):
         raise RefusedError("Please ensure that function response turn comes immediately after a function call turn.")
     ids = [call.get("id") for call in calls]
-    if all(ids) and sorted(ids) != sorted(str(answer.get("id")) for answer in following):
+    if all(ids) and sorted(map(str, ids)) != sorted(str(answer.get("id")) for answer in following):
         raise RefusedError("functionResponse.id does not match functionCall.id")
     if not all(ids) and [call["name"] for call in calls] != [answer["name"] for answer in following]:
         raise RefusedError("The function responses do not have the names of the function calls, in their order.")
