@@ -12,6 +12,7 @@ import pytest
 
 from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
+from contextstash_storage.records import Counters
 from tests.support.golden_sessions import SESSIONS, read_sessions
 from tests.support.stashes import stash_at, view
 
@@ -21,8 +22,10 @@ KINDS = {"archive", "truncate", "digest", "strip", "summary", "rewind", "restore
 
 
 def then(version: str) -> dict[str, Any]:
-    """What that version read of its own database."""
+    """What that version read of its own database. Counters that it did not have yet have their defaults."""
     read: dict[str, Any] = json.loads((GOLDEN / f"{version}.json").read_text(encoding="utf-8"))
+    for session in read.values():
+        session["counters"] = {**Counters().model_dump(mode="json"), **session["counters"]}
     return read
 
 

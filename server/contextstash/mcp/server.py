@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from mcp.server import CacheHint, MCPServer
+from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
 from contextstash.mcp import followed_client
@@ -33,8 +34,15 @@ get_archived_output reads it, by pattern or by lines. Do not run the tool again 
 - search_history finds earlier messages and outputs, also from before a compaction; get_summary returns \
 the summary. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
 
-FIXED_LISTS = CacheHint(ttl_ms=3_600_000, scope="public")
+_FIXED = CacheHint(ttl_ms=3_600_000, scope="public")
+CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
+    "tools/list": _FIXED,
+    "prompts/list": _FIXED,
+    "resources/list": _FIXED,
+    "resources/templates/list": _FIXED,
+}
 """The lists depend on the program's version only, so a client may keep them; an hour is a guess."""
+
 
 
 def build_server(
@@ -77,12 +85,7 @@ def build_server(
         log_level="WARNING",
         middleware=[ProtocolChecks(PROMPTS)],
         extensions=[] if tools == "retrieval" else [status_app()],
-        cache_hints={
-            "tools/list": FIXED_LISTS,
-            "prompts/list": FIXED_LISTS,
-            "resources/list": FIXED_LISTS,
-            "resources/templates/list": FIXED_LISTS,
-        },
+        cache_hints=CACHE_HINTS,
     )
     if tools != "retrieval":
         add_resources(server, stash)
