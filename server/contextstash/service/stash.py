@@ -235,9 +235,21 @@ class Stash:
         session_id: str | None = None,
         limit: int | None = None,
         scope: str | None = None,
+        tool: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> SearchResult:
         """Search messages and outputs by words."""
-        return await retrieval.search_history(self._access, query, session_id=session_id, limit=limit, scope=scope)
+        return await retrieval.search_history(
+            self._access,
+            query,
+            session_id=session_id,
+            limit=limit,
+            scope=scope,
+            tool=tool,
+            since=since,
+            until=until,
+        )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
