@@ -16,8 +16,8 @@ from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandone
 from contextstash_storage.index_work import remove_former_index
 from contextstash_storage.search_documents import Piece
 from contextstash_storage.search_index import (
-    INLINE_CHARACTERS,
     Searchable,
+    is_long,
     merge_index,
     read_searchable,
     remove_pieces,
@@ -38,7 +38,7 @@ LOG_SECONDS = 5.0
 AGAIN_SECONDS = 5.0
 """How long after a deletion that could not be finished it is tried again."""
 
-PIECES_AT_ONCE = 6
+PIECES_AT_ONCE = 4
 """How many pieces of one long message a transaction removes from the index, see index_work.PIECES_AT_ONCE."""
 
 ROWS_AT_ONCE = 200
@@ -217,11 +217,10 @@ def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None, u
     [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
     if not count:
         return True
-    searchable = read_searchable(db, message)
-    if searchable is None:
-        return True
-    if searchable.characters > INLINE_CHARACTERS:
+    if is_long(db, message):
         return False
+    searchable = read_searchable(db, message)
+    assert searchable is not None
     remove_pieces(db, searchable, searchable.pieces(), count)
     return True
 

@@ -13,10 +13,10 @@ from contextstash_storage.connection import Connection
 from contextstash_storage.errors import StoreError
 from contextstash_storage.search_documents import Piece
 from contextstash_storage.search_index import (
-    INLINE_CHARACTERS,
     Searchable,
     indexed_pieces,
     insert_pieces,
+    is_long,
     is_queued,
     leave_queue,
     newest_queued,
@@ -26,8 +26,8 @@ from contextstash_storage.search_index import (
 PIECE_SECONDS = 0.03
 """For how long a transaction adds to the index before it is committed; the commit can take as long again."""
 
-PIECES_AT_ONCE = 6
-"""How many pieces of one message a transaction adds at most: about 200,000 characters, 20 ms before the commit and as
+PIECES_AT_ONCE = 4
+"""How many pieces of one message a transaction adds at most: about 130,000 characters, 15 ms before the commit and as
 much in it. No clock can stop the commit (bench/write_lock.py)."""
 
 PAUSE_SECONDS = 0.025
@@ -119,10 +119,10 @@ def index_short_messages(db: sqlite3.Connection) -> tuple[bool, int | None]:
     long that it is indexed in pieces."""
     until = time.monotonic() + PIECE_SECONDS
     while (message := newest_queued(db)) is not None:
+        if is_long(db, message) or indexed_pieces(db, message):
+            return True, message
         searchable = read_searchable(db, message)
         if searchable is not None:
-            if searchable.characters > INLINE_CHARACTERS or indexed_pieces(db, message):
-                return True, message
             found = searchable.pieces()
             insert_pieces(db, searchable.session, searchable.seq, message, searchable.blocks, found)
         leave_queue(db, message)

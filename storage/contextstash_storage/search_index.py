@@ -39,11 +39,6 @@ class Searchable:
     stored: bytes
     blobs: tuple[bytes, ...]
 
-    @property
-    def characters(self) -> int:
-        """About how long its text is: no shorter than this."""
-        return max(sum(block.size for block in self.blocks), len(self.stored) + sum(map(len, self.blobs)))
-
     def documents(self) -> list[Document]:
         return documents(unfolded(self.stored, self.blobs), self.blocks, self.calls)
 
@@ -77,6 +72,17 @@ def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
         stored,
         tuple(content for (content,) in blobs),
     )
+
+
+def is_long(db: sqlite3.Connection, message: int) -> bool:
+    """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
+    [derived, packed] = db.execute(
+        "SELECT derived, length(search_text) + coalesce((SELECT sum(length(content)) FROM message_blobs"
+        " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
+        (message,),
+    ).fetchone() or ("{}", 0)
+    size = sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
+    return max(size, packed or 0) > INLINE_CHARACTERS
 
 
 def insert_pieces(
