@@ -11,7 +11,6 @@ from datetime import datetime
 
 from contextstash_storage.bodies import Blob
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
-from contextstash_storage.full_text_search import index_text
 from contextstash_storage.logs import insert_call
 from contextstash_storage.preparation import Prepared, prepare
 from contextstash_storage.records import (
@@ -34,6 +33,7 @@ from contextstash_storage.repeats import (
 )
 from contextstash_storage.requests import book_usage
 from contextstash_storage.rows import from_json, now, session_row, to_json
+from contextstash_storage.search_index import insert_pieces, queue
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.view_edits import insert_edits
 
@@ -193,7 +193,7 @@ def _store_messages(
 
 
 def _size(prepared: Prepared) -> int:
-    return len(prepared.indexed)
+    return prepared.indexed_characters
 
 
 def _is_full(last: Prepared, seconds: float, characters: int) -> bool:
@@ -230,15 +230,13 @@ def insert_message(
         ),
     ).lastrowid
     assert number is not None
-    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.blobs, strict=True)):
-        db.execute(
-            "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
-            (number, place, json.dumps(blob.path), _blob(db, blob, content)),
-        )
+    _insert_blobs(db, number, prepared)
     for output in message.outputs:
         _insert_output(db, row, output, seq, {} if handles is None else handles)
-    if message.search_text:
-        index_text(db, number, prepared.indexed)
+    if prepared.pieces is None:
+        queue(db, number)
+    else:
+        insert_pieces(db, row, seq, number, message.blocks, prepared.pieces)
     return Message(
         session_id=session_id,
         seq=seq,
@@ -252,6 +250,14 @@ def insert_message(
         agent_visible=message.agent_visible,
         user_visible=message.user_visible,
     )
+
+
+def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
+    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.blobs, strict=True)):
+        db.execute(
+            "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
+            (number, place, json.dumps(blob.path), _blob(db, blob, content)),
+        )
 
 
 def _blob(db: sqlite3.Connection, blob: Blob, content: bytes) -> int:

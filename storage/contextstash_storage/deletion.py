@@ -7,12 +7,22 @@ import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from contextstash_storage.connection import Connection, truncate_log
 from contextstash_storage.errors import StoreError
-from contextstash_storage.full_text_search import forget_text, merge_index
 from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandoned
+from contextstash_storage.index_work import remove_former_index
+from contextstash_storage.search_documents import Piece
+from contextstash_storage.search_index import (
+    Searchable,
+    is_long,
+    merge_index,
+    read_searchable,
+    remove_pieces,
+    rewrite_terms,
+)
 
 PIECE_SECONDS = 0.03
 """For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
@@ -27,6 +37,9 @@ LOG_SECONDS = 5.0
 
 AGAIN_SECONDS = 5.0
 """How long after a deletion that could not be finished it is tried again."""
+
+PIECES_AT_ONCE = 4
+"""How many pieces of one long message a transaction removes from the index, see index_work.PIECES_AT_ONCE."""
 
 ROWS_AT_ONCE = 200
 
@@ -105,7 +118,7 @@ class Deletion:
 
     async def _all_taken_out(self) -> bool:
         await self._write(give_up_abandoned)
-        if not await self._pieces(_removed_piece):
+        if not await self._all_rows_removed() or not await self._pieces(remove_former_index):
             return False
         marks = await self._writer.read(_marks)
         if not marks:
@@ -114,6 +127,7 @@ class Deletion:
             await self._write(lambda db: merge_index(db, -MERGED_PAGES))
             if not await self._pieces(_merged_piece):
                 return False
+            await self._write(rewrite_terms)
         async with self._lock:
             await self._writer.run(_rewrite_small_file)
         if not await self._log_truncated():
@@ -121,6 +135,22 @@ class Deletion:
         # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
         await self._write(lambda db: _remove_marks(db, marks))
         return True
+
+    async def _all_rows_removed(self) -> bool:
+        """Remove the rows of everything that is marked; a message with very much text is prepared outside the
+        transactions."""
+        long: _LongText | None = None
+        while not self._closing.is_set():
+            more, message = await self._write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
+            if not more:
+                return True
+            if message is None:
+                long = None
+            elif long is None or long.message != message:
+                found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
+                long = None if found is None else _LongText(message, found, await asyncio.to_thread(found.pieces))
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
 
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         async with self._lock:
@@ -146,32 +176,65 @@ class Deletion:
         return False
 
 
-def _removed_piece(db: sqlite3.Connection) -> bool:
-    """Remove some of the rows of what is marked; False if there are none."""
+@dataclass(frozen=True, slots=True)
+class _LongText:
+    """A message with very much text, and the pieces in which it is indexed."""
+
+    message: int
+    searchable: Searchable
+    pieces: list[Piece]
+
+
+def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool, int | None]:
+    """Remove some of the rows of what is marked. Returns whether there may be more, and the message that comes next if
+    it is so long that it has to be prepared."""
     until = time.monotonic() + PIECE_SECONDS
     for (row,) in db.execute("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)).fetchall():
-        while _remove_message(db, row) or _remove_rows(db, row):
+        while (message := _first_message(db, row)) is not None:
+            if not _forget_text(db, message, long, until):
+                return True, message
+            _remove_message(db, message)
             if time.monotonic() > until:
+                return True, None
+        while _remove_rows(db, row):
+            if time.monotonic() > until:
+                return True, None
+    return False, None
+
+
+def _first_message(db: sqlite3.Connection, row: int) -> int | None:
+    found = db.execute("SELECT message FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None, until: float) -> bool:
+    """Remove a message's text from the index; False if some of it is left, or it has to be prepared first."""
+    if long is not None and long.message == message:
+        for _ in range(PIECES_AT_ONCE):
+            if not remove_pieces(db, long.searchable, long.pieces, 1):
                 return True
-    return False
-
-
-def _remove_message(db: sqlite3.Connection, row: int) -> bool:
-    """Remove the first message of a session, with what only it refers to; False if it has none."""
-    found = db.execute(
-        "SELECT message, search_text FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)
-    ).fetchone()
-    if found is None:
+            if time.monotonic() > until:
+                break
         return False
-    message, search_text = found
-    if search_text is not None:
-        forget_text(db, message, search_text)
+    [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
+    if not count:
+        return True
+    if is_long(db, message):
+        return False
+    searchable = read_searchable(db, message)
+    assert searchable is not None
+    remove_pieces(db, searchable, searchable.pieces(), count)
+    return True
+
+
+def _remove_message(db: sqlite3.Connection, message: int) -> None:
+    """Remove a message whose text is forgotten, with what only it refers to."""
     held = db.execute("SELECT DISTINCT blob FROM message_blobs WHERE message = ?", (message,)).fetchall()
+    db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
     db.execute("DELETE FROM messages WHERE message = ?", (message,))
     db.executemany(
         "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
     )
-    return True
 
 
 def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
@@ -197,8 +260,8 @@ def _merged_piece(db: sqlite3.Connection) -> bool:
 
 
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
-    """Rewrite a small file. SQLite overwrites what it deletes with zeros, but leaves copies of cells that it had moved
-    from page to page before; they are rare, and only rewriting the file removes them."""
+    """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
+    and in files of former versions too."""
     [pages], [free], [size] = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
     )

@@ -1,146 +1,186 @@
-"""Full-text search: what is put into the index, and queries that no character can break."""
+"""Full-text search in SQLite: no character of a query can break it."""
 
 from __future__ import annotations
 
-import re
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 
-from contextstash_storage.bodies import unfolded
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import SearchHit
-from contextstash_storage.rows import message_of
+from contextstash_storage.search_documents import Document, Kind, kind_mark, pieces, tool_mark
+from contextstash_storage.search_index import call_of_pair, read_searchable, session_mark
+from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
 
-MAX_TERMS = 64
-MAX_QUERY_CHARACTERS = 4_000
+MATCHES = 400
+"""How many matching rows are ranked at first: several for each of the at most 50 hits."""
 
-MAX_NAME_LENGTH = 64
-"""Longer runs of letters are data, not names made of words."""
+MORE_MATCHES = 20_000
+"""How many are ranked if too few of the first belong to the sessions that are searched."""
 
-SEARCHED_CHARACTERS = 20_000
-"""How much of a text is searched for names at a time; that takes about 1 ms."""
+CALL_CHARACTERS = 4_000
+"""How much of a call's arguments stands before its output's text, for the snippet."""
 
-_SPACE = re.compile(r"\s")
-_CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
-_WORD = re.compile(r"[^\W_]")
+_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
-_RANKED = """
-SELECT search_index.rowid, bm25(search_index) AS rank
-FROM search_index
-JOIN messages ON messages.message = search_index.rowid
-JOIN sessions ON sessions.session = messages.session
-WHERE search_index MATCH ? AND sessions.owner = ? {session} {scope}
-ORDER BY rank, search_index.rowid DESC LIMIT ?
+_MATCHES = """
+SELECT entry, message, messages.session, seq, block, piece, kind, pair, -score, messages.created_at
+FROM (
+    SELECT rowid AS entry, rank AS score FROM search_pieces
+    WHERE search_pieces MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?
+)
+JOIN search_entries USING (entry) JOIN messages USING (message) JOIN sessions USING (session)
+WHERE sessions.owner = ?
 """
-_IS_OUTPUT = "EXISTS (SELECT 1 FROM outputs WHERE outputs.session = messages.session AND outputs.seq = messages.seq)"
-_SCOPES = {"all": "", "outputs": f"AND {_IS_OUTPUT}", "messages": f"AND NOT {_IS_OUTPUT}"}
+_OUTPUTS = """
+SELECT pair, message, messages.session, messages.seq, search_entries.block,
+    record ->> '$.tool', record ->> '$.argument', record ->> '$.characters', messages.created_at
+FROM search_entries JOIN messages USING (message)
+JOIN outputs ON outputs.session = messages.session AND outputs.seq = messages.seq
+    AND outputs.block = search_entries.block
+WHERE pair IN (SELECT value FROM json_each(?)) AND kind = ? AND piece = 0
+"""
 
 
-def index_text(db: sqlite3.Connection, message: int, text: str) -> None:
-    """Make a message's text findable; `text` is what `indexed` returned for it."""
-    db.execute("INSERT INTO search_index (rowid, text) VALUES (?, ?)", (message, text))
-
-
-def forget_text(db: sqlite3.Connection, message: int, stored: bytes) -> None:
-    """Remove a message's stored text from the index; FTS5 needs the exact text that was inserted. Its words stay in the
-    index's pages, marked as deleted, until these are merged."""
-    db.execute(
-        "INSERT INTO search_index (search_index, rowid, text) VALUES ('delete', ?, ?)",
-        (message, indexed(_text(db, message, stored))),
-    )
-
-
-def merge_index(db: sqlite3.Connection, pages: int) -> bool:
-    """Merge about `pages` pages of the index; False if there was nothing to merge. A negative number first marks the
-    whole index for merging: once that is merged, no deleted word is left."""
-    before = db.total_changes
-    db.execute("INSERT INTO search_index (search_index, rank) VALUES ('merge', ?)", (pages,))
-    return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change
-
-
-def _text(db: sqlite3.Connection, message: int, stored: bytes) -> str:
-    blobs = db.execute(
-        "SELECT content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
-    )
-    return unfolded(stored, [content for (content,) in blobs])
-
-
-def indexed(text: str) -> str:
-    """The text as the index sees it, followed by the words that its camelCase names are made of.
-
-    The result for a text must never change: otherwise the index could no longer delete that text.
-    """
-    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= MAX_NAME_LENGTH]
-    return _storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
-
-
-def _camel_names(text: str) -> Iterator[str]:
-    """The camelCase names of a text. It is searched in pieces cut at spaces: while one search lasts, no other thread
-    of the process runs, the event loop's included."""
-    start = 0
-    while start < len(text):
-        cut = _SPACE.search(text, start + SEARCHED_CHARACTERS)
-        end = cut.start() if cut else len(text)
-        yield from _CAMEL_NAME.findall(text, start, end)
-        start = end
-
-
-def _storable(text: str) -> str:
-    """The text without what SQLite's text can't hold."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode()
-
-
-def search(
-    db: sqlite3.Connection, owner: str, query: str, session_id: str | None, scope: str, limit: int
-) -> list[SearchHit]:
-    """Messages that hold all terms, best first, then those that hold some of them.
-
-    Raises BadInputError if `scope` is none of `all`, `outputs`, `messages`.
-    """
-    if scope not in _SCOPES:
-        raise BadInputError(f"There is no scope '{scope}'. Known: {', '.join(_SCOPES)}.")
-    terms = _terms(query)
-    if not terms or limit <= 0:
+def search(db: sqlite3.Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
+    """The best hits for any of the query's terms, see SessionStore.search."""
+    wanted = terms(query)
+    places = _places(db, owner, where)
+    if not wanted or places is None or limit <= 0:
         return []
-    found = _ranked(db, owner, " AND ".join(terms), session_id, scope, limit)
-    if len(found) < limit and len(terms) > 1:
-        some = _ranked(db, owner, " OR ".join(terms), session_id, scope, limit)
-        found |= {message: rank for message, rank in some.items() if message not in found}
-    return [_hit(db, message, rank) for message, rank in list(found.items())[:limit]]
+    match = _expression(wanted, "OR", places)
+    whole = _expression(wanted, "AND", places) if len(wanted) > 1 else None
+    hits: list[SearchHit] = []
+    for most in (MATCHES, MORE_MATCHES):
+        rows = _matches(db, owner, match, whole, where, most)
+        hits = list(_hits(db, _ranked(db, rows, where), limit))
+        if len(hits) >= limit or len(rows) == most or _count(db, match, most) < most:
+            break
+    return hits
 
 
-def _terms(query: str) -> list[str]:
-    """The query's words as quoted phrases, so that no character in them is an operator. A path or a dotted name
-    is one phrase: its words stand together."""
-    words = dict.fromkeys(_TERM.findall(_storable(query[:MAX_QUERY_CHARACTERS])))
-    return [f'"{word}"' for word in words if _WORD.search(word)][:MAX_TERMS]
+def _expression(wanted: Sequence[str], operator: str, places: Sequence[str]) -> str:
+    """The query for FTS5, each term quoted so that no character in it is an operator."""
+    return " AND ".join([f"{{call text}} : ({_any(wanted, operator)})", *places])
 
 
-def _ranked(
-    db: sqlite3.Connection, owner: str, match: str, session_id: str | None, scope: str, limit: int
-) -> dict[int, float]:
-    session = "" if session_id is None else "AND sessions.session_id = ?"
-    named = () if session_id is None else (session_id,)
-    sql = _RANKED.format(session=session, scope=_SCOPES[scope])
-    return dict(db.execute(sql, (match, owner, *named, limit)).fetchall())
+def _places(db: sqlite3.Connection, owner: str, where: SearchFilter) -> list[str] | None:
+    """What restricts a query for FTS5 to where it searches; None if there are no such sessions."""
+    places = []
+    if where.session_ids is not None:
+        rows = db.execute(
+            "SELECT session FROM sessions WHERE owner = ? AND session_id IN (SELECT value FROM json_each(?))",
+            (owner, json.dumps(list(where.session_ids))),
+        ).fetchall()
+        if not rows:
+            return None
+        places.append(_any([session_mark(session) for (session,) in rows]))
+    if kinds := _KINDS[where.scope]:
+        places.append(_any([kind_mark(kind) for kind in kinds]))
+    if where.tool is not None:
+        places.append(_any([tool_mark(where.tool)]))
+    return [f"place : ({place})" for place in places]
 
 
-def _hit(db: sqlite3.Connection, number: int, rank: float) -> SearchHit:
-    session, session_id, *row, stored = db.execute(
-        "SELECT session, session_id, seq, key, derived, messages.created_at, search_text"
-        " FROM messages JOIN sessions USING (session) WHERE message = ?",
-        (number,),
+def _any(words: Sequence[str], operator: str = "OR") -> str:
+    return f" {operator} ".join(f'"{word}"' for word in words)
+
+
+def _matches(
+    db: sqlite3.Connection, owner: str, match: str, whole: str | None, where: SearchFilter, most: int
+) -> list[Match]:
+    weights = f"bm25(0.0, {CALL_WEIGHT}, 1.0)"
+    having_all = frozenset[int]()
+    if whole is not None:
+        found = db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?", (whole, most))
+        having_all = frozenset(entry for (entry,) in found)
+    matches = []
+    for entry, message, session, seq, block, piece, kind, pair, score, created in db.execute(
+        _MATCHES, (match, weights, most, owner)
+    ):
+        if where.admits(created):
+            weight = WHOLE_WEIGHT if entry in having_all else 1.0
+            matches.append(Match(message, session, seq, block, piece, Kind(kind), pair, score * weight))
+    return matches
+
+
+def _count(db: sqlite3.Connection, match: str, most: int) -> int:
+    """How many rows match, counted up to `most`."""
+    counted = "SELECT count(*) FROM (SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?)"
+    return int(db.execute(counted, (match, most)).fetchone()[0])
+
+
+def _ranked(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter) -> list[Ranked]:
+    if where.scope == "messages":
+        return ranked(matches, ())
+    pairs = {match.pair for match in matches if match.pair is not None}
+    rows = db.execute(_OUTPUTS, (json.dumps(sorted(pairs)), Kind.OUTPUT.value))
+    outputs = [
+        PairedOutput(pair, message, session, seq, block, tool, argument or "", characters)
+        for pair, message, session, seq, block, tool, argument, characters, created in rows
+        if where.admits(created)
+    ]
+    found = ranked(matches, outputs)
+    return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
+
+
+def _hits(db: sqlite3.Connection, found: Sequence[Ranked], limit: int) -> Iterator[SearchHit]:
+    """The first hits, without outputs whose lines are in better ones."""
+    shown = ShownLines()
+    count = 0
+    for hit in found:
+        text = _text(db, hit)
+        if hit.kind is Kind.OUTPUT and not shown.adds(text):
+            continue
+        yield _hit(db, hit, text)
+        count += 1
+        if count == limit:
+            return
+
+
+def _text(db: sqlite3.Connection, hit: Ranked) -> str:
+    """The text of the piece that matches best."""
+    document = _document(db, hit.message, hit.block)
+    if document is None:
+        return ""
+    texts = [piece.text for piece in pieces([document])]
+    return texts[min(hit.piece, len(texts) - 1)]
+
+
+def _document(db: sqlite3.Connection, message: int, block: int) -> Document | None:
+    searchable = read_searchable(db, message)
+    found = searchable.documents() if searchable else []
+    return next((document for document in found if document.block == block), None)
+
+
+def _hit(db: sqlite3.Connection, hit: Ranked, text: str) -> SearchHit:
+    session_id, role, created = db.execute(
+        "SELECT session_id, derived ->> '$.role', messages.created_at FROM messages JOIN sessions USING (session)"
+        " WHERE message = ?",
+        (hit.message,),
     ).fetchone()
-    seq, key, derived, created = row
-    message = message_of(session_id, (seq, key, derived, created), None)
-    handles = db.execute("SELECT handle FROM outputs WHERE session = ? AND seq = ? ORDER BY block", (session, seq))
+    output = db.execute(
+        "SELECT handle, record ->> '$.tool', record ->> '$.argument' FROM outputs"
+        " WHERE session = ? AND seq = ? AND block = ?",
+        (hit.session, hit.seq, hit.block),
+    ).fetchone()
+    handle, tool, argument = output or (None, None, None)
     return SearchHit(
         session_id=session_id,
-        seq=seq,
-        role=message.role,
-        handles=tuple(handle for (handle,) in handles),
-        text=_text(db, number, stored),
-        score=-rank,
+        seq=hit.seq,
+        role=role,
+        handles=() if handle is None else (handle,),
+        tool=tool,
+        text="\n".join(part for part in (_heading(db, hit, tool, argument), text) if part),
+        score=hit.score,
+        created_at=datetime.fromisoformat(created),
     )
+
+
+def _heading(db: sqlite3.Connection, hit: Ranked, tool: str | None, argument: str | None) -> str:
+    """The call that an output is of, whole if it matches."""
+    if hit.kind is not Kind.OUTPUT:
+        return ""
+    document = None if hit.call is None else _document(db, *call_of_pair(hit.call))
+    return f"{tool} {argument or ''}".strip() if document is None else document.text[:CALL_CHARACTERS]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from contextstash_storage.bodies import Parts, fingerprint, folded, packed_text, take_apart
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.full_text_search import indexed
 from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
+from contextstash_storage.search_documents import Piece, documents, pieces
+from contextstash_storage.search_index import INLINE_CHARACTERS
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
@@ -22,9 +23,9 @@ ASIDE_MESSAGES = 100
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message made ready for its row. `blobs` are the packed contents of its large strings; `indexed` is its text as
-    the search index sees it; `may_end` says whether a batch may be cut after it: no tool call is separated from its
-    result there, and no reply from the rest of it."""
+    """A message made ready for its row. `blobs` are the packed contents of its large strings; `pieces` are the rows of
+    the search index for its text, None if there is so much that it is indexed later; `may_end` says whether a batch may
+    be cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
 
     message: NewMessage
     parts: Parts
@@ -32,8 +33,13 @@ class Prepared:
     derived: str
     fingerprint: bytes
     search_text: bytes | None
-    indexed: str
+    pieces: tuple[Piece, ...] | None
     may_end: bool = True
+
+    @property
+    def indexed_characters(self) -> int:
+        """How much of its text is indexed in the transaction that stores it."""
+        return sum(len(piece.text) for piece in self.pieces or ())
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
@@ -63,9 +69,17 @@ def _prepared(message: NewMessage, may_end: bool, packed: dict[bytes, bytes]) ->
         derived=derived(message),
         fingerprint=fingerprint(message.body),
         search_text=folded(message.search_text, parts.blobs) if message.search_text else None,
-        indexed=indexed(message.search_text) if message.search_text else "",
+        pieces=_pieces(message),
         may_end=may_end,
     )
+
+
+def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
+    text = message.search_text
+    if len(text) > INLINE_CHARACTERS:
+        return None
+    calls = {output.block: (output.tool, output.argument) for output in message.outputs}
+    return tuple(pieces(documents(text, message.blocks, calls))) if text else ()
 
 
 def _check_storable(name: str | None) -> None:

@@ -398,14 +398,17 @@ class Appended(Record):
 
 
 class SearchHit(Record):
-    """One search result. `score` is higher for better; `text` is the indexed text (for the snippet)."""
+    """One search result: a message, or a tool's output together with its call. `score` is higher for better; `text` is
+    the part that matches best, of an output after its call (for the snippet)."""
 
     session_id: str
     seq: int
     role: Role
     handles: tuple[str, ...] = ()
+    tool: str | None = None
     text: str
     score: float
+    created_at: datetime
 
 
 EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff"]

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from contextstash_storage.errors import (
     SessionNotFoundError,
     StoreError,
 )
+from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -61,6 +63,8 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.repeats import fingerprints
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
+from contextstash_storage.search_index import INLINE_CHARACTERS, queued_messages
+from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 
 Result = TypeVar("Result")
@@ -88,6 +92,8 @@ async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
     writer = await connect(path, busy_seconds=busy_seconds)
     try:
         await writer.run(migrate)
+        await writer.write(remove_former_index)
+        unindexed = await writer.read(has_work)
         hidden = await writer.read(hidden_sessions.any_hidden)
         reader = await connect(path, read_only=True, busy_seconds=busy_seconds)
     except BaseException:
@@ -96,6 +102,8 @@ async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
     store = SqliteStore(writer, reader, owner)
     if hidden:
         store.finish_deletions()
+    if unindexed:
+        store.continue_indexing()
     return store
 
 
@@ -132,6 +140,7 @@ class SqliteStore:
         self._reader = reader
         self._lock = asyncio.Lock()
         self._deletion = Deletion(writer, self._lock)
+        self._index_work = IndexWork(writer, self._lock)
 
     def for_owner(self, owner: str) -> SqliteStore:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -144,11 +153,16 @@ class SqliteStore:
         last connection moves the log into the file, which a read-only one cannot do. A running deletion stops after its
         piece; the next opening of the database continues it."""
         await self._deletion.close()
+        await self._index_work.close()
         await close(self._reader, self._writer)
 
     def finish_deletions(self) -> None:
         """Continue, in the background, deletions and imports that a killed process left incomplete."""
         self._deletion.finish_later()
+
+    def continue_indexing(self) -> None:
+        """Index, in the background, what an upgrade or a killed process left for later."""
+        self._index_work.start()
 
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})
@@ -173,6 +187,7 @@ class SqliteStore:
             raise
         if stored is None:
             self._deletion.finish_later()
+        self._index_work.start()
         return stored
 
     async def _fill(self, staged: session_copy.Staged, items: Iterator[Copied]) -> None:
@@ -262,7 +277,10 @@ class SqliteStore:
         edits: EditsAfter | None = None,
     ) -> Appended:
         batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
-        return await append_in_pieces(self._writer, self._lock, batch, messages)
+        appended = await append_in_pieces(self._writer, self._lock, batch, messages)
+        if any(len(message.search_text) > INLINE_CHARACTERS for message in messages):
+            await self._index_work.wait()
+        return appended
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         return await self._of_session(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
@@ -411,11 +429,21 @@ class SqliteStore:
         )
 
     async def search(
-        self, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+        self,
+        query: str,
+        *,
+        session_ids: Sequence[str] | None = None,
+        scope: str = "all",
+        tool: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 10,
     ) -> list[SearchHit]:
-        return await self._reader.read(
-            lambda db: full_text_search.search(db, self.owner, query, session_id, scope, limit)
-        )
+        where = SearchFilter(session_ids, scope, tool, after, before)
+        return await self._reader.read(lambda db: full_text_search.search(db, self.owner, query, where, limit))
+
+    async def unindexed_messages(self) -> int:
+        return await self._reader.read(queued_messages)
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
         def work(db: sqlite3.Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from contextstash_storage.records import (
@@ -201,9 +202,25 @@ class SessionStore(Protocol):
     async def find_handles(self, prefix: str, limit: int) -> list[str]: ...
 
     async def search(
-        self, query: str, *, session_id: str | None = None, scope: str = "all", limit: int = 10
+        self,
+        query: str,
+        *,
+        session_ids: Sequence[str] | None = None,
+        scope: str = "all",
+        tool: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 10,
     ) -> list[SearchHit]:
-        """Best hits first. `scope`: `all`, `outputs` (tool results) or `messages` (all others)."""
+        """Best hits first; the documents, terms, weights and order are those of `search_documents`, `search_query` and
+        `search_ranking`. A call and its output are one hit, of the output; one that repeats the lines of a better hit
+        is left out. Only `session_ids` are searched, and messages from `after` on and before `before`; `scope`: `all`,
+        `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool."""
+        ...
+
+    async def unindexed_messages(self) -> int:
+        """How many messages a search cannot find yet, because the index is being filled in the background: after an
+        upgrade, or after very long messages."""
         ...
 
     async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None: ...

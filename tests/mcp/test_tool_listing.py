@@ -41,7 +41,7 @@ ARGUMENTS = {
     "compact_session": {"session_id", "summary", "instructions", "strategy", "dry_run"},
     "get_summary": {"session_id", "level"},
     "get_archived_output": {"session_id", "handle", "offset", "limit", "pattern", "max_tokens"},
-    "search_history": {"session_id", "query", "limit", "scope"},
+    "search_history": {"session_id", "query", "limit", "scope", "tool", "since", "until"},
     "restore_outputs": {"session_id", "handles"},
     "context_status": {"session_id"},
     "record_messages": {

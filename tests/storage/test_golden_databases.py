@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import pytest
 from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Counters
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.golden_sessions import SESSIONS, read_sessions
 from tests.support.stashes import stash_at, view
 
@@ -33,6 +35,16 @@ def as_json(value: object) -> Any:
     return json.loads(json.dumps(value))
 
 
+async def indexed(path: Path) -> None:
+    """Let a database be indexed to its end, which takes some milliseconds after its first opening."""
+    store = await open_sqlite(path)
+    for _ in range(10_000):
+        if not await store.unindexed_messages():
+            break
+        await asyncio.sleep(0.005)
+    await store.close()
+
+
 @pytest.fixture(params=VERSIONS)
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -42,6 +54,7 @@ def version(request: pytest.FixtureRequest) -> str:
 async def stash(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
     path = tmp_path / "golden.db"
     path.write_bytes(gzip.decompress((GOLDEN / f"{version}.db.gz").read_bytes()))
+    await indexed(path)
     async with stash_at(path) as opened:
         yield opened
 

@@ -92,10 +92,10 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
     await record(store, *conversation(3), says("odd \ud800\x00 camelCase " + BIG), session_id="two")
     await store.delete_session("two")
     await store._writer.write(
-        lambda db: db.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')").fetchall()
+        lambda db: db.execute("INSERT INTO search_pieces (search_pieces) VALUES ('integrity-check')").fetchall()
     )
     terms = await store._reader.read(
-        lambda db: db.execute("SELECT count(*) FROM search_index WHERE search_index MATCH 'odd OR shared'").fetchone()
+        lambda db: db.execute("SELECT count(*) FROM search_pieces WHERE search_pieces MATCH 'odd OR shared'").fetchone()
     )
     assert terms == (0,)
 

@@ -193,10 +193,11 @@ def check_files(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-        db.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')")
+        db.execute("INSERT INTO search_pieces (search_pieces) VALUES ('integrity-check')")
         lost = "SELECT count(*) FROM blobs WHERE blob NOT IN (SELECT blob FROM message_blobs)"
         assert db.execute(lost).fetchone() == (0,)
-        indexed = "SELECT count(*) FROM search_index_docsize WHERE id NOT IN (SELECT message FROM messages)"
+        of_messages = "SELECT entry FROM search_entries JOIN messages USING (message)"
+        indexed = f"SELECT count(*) FROM search_pieces_docsize WHERE id NOT IN ({of_messages})"
         assert db.execute(indexed).fetchone() == (0,)
 
 

@@ -92,9 +92,14 @@ class AgentTools:
             Literal["session", "outputs", "messages", "everywhere"],
             Field(description="This session, only its tool outputs or messages, or all sessions"),
         ] = "session",
+        tool: Annotated[str | None, Field(description="Only its calls")] = None,
+        since: Annotated[str | None, Field(description="ISO time")] = None,
+        until: Annotated[str | None, Field(description="ISO time")] = None,
     ) -> SearchResult:
         stash = await self._stash.get()
-        return await stash.search_history(query, session_id=session_id, limit=limit, scope=scope)
+        return await stash.search_history(
+            query, session_id=session_id, limit=limit, scope=scope, tool=tool, since=since, until=until
+        )
 
     async def restore_outputs(
         self,

@@ -44,7 +44,6 @@ CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
 """The lists depend on the program's version only, so a client may keep them; an hour is a guess."""
 
 
-
 def build_server(
     open_stash: OpenStash | LazyStash,
     tools: ToolSet = "agent",

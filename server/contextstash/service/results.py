@@ -5,6 +5,7 @@ Lists are never bare; a missing value is left out, not null.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
@@ -271,6 +272,8 @@ class Hit(Result):
     session_id: str
     seq: int
     role: str
+    tool: str | None = None
+    created_at: datetime
     snippet: str
     score: float
     matched: list[str]

@@ -263,9 +263,21 @@ class Stash:
         session_id: str | None = None,
         limit: int | None = None,
         scope: str | None = None,
+        tool: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
     ) -> SearchResult:
         """Search messages and outputs by words."""
-        return await retrieval.search_history(self._access, query, session_id=session_id, limit=limit, scope=scope)
+        return await retrieval.search_history(
+            self._access,
+            query,
+            session_id=session_id,
+            limit=limit,
+            scope=scope,
+            tool=tool,
+            since=since,
+            until=until,
+        )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
@@ -313,38 +325,49 @@ class Stash:
         the messages and counted with them, until others are declared. `limits` override the session's limits of a
         single output for these messages.
         """
+        output_limits.check_limits(limits)
+        check_declared(system, tools)
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
         identity = BatchIdentity(first_seq, batch_id, whole)
-        output_limits.check_limits(limits)
-        check_declared(system, tools)
         if session_id is None:
             session_id = await self._access.current_session_id()
         await check_for_new_session(self._access, session_id, messages, identity, format, usage)
-        session = await ensure_session(
-            self._access,
-            session_id,
-            messages,
-            format=format,
-            model=model,
-            agent=agent,
-            title=title,
-            parent_session_id=parent_session_id,
-        )
+        named = {"model": model, "agent": agent, "title": title, "parent_session_id": parent_session_id}
+        session = await ensure_session(self._access, session_id, messages, format=format, **named)
         async with self._recording.of(session.session_id):
+            extras = await self._extras(session, messages, usage, request_id)
             recent = await self._recent.of(session)
-            extras = with_usage(messages, get_format(session.format), usage)
-            if usage is not None and request_id is not None:
-                request = await get_context.find_request(self._access, session.session_id, request_id)
-                extras = [{**extra, "request": request.sent} if extra else extra for extra in extras]
             appended = await record_batch(self._access, session, messages, recent, identity, extras)
             self._recent.keep(appended.session, recent)
-            declared = await declare(self._access, appended.session, system=system, tools=tools)
-            appended = appended.model_copy(update={"session": declared})
-            session = await output_limits.limit_outputs(self._access, appended, limits)
-            if usage is not None and not any(message.usage for message in appended.messages):
-                session = await book_late(self._access, session, usage)
+            session = await self._declared_and_limited(appended, system, tools, limits, usage)
         return await self._recorded(appended.model_copy(update={"session": session}))
+
+    async def _declared_and_limited(
+        self,
+        appended: Appended,
+        system: System | None,
+        tools: Tools | None,
+        limits: Mapping[str, Any] | None,
+        usage: Mapping[str, Any] | None,
+    ) -> Session:
+        """The session after what comes with its new messages: declared parts, limits of outputs, a late usage."""
+        declared = await declare(self._access, appended.session, system=system, tools=tools)
+        appended = appended.model_copy(update={"session": declared})
+        session = await output_limits.limit_outputs(self._access, appended, limits)
+        if usage is not None and not any(message.usage for message in appended.messages):
+            return await book_late(self._access, session, usage)
+        return session
+
+    async def _extras(
+        self, session: Session, messages: Sequence[Native], usage: Mapping[str, Any] | None, request_id: str | None
+    ) -> list[dict[str, Any]]:
+        """What is stored beside each message: the usage on that which it was reported for, and its request."""
+        extras = with_usage(messages, get_format(session.format), usage)
+        if usage is None or request_id is None:
+            return extras
+        request = await get_context.find_request(self._access, session.session_id, request_id)
+        return [{**extra, "request": request.sent} if extra else extra for extra in extras]
 
     async def _recorded(self, appended: Appended) -> RecordResult:
         estimate, done = await self._reducer.after_recording(appended.session)

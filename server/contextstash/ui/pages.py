@@ -107,11 +107,14 @@ class Pages:
         """The search results for some words, in all sessions or in one."""
         query = request.query_params.get("q", "")
         session_id = request.query_params.get("session") or None
+        filters = {name: request.query_params.get(name) or None for name in ("tool", "since", "until")}
         found = None
         if query.strip():
             stash = await self._stash.get()
-            found = await stash.search_history(query, session_id=session_id, limit=MAX_HITS)
-        return self._templates.page(request, "search.html", query=query, session_id=session_id, found=found)
+            found = await stash.search_history(query, session_id=session_id, limit=MAX_HITS, **filters)
+        return self._templates.page(
+            request, "search.html", query=query, session_id=session_id, found=found, filters=filters
+        )
 
     async def act(self, request: Request) -> Response:
         """Compact, prune or restore, and show the result."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 
 from contextstash.context.text.paging import page
@@ -12,7 +13,7 @@ from contextstash.context.text.snippets import snippet
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputPage, SearchResult
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
 
 DEFAULT_PAGE_TOKENS = 4_000
@@ -92,9 +93,13 @@ async def search_history(
     session_id: str | None = None,
     limit: int | None = None,
     scope: str | None = None,
+    tool: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
-    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed)."""
+    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `tool`: only calls of
+    this tool; `since` and `until`: only messages of this time, each a date or a time in ISO format, included."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -108,23 +113,51 @@ async def search_history(
         session_id = await access.current_session_id()
     else:
         await access.session(session_id)
-    kind = scope if scope in ("outputs", "messages") else "all"
-    hits = await _hits(access, query, session_id, kind, most)
-    note = None if hits else "Nothing found. Try fewer or other words; matches of all words come first."
+    sessions = None if session_id is None else [session_id]
+    hits = await access.store.search(
+        query,
+        session_ids=None if sessions is None else _with_outputs(sessions),
+        scope=scope if scope in ("outputs", "messages") else "all",
+        tool=tool,
+        after=_time(since, "since"),
+        before=_time(until, "until", included=True),
+        limit=most,
+    )
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
-    return SearchResult(hits=shown, note=note)
+    return SearchResult(hits=shown, note=await _note(access, shown))
 
 
-async def _hits(access: Access, query: str, session_id: str | None, kind: str, most: int) -> list[SearchHit]:
-    """The best hits, including those among the outputs archived for the session."""
-    hits = await access.store.search(query, session_id=session_id, scope=kind, limit=most)
-    if session_id is None or kind == "messages":
-        return hits
-    with suppress(NotFoundError, BadInputError):
-        kept = outputs_session_id(session_id)
-        hits += await access.store.search(query, session_id=kept, scope="outputs", limit=most)
-    return sorted(hits, key=lambda hit: -hit.score)[:most]
+async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
+    """What the caller should know of the result."""
+    notes = [] if hits else ["Nothing found. Try fewer or other words; matches of all words come first."]
+    if left := await access.store.unindexed_messages():
+        notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")
+    return " ".join(notes) or None
+
+
+def _with_outputs(sessions: Sequence[str]) -> list[str]:
+    """The sessions, and those that archive outputs for them."""
+    found = list(sessions)
+    for session_id in sessions:
+        with suppress(BadInputError):
+            found.append(outputs_session_id(session_id))
+    return found
+
+
+def _time(text: str | None, name: str, *, included: bool = False) -> datetime | None:
+    """The time that an argument names, or with `included` the end of it. Raises BadInputError."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise BadInputError(
+            f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
+        ) from error
+    if not included:
+        return time
+    return time + (timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1))
 
 
 def _hit(hit: SearchHit, terms: Sequence[str]) -> Hit:
@@ -134,6 +167,8 @@ def _hit(hit: SearchHit, terms: Sequence[str]) -> Hit:
         session_id=hit.session_id,
         seq=hit.seq,
         role=hit.role,
+        tool=hit.tool,
+        created_at=hit.created_at,
         snippet=text,
         score=round(hit.score, 3),
         matched=matched,

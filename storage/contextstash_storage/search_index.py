@@ -1,0 +1,231 @@
+"""The rows of the search index in SQLite: inserted with a message, or later in pieces, and removed again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash_storage.bodies import unfolded
+from contextstash_storage.hidden_sessions import DELETED_OWNER
+from contextstash_storage.records import Block
+from contextstash_storage.search_documents import Document, Kind, Piece, documents, pieces
+
+INLINE_CHARACTERS = 120_000
+"""A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
+each million characters, in part at the commit."""
+
+CALL_MESSAGES = 60
+"""How many messages before an output are searched for its call; as many as when the output is named by its call."""
+
+MAX_REWRITTEN = 50_000
+"""Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
+about 60 ms."""
+
+_BLOCKS = 65_536
+"""More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """A stored message as the index needs it. `stored` and `blobs` are its packed text."""
+
+    message: int
+    session: int
+    seq: int
+    blocks: tuple[Block, ...]
+    calls: dict[int, tuple[str, str]]
+    stored: bytes
+    blobs: tuple[bytes, ...]
+
+    def documents(self) -> list[Document]:
+        return documents(unfolded(self.stored, self.blobs), self.blocks, self.calls)
+
+    def pieces(self) -> list[Piece]:
+        return list(pieces(self.documents()))
+
+
+def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
+    """What the index needs of a stored message; None if it has no text, or is gone."""
+    row = db.execute(
+        "SELECT session, seq, derived, search_text FROM messages WHERE message = ? AND search_text IS NOT NULL",
+        (message,),
+    ).fetchone()
+    if row is None:
+        return None
+    session, seq, derived, stored = row
+    blobs = db.execute(
+        "SELECT content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
+    )
+    calls = db.execute(
+        "SELECT block, record ->> '$.tool', record ->> '$.argument' FROM outputs WHERE session = ? AND seq = ?"
+        " ORDER BY block",
+        (session, seq),
+    )
+    return Searchable(
+        message,
+        session,
+        seq,
+        tuple(Block.model_validate(block) for block in json.loads(derived).get("blocks", ())),
+        {block: (tool, argument or "") for block, tool, argument in calls},
+        stored,
+        tuple(content for (content,) in blobs),
+    )
+
+
+def is_long(db: sqlite3.Connection, message: int) -> bool:
+    """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
+    [derived, packed] = db.execute(
+        "SELECT derived, length(search_text) + coalesce((SELECT sum(length(content)) FROM message_blobs"
+        " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
+        (message,),
+    ).fetchone() or ("{}", 0)
+    size = sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
+    return max(size, packed or 0) > INLINE_CHARACTERS
+
+
+def insert_pieces(
+    db: sqlite3.Connection, session: int, seq: int, message: int, blocks: Sequence[Block], found: Sequence[Piece]
+) -> None:
+    """Make pieces of a message findable."""
+    pairs: dict[int, int] = {}
+    for piece in found:
+        block = piece.document.block
+        if block not in pairs:
+            pairs[block] = _pair(db, session, seq, message, blocks, piece.document)
+        pair = pairs[block]
+        entry = db.execute(
+            "INSERT INTO search_entries (message, block, piece, kind, pair) VALUES (?, ?, ?, ?, ?)",
+            (message, block, piece.number, piece.document.kind.value, pair or None),
+        ).lastrowid
+        call, text = piece.fields(call_is_recorded=pair != _own_pair(message, block))
+        db.execute(
+            "INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, ?, ?, ?)",
+            (entry, _place(session, piece), call, text),
+        )
+
+
+def remove_pieces(db: sqlite3.Connection, searchable: Searchable, found: Sequence[Piece], count: int) -> int:
+    """Remove the last `count` of a message's pieces from the index, or as many as there are; returns how many. FTS5
+    needs exactly what was inserted. The words stay in the index's pages, marked as deleted, until these are merged."""
+    rows = db.execute(
+        "SELECT entry, pair FROM search_entries WHERE message = ? ORDER BY entry", (searchable.message,)
+    ).fetchall()
+    first = max(0, len(rows) - count)
+    for piece, (entry, pair) in list(zip(found, rows, strict=False))[first:]:
+        is_recorded = (pair or 0) != _own_pair(searchable.message, piece.document.block)
+        call, text = piece.fields(call_is_recorded=is_recorded)
+        db.execute(
+            "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, ?, ?, ?)",
+            (entry, _place(searchable.session, piece), call, text),
+        )
+        db.execute("DELETE FROM search_entries WHERE entry = ?", (entry,))
+    return len(rows) - first
+
+
+def _place(session: int, piece: Piece) -> str:
+    return f"{session_mark(session)} {piece.place}"
+
+
+def session_mark(session: int) -> str:
+    """A session's row as one word of the index."""
+    return f"s{session}"
+
+
+def _own_pair(message: int, block: int) -> int:
+    """The number that a call and its output have in common: the call's message and block."""
+    return message * _BLOCKS + min(block, _BLOCKS - 1)
+
+
+def call_of_pair(pair: int) -> tuple[int, int]:
+    """The message and block of a pair's call."""
+    return divmod(pair, _BLOCKS)
+
+
+def _pair(
+    db: sqlite3.Connection, session: int, seq: int, message: int, blocks: Sequence[Block], document: Document
+) -> int:
+    """The pair that a document is of; 0 for what was said, its own if it is a call, or an output whose call is not
+    recorded."""
+    if document.kind is Kind.TEXT:
+        return 0
+    own = _own_pair(message, document.block)
+    if document.kind is Kind.CALL or document.block >= len(blocks):
+        return own
+    call_id = blocks[document.block].call_id
+    return own if call_id is None else _recorded_call(db, session, seq, call_id) or own
+
+
+def _recorded_call(db: sqlite3.Connection, session: int, seq: int, call_id: str) -> int:
+    """The pair of the last call of this id before a position, 0 if there is none."""
+    rows = db.execute(
+        "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ? AND instr(derived, ?)"
+        " AND search_text IS NOT NULL ORDER BY seq DESC",
+        (session, seq, seq - CALL_MESSAGES, '"tool_call"'),
+    )
+    for message, derived in rows:
+        if call_id in derived or not call_id.isascii():
+            for number, block in enumerate(json.loads(derived).get("blocks", ())):
+                if block.get("call_id") == call_id and block["type"] == "tool_call":
+                    return _own_pair(int(message), number)
+    return 0
+
+
+def queue(db: sqlite3.Connection, message: int) -> None:
+    """Remember that a message is still to be indexed, or to be indexed to its end."""
+    db.execute("INSERT INTO search_queue (message) VALUES (?)", (message,))
+
+
+def newest_queued(db: sqlite3.Connection) -> int | None:
+    """The message to be indexed next: the newest, as it is the likeliest to be searched for."""
+    row = db.execute(
+        "SELECT message FROM search_queue LEFT JOIN messages USING (message) LEFT JOIN sessions USING (session)"
+        " WHERE owner IS NOT ? ORDER BY message DESC LIMIT 1",
+        (DELETED_OWNER,),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def queued_messages(db: sqlite3.Connection) -> int:
+    """How many messages are still to be indexed."""
+    [count] = db.execute("SELECT count(*) FROM search_queue").fetchone()
+    return int(count)
+
+
+def is_queued(db: sqlite3.Connection, message: int) -> bool:
+    """Whether a message is still to be indexed, and its session is not being deleted."""
+    row = db.execute(
+        "SELECT 1 FROM search_queue JOIN messages USING (message) JOIN sessions USING (session)"
+        " WHERE message = ? AND owner <> ?",
+        (message, DELETED_OWNER),
+    ).fetchone()
+    return row is not None
+
+
+def leave_queue(db: sqlite3.Connection, message: int) -> None:
+    db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
+
+
+def indexed_pieces(db: sqlite3.Connection, message: int) -> int:
+    """How many pieces of a message are in the index: the first ones, in their order."""
+    [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
+    return int(count)
+
+
+def rewrite_terms(db: sqlite3.Connection) -> None:
+    """Write the index's table of page starts again. It holds single words, and its rows are ordered by key: when they
+    move from page to page, SQLite leaves copies of them in the unused part of pages. It is 0.5 % of the index."""
+    [pages] = db.execute("SELECT count(*) FROM search_pieces_idx").fetchone()
+    if pages <= MAX_REWRITTEN:
+        rows = db.execute("SELECT segid, term, pgno FROM search_pieces_idx ORDER BY segid, term").fetchall()
+        db.execute("DELETE FROM search_pieces_idx")
+        db.executemany("INSERT INTO search_pieces_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
+
+
+def merge_index(db: sqlite3.Connection, pages: int) -> bool:
+    """Merge about `pages` pages of the index; False if there was nothing to merge. A negative number first marks the
+    whole index for merging: once that is merged, no deleted word is left."""
+    before = db.total_changes
+    db.execute("INSERT INTO search_pieces (search_pieces, rank) VALUES ('merge', ?)", (pages,))
+    return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change

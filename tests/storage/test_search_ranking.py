@@ -1,0 +1,162 @@
+"""Hits: a call and its output are one, the fullest output first, repeated ones left out; filters; long texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage import index_work
+from contextstash_storage.records import Block, NewMessage, Output
+from contextstash_storage.search_index import INLINE_CHARACTERS
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from tests.support.stored_sessions import SESSION, new_session, record, says
+
+LINES = [f"line {number} of the module, with enough in it" for number in range(40)]
+
+
+def call(call_id: str, tool: str, **arguments: str) -> NewMessage:
+    text = json.dumps(arguments)
+    block = Block(type="tool_call", call_id=call_id, tool=tool, argument=next(iter(arguments.values())), size=len(text))
+    body = {"role": "assistant", "tool_calls": [{"id": call_id, "arguments": text}]}
+    return NewMessage(body=body, role="assistant", blocks=(block,), search_text=f"{tool}\n{text}")
+
+
+def output(call_id: str, tool: str, argument: str, text: str) -> NewMessage:
+    block = Block(type="tool_result", call_id=call_id, tool=tool, size=len(text))
+    kept = Output(
+        handle=f"out_{call_id}",
+        seq=0,
+        block=0,
+        tool=tool,
+        argument=argument,
+        tokens=1,
+        characters=len(text),
+        lines=1,
+        sha256="0" * 64,
+    )
+    return NewMessage(
+        body={"role": "tool", "tool_call_id": call_id, "content": text},
+        role="tool",
+        kind="tool_result",
+        blocks=(block,),
+        outputs=(kept,),
+        search_text=f"{tool} {argument}\n{text}",
+    )
+
+
+def ran(call_id: str, tool: str, argument: str, text: str) -> list[NewMessage]:
+    return [call(call_id, tool, command=argument), output(call_id, tool, argument, text)]
+
+
+async def handles(store: SqliteStore, query: str, **rest: object) -> list[str]:
+    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
+
+
+async def test_a_call_is_found_as_its_output(store: SqliteStore) -> None:
+    await record(store, *ran("a", "Bash", "make release", "done"), *ran("b", "Bash", "ls", "make release"))
+    [first, second] = await store.search("release")
+    assert (first.handles, first.seq, first.tool) == (("out_a",), 1, "Bash")
+    assert "make release" in first.text
+    assert "done" in first.text
+    assert second.handles == ("out_b",)
+
+
+async def test_a_call_without_an_output_is_found_as_a_message(store: SqliteStore) -> None:
+    await record(store, call("a", "Bash", command="make release"))
+    assert await handles(store, "release") == ["message 0"]
+    await record(store, output("a", "Bash", "make release", "done"))
+    assert await handles(store, "release") == ["out_a"]
+    assert await handles(store, "release", scope="messages") == ["message 0"]
+
+
+async def test_of_the_outputs_of_equal_calls_the_fullest_is_first_and_what_it_holds_is_left_out(
+    store: SqliteStore,
+) -> None:
+    other = [f"{line}, which was changed since" for line in LINES[:4]]
+    await record(
+        store,
+        *ran("part", "Read", "src/module.py", "\n".join(LINES[:5])),
+        *ran("whole", "Read", "src/module.py", "\n".join(LINES)),
+        *ran("later", "Read", "src/module.py", "\n".join(other)),
+    )
+    assert await handles(store, "src/module.py") == ["out_whole", "out_later"]
+
+
+async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SqliteStore) -> None:
+    await record(store, says("what is it that you did"), says("the deployment failed"))
+    assert await handles(store, "what is the deployment") == ["message 1"]
+    assert await handles(store, "what is it") == ["message 0"]
+
+
+async def test_tools_and_times_restrict_a_search(store: SqliteStore) -> None:
+    early, late = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 3, tzinfo=UTC)
+    messages = [*ran("a", "Bash", "needle", "x"), *ran("b", "mcp__files__read", "needle", "y")]
+    times = [early, early, late, late]
+    await record(
+        store,
+        *(message.model_copy(update={"created_at": time}) for message, time in zip(messages, times, strict=True)),
+    )
+    assert await handles(store, "needle", tool="Bash") == ["out_a"]
+    assert await handles(store, "needle", tool="mcp__files__read") == ["out_b"]
+    assert await handles(store, "needle", after=late - timedelta(days=1)) == ["out_b"]
+    assert await handles(store, "needle", before=late) == ["out_a"]
+
+
+def long_text() -> str:
+    words = " ".join(f"word{number}" for number in range(INLINE_CHARACTERS // 8))
+    return f"{words}\n{words}\nneedle at the end"
+
+
+async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: SqliteStore) -> None:
+    await record(store, *ran("a", "Bash", "cat log", long_text()))
+    assert await store.unindexed_messages() == 0
+    [hit] = await store.search("needle word7")
+    assert hit.handles == ("out_a",)
+    assert hit.text.endswith("needle at the end")
+
+
+async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_next_opening(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(index_work, "PIECES_AT_ONCE", 1)
+    store = await open_sqlite(path)
+    await new_session(store)
+    await record(store, says(long_text()))
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_queue").fetchone() == (1,)
+    again = await open_sqlite(path)
+    await indexed(again)
+    assert await handles(again, "needle") == ["message 0"]
+    assert await again.delete_session(SESSION)
+    await again.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
+async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    await record(store, says(long_text()))
+    assert await store.delete_session(SESSION)
+    await indexed(store)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
+async def indexed(store: SqliteStore) -> None:
+    for _ in range(10_000):
+        if not await store.unindexed_messages():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("indexing does not end")
