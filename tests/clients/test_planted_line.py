@@ -125,6 +125,10 @@ def test_through_claude_code(calls: Calls, tmp_path: Path) -> None:
         ANTHROPIC_BASE_URL="URL",
         ANTHROPIC_API_KEY="none",
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        # Its first request waits for the server, and offers its tools at once.
+        MCP_CONNECTION_NONBLOCKING="0",
+        MCP_TIMEOUT=str(1_000 * SECONDS),
+        ENABLE_TOOL_SEARCH="false",
     )
     assert lost(results) == []
 
@@ -141,6 +145,7 @@ def test_through_codex(calls: Calls, tmp_path: Path) -> None:
         "mcp_servers.contextstash.command": command,
         "mcp_servers.contextstash.args": arguments,
         "mcp_servers.contextstash.startup_timeout_sec": SECONDS,
+        "mcp_servers.contextstash.required": True,
     }
     given = [part for name, value in settings.items() for part in ("-c", f"{name}={json.dumps(value)}")]
     asked = [program("codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", *given]

@@ -12,7 +12,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 async def main(url: str, command: list[str]) -> None:
     model = OpenAIChatModel("gpt-5.4", provider=OpenAIProvider(base_url=f"{url}/v1", api_key="none"))
-    server = MCPToolset(StdioTransport(command=command[0], args=command[1:]))
+    server = MCPToolset(StdioTransport(command=command[0], args=command[1:]), init_timeout=200)
     await Agent(model, toolsets=[server]).run("Find the valve.")
 
 

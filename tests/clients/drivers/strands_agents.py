@@ -10,7 +10,7 @@ from strands.tools.mcp import MCPClient
 
 def main(url: str, command: list[str]) -> None:
     parameters = StdioServerParameters(command=command[0], args=command[1:])
-    with MCPClient(lambda: stdio_client(parameters)) as client:
+    with MCPClient(lambda: stdio_client(parameters), startup_timeout=200) as client:
         model = OpenAIModel(client_args={"base_url": f"{url}/v1", "api_key": "none"}, model_id="gpt-5.4")
         Agent(model=model, tools=client.list_tools_sync(), callback_handler=None)("Find the valve.")
 
