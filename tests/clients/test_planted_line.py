@@ -29,7 +29,7 @@ SECONDS = 240
 FRAMEWORKS = {
     "langchain_adapters": "langchain_mcp_adapters",
     "openai_agents": "agents.mcp",
-    "strands_agents": "strands.tools.mcp",
+    "strands_agents": "strands.models.openai",
     "pydantic_ai_agent": "pydantic_ai.mcp",
 }
 """The module that each driver needs."""
