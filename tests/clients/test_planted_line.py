@@ -98,7 +98,7 @@ def lost(results: list[str]) -> list[str]:
 async def test_through_the_sdks_own_client(calls: Calls, tmp_path: Path) -> None:
     async with stdio_client(tmp_path / "sessions.db", tools="agent") as client:
         answers = [await answer(client, tool, **arguments) for tool, arguments in calls]
-        texts = [text_of(await client.call_tool(tool, arguments)) for tool, arguments in calls]  # type: ignore[arg-type]
+        texts = [text_of(await client.call_tool(tool, arguments)) for tool, arguments in calls]
     assert lost(texts) == []
     assert PLANTED in texts[1]
     assert lost([json.dumps(structured) for structured in answers]) == []
