@@ -10,8 +10,11 @@ from contextstash.hosts.hooks.clients import HOOKED, run_hook
 def main() -> None:
     """Run the command line and end the process with its exit code. A hook runs after every tool
     call of a client, so it is handled before the command line is imported."""
-    if len(sys.argv) == 3 and sys.argv[1] == "hook" and sys.argv[2] in HOOKED:
-        raise SystemExit(run_hook(sys.argv[2]))
+    match sys.argv[1:]:
+        case ["hook", client] if client in HOOKED:
+            raise SystemExit(run_hook(client))
+        case ["hook", client, "--db", database] if client in HOOKED:
+            raise SystemExit(run_hook(client, database))
     from contextstash.cli.app import run
 
     raise SystemExit(run())

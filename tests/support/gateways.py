@@ -84,12 +84,13 @@ def text_of(result: CallToolResult) -> str:
 
 
 async def original(client: Client, handle: str) -> str:
-    """The whole of an archived output, page by page."""
+    """The whole of an archived output, page by page; the text of each page must end with it word for word."""
     pages, offset = [], 1
     while True:
         result = await client.call_tool("get_archived_output", {"handle": handle, "offset": offset, "max_tokens": 8000})
         page = result.structured_content
         assert page, text_of(result)
+        assert text_of(result).endswith(f"\n\n{page['text']}")
         pages.append(page["text"])
         if not page.get("next_offset"):
             return "".join(pages)

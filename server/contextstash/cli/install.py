@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,23 +16,31 @@ if TYPE_CHECKING:
 @click.command()
 @CLIENT
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
+@click.option(
+    "--db",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="CONTEXTSTASH_DB",
+    help="The database file that server and hooks use there. [default: in the user's data folder]",
+)
 @SCOPE
 @YES
 @DRY_RUN
-def install(client: str, hooks: bool, scope: Scope, yes: bool, dry_run: bool) -> None:
+def install(client: str, hooks: bool, db: Path | None, scope: Scope, yes: bool, dry_run: bool) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it."""
     from contextstash.hosts.install.changes import apply_install, plan_install
     from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
 
-    changes = plan_install(CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks)
+    # Clients run their servers and hooks in other folders, and some without this shell's environment.
+    database = None if db is None else db.expanduser().absolute()
+    changes = plan_install(CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks, database=database)
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
         return
     if confirm_changes(changes, yes, dry_run):
         apply_all(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
-        if os.environ.get("CONTEXTSTASH_DB"):
-            click.echo(f"CONTEXTSTASH_DB is set in this shell: set it for {client} too, or it uses another database.")
+        if database is not None:
+            click.echo(f"It uses the database {database}.")
         if hooks and (remark := HOOKS[client].remark):
             click.echo(remark)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -143,10 +145,35 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     hooks = json.loads(path.read_text())["hooks"]
     assert set(hooks) == {"PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"}
     assert hooks["PostToolUse"][0] == own["hooks"]["PostToolUse"][0]
-    assert hooks["PostToolUse"][1]["hooks"][0]["command"].endswith("hook claude-code")
+    assert "hook claude-code" in hooks["PostToolUse"][1]["hooks"][0]["command"]
     path.write_text(path.read_text().replace("fmt", "fmt2"))
     run(contextstash, "uninstall", "claude-code", "--yes")
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
+
+
+@pytest.mark.parametrize("named", ["by an option", "by the environment"])
+def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine, named: str) -> None:
+    database = contextstash.folder / "named here.db" if named == "by an option" else contextstash.database
+    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    run(
+        contextstash,
+        "install",
+        "claude-code",
+        "--hooks",
+        "--yes",
+        *(["--db", str(database)] if named == "by an option" else []),
+    )
+    served = entry("claude-code", place(contextstash, "claude-code").read_text())
+    assert served["args"][-2:] == ["--db", str(database)]
+    settings = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
+    for [group] in settings["hooks"].values():
+        [hook] = group["hooks"]
+        assert shlex.split(hook["command"])[-4:] == ["hook", "claude-code", "--db", str(database)]
+    output = {"tool_name": "Bash", "tool_response": {"stdout": "line\n" * 9_000, "stderr": ""}}
+    event = json.dumps({"hook_event_name": "PostToolUse", "session_id": "one", **output})
+    called = subprocess.run(shlex.split(hook["command"]), input=event, text=True, capture_output=True, check=True)
+    assert "out_" in called.stdout
+    assert database.exists()
 
 
 def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: CommandLine) -> None:
@@ -208,7 +235,7 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     hooks = json.loads(path.read_text())["hooks"]
     called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     assert called.count("greet") == 1
-    assert sum(command.endswith(f"hook {client}") for command in called) == 5
+    assert sum(f"hook {client} --db" in command for command in called) == 5
     assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
     run(contextstash, "uninstall", client, "--yes")
     assert path.read_text() == own

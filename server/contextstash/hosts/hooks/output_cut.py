@@ -41,6 +41,9 @@ MAX_ANALYSED_CHARACTERS = 2_000_000
 COMPARED_CHARACTERS = 1_000
 """If so many first characters of a file and of an output are equal, the file holds the whole output. A guess."""
 
+NOTICE_CHARACTERS = 200
+"""Room for the notice of a cut: some 100 characters, and as many to spare."""
+
 COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}
 
 
@@ -67,7 +70,7 @@ async def cut_outputs(
                 tool=tool,
                 argument=main_argument(event.get("tool_input")) or "",
                 session_id=session_id if isinstance(session_id, str) and session_id else None,
-                limits=_limits(host, tool, own, is_preview=is_preview),
+                limits=_limits(host, tool, text, own, is_preview=is_preview),
             )
             for text, is_preview in whole
         ]
@@ -87,14 +90,19 @@ def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _limits(host: HookHost, tool: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
-    """The limits of one text: the user's, `own`, or else the host's."""
+def _limits(host: HookHost, tool: str, text: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
+    """The limits of one text: the user's, `own`, or else the host's. A text that is cut at its end ends with a whole
+    line, because the model may edit what it sees."""
     limits: dict[str, Any] = {**own} or {"tokens": None, "chars": host.limit(tool)}
     limits.setdefault("spill_chars", MAX_ANALYSED_CHARACTERS)
     if is_preview and host.preview_limit is not None:
         limits |= {"chars": host.preview_limit, "bytes": host.preview_limit}
     if tool in host.cut_at_end:
         limits["cut"] = "head"
+        characters = limits.get("chars")
+        if characters is not None and len(text) > characters:
+            whole_lines = text.count("\n", 0, max(0, characters - NOTICE_CHARACTERS))
+            limits["lines"] = min(limits.get("lines") or whole_lines, whole_lines) or None
     return limits
 
 

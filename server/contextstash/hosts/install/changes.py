@@ -36,14 +36,21 @@ class Change:
 
 
 def plan_install(
-    client: Client, scope: Scope, machine: Machine, command: Sequence[str], *, hooks: bool
+    client: Client,
+    scope: Scope,
+    machine: Machine,
+    command: Sequence[str],
+    *,
+    hooks: bool,
+    database: Path | None = None,
 ) -> list[Change]:
-    """The changes that an installation would make. Raises BadInputError if the client has no such scope or no hooks, or
-    if one of its files cannot be read."""
+    """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
+    BadInputError if the client has no such scope or no hooks, or if one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
-    entry = client.entry([*command, "serve", *client.serve])
+    named = () if database is None else ("--db", str(database))
+    entry = client.entry([*command, "serve", *client.serve, *named])
 
     def add(data: MutableMapping[str, Any]) -> None:
         servers = data.setdefault(client.key, {})
@@ -55,7 +62,7 @@ def plan_install(
     edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, add)]
     if hooks:
         ours = HOOKS[client.name]
-        edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command)))
+        edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command, named)))
     return [_change(path, kind, edit) for path, kind, edit in _together(edits)]
 
 

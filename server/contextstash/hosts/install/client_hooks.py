@@ -31,13 +31,16 @@ class ClientHooks:
         """The arguments after our command in each hook."""
         return f"hook {self.client}"
 
-    def add(self, settings: MutableMapping[str, Any], command: Sequence[str]) -> None:
-        """Add our hook to each event, once; other hooks stay."""
-        line = shlex.join([*command, *self.called.split()])
+    def add(self, settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()) -> None:
+        """Add our hook to each event, once; one that is there already gets the new command. Other hooks stay."""
+        line = shlex.join([*command, *self.called.split(), *options])
         hooks = settings.setdefault("hooks", {})
         for event in self.events:
             groups = hooks.setdefault(event, [])
-            if not any(self._is_ours(hook) for group in groups for hook in group.get("hooks", ())):
+            ours = [hook for group in groups for hook in group.get("hooks", ()) if self._is_ours(hook)]
+            for hook in ours:
+                hook["command"] = line
+            if not ours:
                 groups.append({"hooks": [{"type": "command", "command": line, "timeout": self.timeout}]})
 
     def remove(self, settings: MutableMapping[str, Any]) -> None:
