@@ -44,13 +44,16 @@ async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
         await client.read()
         pruned = await stash.prune_tool_outputs(SESSION, keep_last=1, protect_tokens=0, minimum_tokens=0)
         assert pruned.archived
-        compacted = await stash.compact_session(SESSION, summary="All twenty files were read; what follows is to compare them with the plan.")
+        compacted = await stash.compact_session(
+            SESSION, summary="All twenty files were read; what follows is to compare them with the plan."
+        )
         restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
         estimate = await stash.estimate_context(SESSION)
-    for result, line in ((pruned, lines.prune), (compacted, lines.compact), (restored, lines.restore)):
+    written = (lines.prune(pruned), lines.compact(compacted), lines.restore(restored))
+    for result, line in zip((pruned, compacted, restored), written, strict=True):
         assert result.client_tokens == pytest.approx(168_964, abs=20)
         assert list(result.model_dump(exclude_none=True))[1] == "note"
-        assert line(result).startswith(f"Your window is unchanged: your client sends {result.client_tokens:,} tokens.")
+        assert line.startswith(f"Your window is unchanged: your client sends {result.client_tokens:,} tokens.")
     assert estimate.view_tokens is not None
     assert estimate.view_tokens < 40_000
     assert lines.estimate(estimate).startswith(f"Your client sends {estimate.tokens:,} of")

@@ -14,6 +14,9 @@ COMMANDS = {
     "list_sessions": "contextstash sessions",
     "context_status": "contextstash status",
     "delete_session": "contextstash delete",
+    "estimate_context": "contextstash status",
+    "configure_session": "contextstash config set",
+    "record_messages": "contextstash import",
 }
 
 OPTIONS = {

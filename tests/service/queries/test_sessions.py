@@ -59,7 +59,9 @@ async def test_a_summary_is_found_by_its_id_alone_in_whatever_session_it_is(tmp_
     async with stash_at(tmp_path / "s.db") as stash:
         messages = [user(400), {"role": "assistant", "content": "Done."}] * 60
         await stash.record_messages(messages, session_id=SESSION)
-        made = await stash.compact_session(SESSION, summary="All is well: the port is 5433, and the tests are green again after the fix.")
+        made = await stash.compact_session(
+            SESSION, summary="All is well: the port is 5433, and the tests are green again after the fix."
+        )
         assert made.summary_id
         await stash.record_messages([user(40)], session_id="newer")
         assert (await stash.get_summary(level=made.summary_id)).session_id == SESSION
