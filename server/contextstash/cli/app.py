@@ -52,7 +52,7 @@ INTERRUPTED = 130
 @click.pass_context
 def cli(context: click.Context, /, **before: Any) -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
-    given = {name: value for name, value in before.items() if value}
+    given = {name: value for name, value in before.items() if value and name != "db"}
     if given:
         context.default_map = _for_each(cli, given)
 

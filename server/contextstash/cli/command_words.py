@@ -15,7 +15,6 @@ COMMANDS = {
     "context_status": "contextstash status",
     "delete_session": "contextstash delete",
     "estimate_context": "contextstash status",
-    "configure_session": "contextstash config set",
     "record_messages": "contextstash import",
 }
 

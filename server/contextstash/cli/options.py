@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "serve", "set"})
-"""The commands that create a database which does not exist: those that record into it, and `config set`."""
+RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "serve"})
+"""The commands that create a database which does not exist, because they record into it."""
 
 
-def _existing(context: click.Context, _: click.Parameter, database: Path | None) -> Path | None:
-    """Raises BadInputError for a misspelt --db: it would make an empty database and show that nothing is recorded."""
-    named = context.get_parameter_source("db") in (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+def _named_database(context: click.Context, _: click.Parameter, database: Path | None) -> Path | None:
+    """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
+    database and show that nothing is recorded."""
+    named = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
+    root = context.find_root()
+    if not named and root is not context and root.params.get("db"):
+        # Click would prefer the environment to an option that stands before the command.
+        database, named = Path(root.params["db"]), True
     if named and database is not None and context.command.name not in RECORDING and not database.exists():
         raise BadInputError(f"There is no database {database}. contextstash import --db {database} PATH creates it.")
     return database
@@ -40,7 +45,7 @@ def _existing(context: click.Context, _: click.Parameter, database: Path | None)
 DATABASE = click.option(
     "--db",
     type=click.Path(dir_okay=False, path_type=Path),
-    callback=_existing,
+    callback=_named_database,
     envvar="CONTEXTSTASH_DB",
     help="The database file. [default: in the user's data folder]",
 )

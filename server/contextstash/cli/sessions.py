@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +50,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Listed:
-    """A session of the list."""
+    """A session of the list. `name` is its id, on a terminal the beginning that is enough for a command."""
 
     line: SessionLine
-    short: str
+    name: str
     project: str | None
 
 
@@ -93,7 +94,11 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
     found = [each async for each in _matching(stash, wanted, None if sort != "time" else limit + 1)]
     if sort != "time":
         found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
-    shown = [Listed(line, await short_id(stash, line.session_id), project) for line, project in found[:limit]]
+    is_short = sys.stdout.isatty()
+    shown = [
+        Listed(line, await short_id(stash, line.session_id) if is_short else line.session_id, project)
+        for line, project in found[:limit]
+    ]
     return shown, len(found) > limit
 
 
@@ -127,7 +132,7 @@ def _as_list(found: list[Listed], more: bool) -> SessionList:
 def _row(each: Listed) -> tuple[object, ...]:
     line = each.line
     return (
-        each.short,
+        each.name,
         when(line.last_message_at or line.updated_at),
         line.messages,
         amount(line.tokens),
