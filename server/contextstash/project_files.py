@@ -3,11 +3,13 @@ blocking on a FIFO or device, and without text that a parser would need minutes 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from contextstash.regular_files import read_regular
 
 MAX_FILE_BYTES = 64 * 1024
 """About twenty times the size of a file with every setting."""
@@ -53,27 +55,13 @@ def read_project_file(path: Path, project: Path) -> ProjectFile | None:
         resolved = path.resolve(strict=True)
         if not resolved.is_relative_to(project.resolve()):
             raise RefusedFileError("it is a link out of the project")
-        return ProjectFile(path, resolved, _content(resolved))
+        return ProjectFile(path, resolved, read_regular(resolved, MAX_FILE_BYTES, follow_links=False))
     except (OSError, RuntimeError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "its links lead nowhere"
-        raise RefusedFileError(f"it cannot be read ({reason})") from error
+        raise RefusedFileError(_reason(error)) from error
 
 
-def _content(path: Path) -> bytes:
-    # Checked before it is opened, because opening a device can already have an effect; and again when it is open,
-    # because it may have been replaced. Opened without blocking: opening a FIFO would wait for a writer forever.
-    _check(path.stat())
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        _check(os.fstat(file.fileno()))
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise RefusedFileError(f"it has more than {MAX_FILE_BYTES // 1024} KB")
-    return content
-
-
-def _check(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise RefusedFileError("it is not a regular file")
-    if status.st_size > MAX_FILE_BYTES:
-        raise RefusedFileError(f"it has more than {MAX_FILE_BYTES // 1024} KB")
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return "it cannot be read (its links lead nowhere)"
+    known = {errno.EINVAL: "it is not a regular file", errno.EFBIG: f"it has more than {MAX_FILE_BYTES // 1024} KB"}
+    return known.get(error.errno or 0, f"it cannot be read ({error.strerror})")

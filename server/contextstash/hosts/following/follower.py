@@ -16,7 +16,7 @@ from contextstash.hosts.project_folder import project_folder_of
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode_storage, pi
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import DocumentReader
-from contextstash.hosts.regular_files import is_below
+from contextstash.regular_files import is_below
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
 from contextstash.hosts.readers.kinds import recognize
-from contextstash.hosts.regular_files import read_regular
 from contextstash.hosts.windows import HOST_WINDOWS
 from contextstash.locations import default_database
+from contextstash.regular_files import read_regular
 from contextstash.service.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite import open_sqlite

@@ -17,7 +17,7 @@ from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers.documents import Json, objects, part
 from contextstash.hosts.readers.newest import newest_first
 from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
-from contextstash.hosts.regular_files import open_regular
+from contextstash.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 

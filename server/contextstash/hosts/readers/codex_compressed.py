@@ -13,7 +13,7 @@ from types import ModuleType
 from contextstash.hosts.readers.codex import CodexReader
 from contextstash.hosts.readers.documents import stamp_of
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, split_lines
-from contextstash.hosts.regular_files import read_regular
+from contextstash.regular_files import read_regular
 from contextstash_storage.errors import BadInputError
 
 SUFFIX = ".jsonl.zst"

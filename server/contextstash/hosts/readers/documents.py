@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.transcript import Line, Stamp, State, digest_of, split_lines
-from contextstash.hosts.regular_files import read_regular
 from contextstash.json_text import kept_value
+from contextstash.regular_files import read_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
 MAX_TAIL_MESSAGES = 400

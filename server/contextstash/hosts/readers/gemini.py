@@ -32,7 +32,7 @@ from contextstash.hosts.readers.documents import (
 from contextstash.hosts.readers.gemini_contents import content_of, response_text
 from contextstash.hosts.readers.newest import newest_first
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, text_of
-from contextstash.hosts.regular_files import open_regular
+from contextstash.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 

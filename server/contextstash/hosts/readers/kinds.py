@@ -20,7 +20,7 @@ from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
 from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, split_lines
 from contextstash.hosts.readers.vscode import VSCodeReader
-from contextstash.hosts.regular_files import MAX_WHOLE_BYTES, open_regular
+from contextstash.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash_storage.errors import BadInputError
 
 Reader = TranscriptReader | DocumentReader

@@ -14,6 +14,9 @@ MAX_WHOLE_BYTES = 256 * 1024 * 1024
 """Largest file that is read whole, in bytes: about ten times the largest recording seen so far."""
 
 
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
 def is_below(path: Path, folder: Path) -> bool:
     """Whether a path lies below this folder once links in both are resolved."""
     return resolved(path).is_relative_to(resolved(folder))
@@ -27,23 +30,30 @@ def resolved(path: Path) -> Path:
         raise BadInputError("Not read: the path cannot be resolved.") from error
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path, *, follow_links: bool = True) -> BinaryIO:
     """A regular file, opened for reading. Raises OSError if it is not one: opening a FIFO would wait for a writer
     forever, and a device such as /dev/zero has no end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    # Checked before it is opened, because opening a device can already have an effect; and again when it is open,
+    # because it may have been replaced.
+    _check_kind(path.stat(follow_symlinks=follow_links), path)
+    descriptor = os.open(path, _READ if follow_links else _READ | getattr(os, "O_NOFOLLOW", 0))
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path.name)
+        _check_kind(os.fstat(descriptor), path)
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def read_regular(path: Path, max_bytes: int = MAX_WHOLE_BYTES) -> bytes:
+def read_regular(path: Path, max_bytes: int = MAX_WHOLE_BYTES, *, follow_links: bool = True) -> bytes:
     """The content of a regular file. Raises OSError if it is not one, or if it is larger than `max_bytes`."""
-    with open_regular(path) as file:
+    with open_regular(path, follow_links=follow_links) as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", path.name)
     return data
+
+
+def _check_kind(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path.name)
