@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.transcript import split_lines, text_of
-from contextstash.hosts.regular_files import open_regular
+from contextstash.regular_files import open_regular
 
 MAX_HEAD_BYTES = 200_000
 """Bytes at the start of a transcript in which its folder is searched for. A guess: Claude Code and Codex name it in
