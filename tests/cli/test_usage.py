@@ -71,3 +71,15 @@ def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() ->
     program = f"import sys, contextstash.cli.app; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(contextstash: CommandLine) -> None:
+    missing = contextstash.folder / "misspelt.db"
+    for arguments in (("sessions", "--db", missing), ("--db", missing, "sessions")):
+        assert f"There is no database {missing}" in failure_of(contextstash.run(*arguments))
+    assert not missing.exists()
+
+
+def test_options_may_stand_before_the_command(contextstash: CommandLine) -> None:
+    done = contextstash.run("--preset", "nonsense", "sessions")
+    assert "There is no preset 'nonsense'" in failure_of(done)

@@ -49,10 +49,12 @@ async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
         )
         restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
         estimate = await stash.estimate_context(SESSION)
-    for result, line in ((pruned, lines.prune), (compacted, lines.compact), (restored, lines.restore)):
-        assert result.client_tokens == pytest.approx(168_964, abs=20)
-        assert list(result.model_dump(exclude_none=True))[1] == "note"
-        assert line(result).startswith(f"Your window is unchanged: your client sends {result.client_tokens:,} tokens.")
+    assert pruned.client_tokens == pytest.approx(168_964, abs=20)
+    assert compacted.client_tokens == restored.client_tokens == pruned.client_tokens
+    for line in (lines.prune(pruned), lines.compact(compacted), lines.restore(restored)):
+        assert line.startswith(f"Your window is unchanged: your client sends {pruned.client_tokens:,} tokens.")
+    for result in (pruned, compacted, restored):
+        assert list(result.model_dump(exclude_none=True))[:2] == ["session_id", "note"]
     assert estimate.view_tokens is not None
     assert estimate.view_tokens < 40_000
     assert lines.estimate(estimate).startswith(f"Your client sends {estimate.tokens:,} of")

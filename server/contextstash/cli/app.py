@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -46,8 +47,23 @@ INTERRUPTED = 130
     epilog="New here? `contextstash demo` shows everything in a few seconds, with no set-up.",
 )
 @click.version_option(__version__, message="contextstash %(version)s")
-def cli() -> None:
+@click.option("--db", metavar="FILE", help="As in the commands.")
+@click.option("--preset", metavar="NAME", help="As in the commands.")
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="As in the commands.")
+@click.pass_context
+def cli(context: click.Context, /, **before: Any) -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
+    given = {name: value for name, value in before.items() if value and name != "db"}
+    if given:
+        context.default_map = _for_each(cli, given)
+
+
+def _for_each(group: click.Group, given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults for all commands of a group. An option that is given before the command is one for the command."""
+    return {
+        name: _for_each(command, given) if isinstance(command, click.Group) else given
+        for name, command in group.commands.items()
+    }
 
 
 COMMANDS = (

@@ -10,6 +10,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, print_json, print_table, seconds
+from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.results import CallLine, CallList
@@ -33,7 +34,11 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
         wanted = call_id
 
         async def request(stash: Stash) -> list[Native]:
-            return await stash.read_request(await find_session(stash, session), wanted)
+            session_id = await find_session(stash, session)
+            every = (await stash.list_calls(session_id, limit=MAX_CALLS)).calls
+            if wanted > len(every):
+                raise NotFoundError(f"Session {session_id} has {len(every)} calls. contextstash calls lists them.")
+            return await stash.read_request(session_id, every[wanted - 1].call_id)
 
         click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
         return
@@ -42,7 +47,7 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
         session_id = await find_session(stash, session)
         return await stash.list_calls(session_id, limit=MAX_CALLS)
 
-    every = opener.run(read)
+    every = _numbered(opener.run(read))
     result = every.model_copy(update={"calls": every.calls[-limit:]})
     if as_json:
         print_json(result)
@@ -54,6 +59,12 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
         if len(result.calls) < len(every.calls):
             click.echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
         click.echo(_total(every.calls))
+
+
+def _numbered(listed: CallList) -> CallList:
+    """The calls with their numbers in the session instead of those in the database."""
+    calls = [call.model_copy(update={"call_id": number}) for number, call in enumerate(listed.calls, start=1)]
+    return listed.model_copy(update={"calls": calls})
 
 
 def _call_row(line: CallLine) -> tuple[object, ...]:

@@ -14,6 +14,8 @@ COMMANDS = {
     "list_sessions": "contextstash sessions",
     "context_status": "contextstash status",
     "delete_session": "contextstash delete",
+    "estimate_context": "contextstash status",
+    "record_messages": "contextstash import",
 }
 
 OPTIONS = {

@@ -49,6 +49,8 @@ def compact(
     if as_json:
         print_json(result)
         return
+    if result.note:
+        click.echo(in_commands(result.note))
     if result.summary:
         click.echo(f"{result.summary}\n")
     click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}")

@@ -27,11 +27,18 @@ FORMS = ("session", "messages", "view", "markdown", "html")
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
 @click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
+@click.option("--yes", is_flag=True, help="Overwrite the file without asking.")
 @DATABASE
 @PRESET
 @SET
 def export(
-    session: str, output: Path | None, form: Form | None, db: Path | None, preset: str | None, given: tuple[str, ...]
+    session: str,
+    output: Path | None,
+    form: Form | None,
+    yes: bool,
+    db: Path | None,
+    preset: str | None,
+    given: tuple[str, ...],
 ) -> None:
     """Write a session to a file.
 
@@ -45,6 +52,8 @@ def export(
     if output is None:
         opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
         return
+    if output.exists() and not yes:
+        _confirm(output)
     try:
         handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
     except OSError as error:
@@ -57,6 +66,14 @@ def export(
         Path(name).unlink(missing_ok=True)
         raise
     click.echo(f"Written to {output}", err=True)
+
+
+def _confirm(output: Path) -> None:
+    """Ask whether to overwrite a file. Raises BadInputError if the user says no, or cannot be asked."""
+    if not sys.stdin.isatty():
+        raise BadInputError(f"{output} exists. Pass --yes to overwrite it.")
+    if not click.confirm(f"{output} exists. Overwrite it?", err=True):
+        raise BadInputError(f"{output} is unchanged.")
 
 
 async def _write(stash: Stash, session: str, form: Form, file: IO[str]) -> None:

@@ -76,8 +76,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     else:
         _print(results)
     done = [result for result in results if result.error is None]
-    if done and not as_json and not any(result.recorded or result.duplicates for result in done):
-        click.echo("Nothing new: all messages are already recorded.")
+    if done and not as_json:
+        click.echo(_total(done))
     if skipped:
         click.echo(f"Skipped {_files(len(skipped))}, such as {skipped[0]}", err=True)
     return 1 if any(result.error for result in results) else 0
@@ -155,6 +155,16 @@ async def _import_one(stash: Stash, item: Found, session: str | None, advance: A
     finally:
         read(item.size)
     return Imported(str(item.path), report.session_id, report.recorded, report.duplicates)
+
+
+def _total(done: Sequence[Imported]) -> str:
+    recorded, known = sum(each.recorded for each in done), sum(each.duplicates for each in done)
+    if not recorded and not known:
+        return "Nothing new: all messages are already recorded."
+    sessions = len({each.session_id for each in done if each.session_id})
+    messages = f"{recorded:,} message{'s' * (recorded != 1)}"
+    before = f", {known:,} known before" if known else ""
+    return f"Recorded {messages} in {sessions:,} session{'s' * (sessions != 1)}{before}."
 
 
 def _files(count: int) -> str:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from contextstash.cli.readable import named_by
 from contextstash.configuration import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
@@ -23,9 +25,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "serve"})
+"""The commands that create a database which does not exist, because they record into it."""
+
+
+def _named_database(context: click.Context, _: click.Parameter, database: Path | None) -> Path | None:
+    """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
+    database and show that nothing is recorded."""
+    named = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
+    root = context.find_root()
+    if not named and root is not context and root.params.get("db"):
+        # Click would prefer the environment to an option that stands before the command.
+        database, named = Path(root.params["db"]), True
+    if named and database is not None and context.command.name not in RECORDING and not database.exists():
+        raise BadInputError(f"There is no database {database}. contextstash import --db {database} PATH creates it.")
+    return database
+
+
 DATABASE = click.option(
     "--db",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=_named_database,
     envvar="CONTEXTSTASH_DB",
     help="The database file. [default: in the user's data folder]",
 )
@@ -109,11 +129,13 @@ async def find_session(stash: Stash, prefix: str | None) -> str:
     if prefix is None:
         newest = (await stash.list_sessions(limit=1)).sessions
         if not newest:
-            raise SessionNotFoundError("There are no sessions yet. Record one: contextstash import FILE")
+            raise SessionNotFoundError("There are no sessions yet. Record one: contextstash import PATH")
         return newest[0].session_id
     found = await stash.complete_session_id(prefix)
-    if prefix in found or len(found) == 1:
-        return prefix if prefix in found else found[0]
+    if prefix in found:
+        return prefix
+    if (named := named_by(found)) is not None:
+        return named
     if not found:
         raise SessionNotFoundError(f"There is no session '{prefix}'. contextstash sessions lists them.")
     raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Pass more of the id.")

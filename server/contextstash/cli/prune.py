@@ -50,6 +50,8 @@ def prune(
     if as_json:
         print_json(result)
         return
+    if result.note:
+        click.echo(in_commands(result.note))
     if result.archived:
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
         print_table(["handle", "tool", "tokens", "digest"], rows)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import handles as handle_completion
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import change_line, print_json
@@ -30,6 +31,8 @@ def restore(opener: StashOpener, as_json: bool, handles: tuple[str, ...], sessio
     if as_json:
         print_json(result)
         return
+    if result.note:
+        click.echo(in_commands(result.note))
     for output in result.restored:
         click.echo(f"{output.handle} restored, {output.tokens:,} tokens.")
     for handle in result.not_archived or []:

@@ -122,10 +122,16 @@ def print_estimate(estimate: Estimate) -> None:
 def _estimate_lines(estimate: Estimate, out: Console) -> Iterator[RenderableType]:
     from rich.text import Text
 
+    sent = "" if estimate.view_tokens is None else "The client sends "
     yield Text.assemble(
-        f"{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ",
+        f"{sent}{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ",
         (estimate.level, level_style(estimate.level)),
     )
+    if estimate.view_tokens is not None:
+        yield Text(
+            f"contextstash's view: {estimate.view_tokens:,}. The client sends its own history: only it can shrink its"
+            " window."
+        )
     yield _triggers(estimate, out)
     yield _parts(estimate, out)
 

@@ -380,6 +380,8 @@ class SessionLine(Result):
     percent: float
     level: Level
     updated_at: str
+    last_message_at: str | None = None
+    project: str | None = Field(default=None, description="The folder in which the client ran")
     parent_session_id: str | None = None
 
 

@@ -53,6 +53,7 @@ from contextstash.service.results import (
     RecoverResult,
     RestoreResult,
     SearchResult,
+    SessionLine,
     SessionList,
     SummaryResult,
     Timeline,
@@ -490,6 +491,10 @@ class Stash:
     async def read_request(self, session_id: str, call_id: int) -> list[Native]:
         """The messages of a call's request."""
         return await call_log.read_request(self._access, session_id, call_id)
+
+    async def session_line(self, session_id: str) -> SessionLine:
+        """A session as list_sessions lists it."""
+        return await sessions.session_line(self._access, await self._access.session(session_id))
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""

@@ -155,3 +155,27 @@ def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: P
     assert [path.stem for path in found] == ["rollout-own", "rollout-agent"]
     assert [path.stem for path in current_rollouts(tmp_path, None)] == ["rollout-elsewhere"]
     assert current_rollouts(tmp_path, Path("/srv/nowhere")) == []
+
+
+async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) -> None:
+    kinds = {"content_item_kinds": ["hooks.stop"]}
+    hooked = message("user", "The hook says: never stop before the lint passes.")
+    hooked["payload"]["internal_chat_message_metadata_passthrough"] = kinds
+    records = [
+        meta(),
+        message("user", "<environment_context>\n<cwd>/srv</cwd>\n</environment_context>"),
+        message("user", "<skill>\n<name>fmt</name>\nAlways use three bullet points.\n</skill>"),
+        hooked,
+        message("user", '<hook_prompt hook_run_id="1">You must never stop here.</hook_prompt>'),
+        message("user", "Report row 77."),
+        message("assistant", "Row 77 is known."),
+    ]
+    path = write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records)
+    async with stash_at(tmp_path / "t.db") as stash:
+        await ingest(stash, path)
+        [line] = (await stash.list_sessions()).sessions
+        text = await stash.hand_off(SESSION) or ""
+    assert line.title == "Report row 77."
+    assert "Report row 77." in text
+    for added in ("bullet points", "never stop"):
+        assert added not in text

@@ -128,3 +128,19 @@ async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after
     text = await handed_off(stash, client)
     assert "The builder's disk is full; clean /var/tmp." in text
     assert "Cleaned the disk." in text
+
+
+async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", "<local-command-stdout>Set model to opus</local-command-stdout>")
+    client.write("user", PROMPT)
+    client.call("Skill", {"skill": "fmt"}, "Launching skill: fmt")
+    client.write("user", "Never use more than three bullet points.", isMeta=True)
+    client.write("user", "A task has ended: never restart it.", origin={"kind": "task-notification"})
+    client.write("user", "Stop hook feedback:\n[lint]: you must never stop before lint passes", isMeta=True)
+    client.write("user", "<system-reminder>You must never mention this.</system-reminder>")
+    client.say("The build is fixed.")
+    client.compact()
+    text = await handed_off(stash, client)
+    assert PROMPT in text
+    for added in ("Set model", "bullet points", "never restart", "never stop", "never mention"):
+        assert added not in text

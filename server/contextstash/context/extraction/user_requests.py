@@ -19,6 +19,7 @@ _NOISE_TAGS = (
     "|local-command-[a-z]+|command-[a-z]+|bash-[a-z]+|ide_[a-z_]+|system_warning|session-start-hook"
     "|skills_instructions|apps_instructions|plugins_instructions|subagent_notification|task-notification"
     "|environment_details|model_switch|user-prompt-submit-hook"
+    "|hook_prompt|hook_context|skill|user_shell_command|teammate-message"
 )
 _NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
 _HOST_TEXT = re.compile(
@@ -36,8 +37,8 @@ outputs of tools that ask; these are excluded here."""
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 """Gemini CLI appends to a prompt the files that it names."""
 
-_ADDED = re.compile(r"<EXTRA_INFO>.*</EXTRA_INFO>", re.DOTALL)
-"""OpenHands adds to a prompt skills and knowledge from files."""
+_ADDED = re.compile(r"<(EXTRA_INFO|hook_context)>.*</\1>", re.DOTALL)
+"""OpenHands adds to a prompt skills and knowledge from files, Gemini CLI what hooks print."""
 
 _CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"

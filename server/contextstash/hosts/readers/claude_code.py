@@ -115,7 +115,7 @@ class _Reading:
             covers_after_key=kept.get("covers_after_key"),
             rewind_to_key=self._rewind(record, body),
             cleared_call_ids=tuple(self._cleared),
-            by_host=record.get("isMeta") is True,
+            by_host=_is_by_host(record),
         )
         self._cleared.clear()
         self._place(message, record)
@@ -217,6 +217,13 @@ class _Reading:
 def _body(record: dict[str, Any]) -> dict[str, Any]:
     body = record.get("message")
     return body if isinstance(body, dict) else {}
+
+
+def _is_by_host(record: dict[str, Any]) -> bool:
+    """Whether Claude Code wrote a message in the user's role: an expanded command, a skill, a hook's feedback, or the
+    notification of a task in the background."""
+    origin = part(record, "origin").get("kind")
+    return record.get("isMeta") is True or record.get("promptSource") == "system" or origin not in (None, "human")
 
 
 def _texts(value: object) -> list[str]:

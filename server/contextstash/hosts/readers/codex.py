@@ -117,7 +117,8 @@ class _Reading:
             turns: list[str] = self._state.setdefault("turns", [])
             turns.append(self._state.get("spoken" if turns else "last", ""))
             del turns[:-MAX_TURNS]
-        self._append(TranscriptMessage(body=item, key=line.digest, model=self._state.get("model")), line)
+        model = self._state.get("model")
+        self._append(TranscriptMessage(item, line.digest, model=model, by_host=_is_by_codex(item)), line)
         if not _is_context(item):
             self._state["spoken"] = line.digest
 
@@ -184,6 +185,18 @@ def _is_context(item: Json) -> bool:
         return True
     texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
     return item.get("role") == "user" and any(text.startswith(CONTEXT) for text in texts)
+
+
+def _is_by_codex(item: Json) -> bool:
+    """Whether nothing in a message of the user's role was typed by the user. Newer versions name each part's kind,
+    `user.text` or such as `environments.environment_context`."""
+    if item.get("role") != "user":
+        return False
+    kinds = part(item, "internal_chat_message_metadata_passthrough").get("content_item_kinds")
+    if isinstance(kinds, list) and kinds and all(isinstance(kind, str) for kind in kinds):
+        return not any(kind.startswith("user.") or kind == "unknown" for kind in kinds)
+    texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
+    return bool(texts) and all(text.startswith(CONTEXT) for text in texts)
 
 
 def _summary(payload: Json) -> str:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user_requests import requests_of
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.context.window.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
-from contextstash.formats import UNDECIDED
+from contextstash.formats import UNDECIDED, get_format
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.messages import check_session_id, create_session
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
@@ -33,6 +36,14 @@ NOT_OVERWRITTEN = (
     " the database next; close other programs that use the file."
 )
 
+FIRST_MESSAGES = 12
+"""Messages among which the first prompt is searched for: clients put context of their own before it. A guess."""
+
+MAX_PROMPT_TOKENS = 20_000
+"""A longer message is no title. A guess, which bounds the time that a list takes."""
+
+TITLE_CHARACTERS = 80
+
 COUNTING = ("estimator", "image_tokens", "message_overhead")
 """Settings by which a message is counted when it is recorded."""
 
@@ -44,16 +55,19 @@ async def list_sessions(access: Access, limit: int, cursor: str | None) -> Sessi
     found = await access.store.list_sessions(limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
     page = found[:limit]
     return SessionList(
-        sessions=[await _line(access, session) for session in page],
+        sessions=[await session_line(access, session) for session in page],
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
 
-async def _line(access: Access, session: Session) -> SessionLine:
+async def session_line(access: Access, session: Session) -> SessionLine:
+    """A session as a line of a list. Without a title of its own it has the beginning of the first prompt."""
     estimate = await estimate_session(access, session)
+    last = session.counters.messages - 1
+    newest = await access.store.read_messages(session.session_id, first=last, bodies=False) if last >= 0 else []
     return SessionLine(
         session_id=session.session_id,
-        title=session.title,
+        title=session.title or await _first_prompt(access, session),
         agent=session.agent,
         model=session.model,
         messages=session.counters.messages,
@@ -61,8 +75,22 @@ async def _line(access: Access, session: Session) -> SessionLine:
         percent=estimate.percent,
         level=estimate.level,
         updated_at=session.updated_at.isoformat(),
+        last_message_at=newest[0].created_at.isoformat() if newest and newest[0].created_at else None,
         parent_session_id=session.parent_session_id,
     )
+
+
+async def _first_prompt(access: Access, session: Session) -> str | None:
+    """The beginning of what the user typed first, without what the client added."""
+    fmt = get_format(session.format)
+    messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
+    turns = [
+        Turn(each.seq, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",), kind=each.kind)
+        for each in messages
+        if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
+    ]
+    requests, _ = requests_of(turns)
+    return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
 
 
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:

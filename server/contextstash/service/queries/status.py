@@ -24,7 +24,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
         title=session.title,
         agent=session.agent,
         estimate=estimate,
-        due=_due(estimate) or None,
+        due=None if session.source is not None else _due(estimate) or None,  # only the client compacts its window
         messages=session.counters.messages,
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
