@@ -38,7 +38,7 @@ async def main(task: str) -> None:
         session, next_seq = f"loop-{os.getpid()}", 0
         await record({"role": "user", "content": task}, model=MODEL, format="openai-chat")
         while True:
-            context = await stash.call_tool("get_context", {"session_id": session})
+            context = await stash.call_tool("get_context", {"session_id": session, "tools": [SHELL]})
             messages = context.structured_content["messages"]
             reply = await model.chat.completions.create(model=MODEL, messages=messages, tools=[SHELL])
             message = reply.choices[0].message
