@@ -12,7 +12,7 @@ from contextstash.context.pairing.rules import violations
 from contextstash.service.stash import Stash
 from contextstash.tokenizer import count_with
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Native, Part
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 
 WINDOW = 32_000
@@ -191,3 +191,16 @@ async def test_reading_the_context_records_nothing(tmp_path: Path) -> None:
         assert context.request_id is None
         assert await stash.read_requests(SESSION) == []
         assert (await stash.estimate_context(SESSION)).tokens > 60_000
+
+
+async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(tmp_path: Path) -> None:
+    reply: list[Native] = [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" * 4_000},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "ls", "arguments": "{}"},
+    ]
+    usage = {"input_tokens": 50, "output_tokens": 320, "output_tokens_details": {"reasoning_tokens": 300}}
+    async with stash_at(tmp_path / "u.db") as stash:
+        go: Native = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
+        await stash.record_messages([go], session_id=SESSION, format="openai-responses", model="gpt-5.4")
+        await stash.record_messages(reply, session_id=SESSION, usage=usage)
+        assert (await stash.read_session(SESSION)).counters.parts[Part.THINKING] == 300
