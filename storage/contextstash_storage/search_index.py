@@ -82,7 +82,7 @@ def is_long(db: sqlite3.Connection, message: int) -> bool:
         (message,),
     ).fetchone() or ("{}", 0)
     size = sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
-    return max(size, packed or 0) > INLINE_CHARACTERS
+    return bool(max(size, packed or 0) > INLINE_CHARACTERS)
 
 
 def insert_pieces(

@@ -110,7 +110,7 @@ def _grouped(
 ) -> list[Ranked]:
     """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
     few of its lines. Each group has the score of its best."""
-    groups: dict[tuple[int, str, str], list[tuple[Ranked, int]]] = defaultdict(list)
+    groups: dict[tuple[int, str, str | int], list[tuple[Ranked, int]]] = defaultdict(list)
     for output in outputs:
         match = matches.get((output.message, output.block))
         call = calls.get(output.pair)
@@ -120,7 +120,9 @@ def _grouped(
         piece = match.piece if match else 0
         place = (output.message, output.session, output.seq, output.block)
         hit = Ranked(*place, piece, Kind.OUTPUT, score, None if call is None else output.pair)
-        groups[output.session, output.tool, output.argument].append((hit, output.characters))
+        # Calls that name nothing, such as polls of a running command, are not equal because of that.
+        called = output.argument or output.pair
+        groups[output.session, output.tool, called].append((hit, output.characters))
     hits = []
     for group in sorted(groups.values(), key=lambda members: -max(hit.message for hit, _ in members)):
         best = max(hit.score for hit, _ in group)
