@@ -89,11 +89,13 @@ class Output(Record):
 
 
 class SentRequest(Record):
-    """What the counters need of a request whose reply has not come yet: its number, `counted`, the tokens of what was
-    sent, by our count, and the `messages`, `edits` and `appended` tokens of the session at that time."""
+    """What the counters need of a request whose reply has not come yet: its number, `counted`, the tokens of its
+    messages by our count, `declared`, those of system prompt and tools, and the `messages`, `edits` and `appended`
+    tokens of the session at that time."""
 
     number: int
     counted: int
+    declared: int = 0
     messages: int
     edits: int
     appended: int
@@ -285,8 +287,10 @@ Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 
 class Declared(Record):
     """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
-    `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for."""
+    `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for. `factor` is
+    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON."""
 
+    factor: float = 1.0
     system: int | None = None
     tools: int | None = None
     system_tokens: int = 0
@@ -304,16 +308,18 @@ class Counters(Record):
     never has to read the messages.
 
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt total that the
-    provider reported, plus that call's completion; `reported_view` what `sent_tokens` was for the request that it
-    reports on, plus what came after it. `true_growth` and `counted_growth` add up, over pairs of successive
-    reports, how much the prompt grew by report and by count: their ratio calibrates the counter. `reported_group`
-    is that reply's id. `replying` are the tokens of a reply's messages that came before the one with its report.
-    `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool results in the
-    view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits
-    of ours have shrunk the view since the last report: a client that sends its own history has not seen them. `own`
-    is by how much edits of ours change each part of the view, since the client's last own compaction. `appended`
-    are the tokens of all messages ever added to the view, `requests` how many requests were handed out, `request`
-    the newest of them if no usage was reported for it yet.
+    provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
+    reply were by count, `reported_declared` the tokens of its declared parts. `true_growth` and `counted_growth`
+    add up, over pairs of successive reports, how much the prompt grew by report and by count: their ratio
+    calibrates the counter, as long as `calibrated_error`, the sum of the errors with it, is not above
+    `plain_error`, the sum without it. `mixed` says that since the last report something else came than replies and
+    tool results. `reported_group` is that reply's id. `replying` are the tokens of a reply's messages that came
+    before the one with its report. `summary_seq` is the last message that a summary covers, -1 for none.
+    `view_results` are the tool results in the view that are not archived, `system_messages` the system messages
+    recorded. `unsent` is by how many tokens edits of ours have shrunk the view since the last report: a client that
+    sends its own history has not seen them. `own` is by how much edits of ours change each part of the view, since
+    the client's last own compaction. `appended` are the tokens of all messages ever added to the view, `requests`
+    how many requests were handed out, `request` the newest of them if no usage was reported for it yet.
     """
 
     messages: int = 0
@@ -325,11 +331,15 @@ class Counters(Record):
     summary_seq: int = -1
     reported: int | None = None
     reported_view: int = 0
+    reported_declared: int = 0
     reported_seq: int = -1
     reported_group: str | None = None
     replying: int = 0
     true_growth: int = 0
     counted_growth: int = 0
+    plain_error: int = 0
+    calibrated_error: int = 0
+    mixed: bool = False
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
     level: Level = "ok"
@@ -341,11 +351,6 @@ class Counters(Record):
     @property
     def view_tokens(self) -> int:
         return sum(self.parts.values())
-
-    @property
-    def sent_tokens(self) -> int:
-        """Tokens of the view with the declared system prompt and tools."""
-        return self.view_tokens + self.declared.tokens
 
 
 LOCAL_OWNER = "local"
@@ -380,15 +385,13 @@ class Cursor(Record):
 class Appended(Record):
     """The result of an append. `messages` are those newly stored; `session` is its state afterwards. `first_seq` is the
     position of the batch's first message, None if the batch was empty or its messages have keys. `repeats`: nothing
-    identified the batch and it looks like a repetition; it was stored anyway. `new_head`: a whole conversation
-    was stored again because the system message at its head changed."""
+    identified the batch and it looks like a repetition; it was stored anyway."""
 
     messages: tuple[Message, ...]
     duplicates: int
     session: Session
     first_seq: int | None = None
     repeats: bool = False
-    new_head: bool = False
 
 
 class SearchHit(Record):
@@ -489,7 +492,8 @@ class LeftOutSpan(Record):
 class Request(Record):
     """A message list that was handed out: the view of `messages` messages as the first `edits` edits made it, with the
     declared parts in force, without `left_out`. `shortened` names the outputs that had to be archived or cut for it.
-    `counted` is its size by our count, `tokens` its estimate, `usage` what the provider reported for it. `appended` is
+    `counted` are the tokens of its messages by our count, `tokens` is the estimate of the whole, `usage` what the
+    provider reported for it. `appended` is
     the session's counter at that time."""
 
     number: int = 0
@@ -510,6 +514,7 @@ class Request(Record):
         return SentRequest(
             number=self.number,
             counted=self.counted,
+            declared=self.declared.tokens,
             messages=self.messages,
             edits=self.edits,
             appended=self.appended,

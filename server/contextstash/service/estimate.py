@@ -49,7 +49,8 @@ def own_tokens(access: Access, session: Session) -> int:
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     if session.source is not None:
-        return round(session.counters.sent_tokens * counting.growth_ratio(session.counters, settings))
+        view = session.counters.view_tokens * counting.growth_ratio(session.counters, settings)
+        return round(view) + session.counters.declared.tokens
     return counting.estimate(session.counters, settings, counter.name)[0]
 
 

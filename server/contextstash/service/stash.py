@@ -16,7 +16,6 @@ from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
 from contextstash.service.recording import output_archive, output_limits
 from contextstash.service.recording.batches import (
-    NEW_HEAD,
     REPEATED,
     BatchIdentity,
     check_for_new_session,
@@ -350,7 +349,7 @@ class Stash:
             percent=estimate.percent,
             level=estimate.level,
             done=done,
-            note=REPEATED if appended.repeats else NEW_HEAD if appended.new_head else None,
+            note=REPEATED if appended.repeats else None,
         )
 
     async def record_transcript(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.window.estimate import breakdown, count_message, estimate, growth_ratio
+from contextstash.context.window.estimate import booked_late, breakdown, count_message, estimate, growth_ratio
 from contextstash.context.window.settings import ContextSettings
-from contextstash_storage.records import Block, Counters, NewMessage, Part, Role, Usage
+from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
 
 SETTINGS = ContextSettings()
 ROLES: tuple[Role, ...] = ("user", "assistant")
@@ -16,6 +16,10 @@ ROLES: tuple[Role, ...] = ("user", "assistant")
 def turn(role: Role, tokens: int, prompt: int | None = None, group: str | None = None) -> NewMessage:
     usage = Usage(prompt_tokens=prompt, completion_tokens=tokens) if prompt is not None else None
     return NewMessage(body={}, role=role, blocks=(Block(type="text", tokens=tokens),), usage=usage, group=group)
+
+
+def results(tokens: int) -> NewMessage:
+    return NewMessage(body={}, role="tool", blocks=(Block(type="tool_result", tokens=tokens),))
 
 
 def fold(*messages: NewMessage) -> Counters:
@@ -51,7 +55,7 @@ def test_reports_calibrate_what_is_counted_next() -> None:
     counters = fold(
         turn("user", 100),
         turn("assistant", 10, prompt=1_000),
-        turn("user", 20_000),
+        results(20_000),
         turn("assistant", 10, prompt=31_010),
     )
     assert 1.3 < growth_ratio(counters, SETTINGS) < 1.5
@@ -62,7 +66,7 @@ def test_the_part_of_a_reply_before_its_report_is_no_growth_of_its_prompt() -> N
     counters = fold(
         turn("user", 100),
         turn("assistant", 10, prompt=1_000),
-        turn("user", 2_000),
+        results(2_000),
         turn("assistant", 3_000),
         turn("assistant", 10, prompt=3_010),
     )
@@ -72,9 +76,61 @@ def test_the_part_of_a_reply_before_its_report_is_no_growth_of_its_prompt() -> N
 
 def test_a_prompt_that_fell_does_not_calibrate() -> None:
     counters = fold(
-        turn("user", 100), turn("assistant", 10, prompt=90_000), turn("user", 900), turn("assistant", 1, prompt=9_000)
+        turn("user", 100), turn("assistant", 10, prompt=90_000), results(900), turn("assistant", 1, prompt=9_000)
     )
     assert growth_ratio(counters, SETTINGS) == 1.0
+
+
+def test_what_a_person_says_does_not_calibrate() -> None:
+    """At a new turn of the user some providers drop the reasoning of the last one."""
+    counters = fold(
+        turn("user", 100), turn("assistant", 10, prompt=9_000), turn("user", 5_000), turn("assistant", 1, prompt=12_000)
+    )
+    assert growth_ratio(counters, SETTINGS) == 1.0
+
+
+def test_a_calibration_that_would_have_made_estimates_worse_is_not_used() -> None:
+    growth = [3_000, 500, 2_100, 2_000, 2_100]
+    messages, prompt = [turn("assistant", 10, prompt=1_000)], 1_010
+    for true in growth:
+        prompt += true + 10
+        messages += [results(2_000), turn("assistant", 10, prompt=prompt - 10)]
+    counters = fold(turn("user", 100), *messages)
+    assert counters.calibrated_error > counters.plain_error
+    assert growth_ratio(counters, SETTINGS) == 1.0
+
+
+REQUEST = SentRequest(number=1, counted=1_917, messages=3, edits=0, appended=30_000)
+
+
+def test_a_report_belongs_to_its_request_and_not_to_the_view() -> None:
+    view = fold(turn("user", 100), turn("assistant", 50), results(29_850))
+    sent = view.model_copy(update={"request": REQUEST})
+    after = count_message(sent, turn("assistant", 20, prompt=2_000), 3)
+    assert estimate(after, SETTINGS, "c")[0] == 2_000 + 20 + (30_000 - 1_917)
+    assert after.request is None
+
+
+def test_a_late_report_is_booked_like_one_in_time() -> None:
+    view = fold(turn("user", 100), turn("assistant", 50), results(29_850))
+    sent = view.model_copy(update={"request": REQUEST})
+    reply, usage = turn("assistant", 20), Usage(prompt_tokens=2_000, completion_tokens=20)
+    late = booked_late(count_message(sent, reply, 3), usage, REQUEST, reply.tokens)
+    in_time = count_message(sent, reply.model_copy(update={"usage": usage}), 3)
+    assert estimate(late, SETTINGS, "c")[0] == estimate(in_time, SETTINGS, "c")[0]
+
+
+def test_the_first_report_measures_the_declared_parts_and_later_ones_are_counted_by_that() -> None:
+    declared = Declared(system=1, tools=2, system_tokens=400, tools_tokens=1_600)
+    counters = fold(turn("user", 100)).model_copy(update={"declared": declared})
+    assert estimate(counters, SETTINGS, "c")[0] == 2_100
+    request = SentRequest(number=1, counted=100, declared=2_000, messages=1, edits=0, appended=100)
+    counters = counters.model_copy(update={"request": request})
+    counters = count_message(counters, turn("assistant", 10, prompt=1_100), 1)
+    assert (counters.declared.factor, counters.declared.tokens) == (0.5, 1_000)
+    assert estimate(counters, SETTINGS, "c")[0] == 1_110
+    more = counters.declared.model_copy(update={"tools_tokens": 1_300})
+    assert estimate(counters.model_copy(update={"declared": more}), SETTINGS, "c")[0] == 1_610
 
 
 def test_a_client_that_sends_its_own_history_has_not_seen_our_edits() -> None:

@@ -123,16 +123,43 @@ async def test_a_refused_batch_leaves_no_session_behind(tmp_path: Path, argument
         assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_list_stored_again_because_its_system_message_changed_is_told(tmp_path: Path) -> None:
-    talk = said("go", "done", "go on")
-    notes = []
+async def test_a_system_message_that_changes_is_not_a_rewind(tmp_path: Path) -> None:
+    talk: list[Native] = []
     async with stash_at(tmp_path / "w.db") as stash:
-        for day in ("Monday", "Monday", "Tuesday"):
-            head: Native = {"role": "system", "content": f"Today is {day}."}
+        for day in range(12):
+            head: Native = {"role": "system", "content": f"Today is day {day}."}
+            talk += said(f"question {day}", f"answer {day}")
             answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
-            notes.append(answer.note or "")
-            assert await view(stash) == [head, *talk]
-        other = await stash.record_messages(said("quite", "different"), session_id=SESSION, whole=True)
-    assert [bool(note) for note in notes] == [False, False, True]
-    assert "pass it to get_context as system" in notes[-1]
-    assert other.note is None
+            assert answer.recorded == (3 if day == 0 else 2)
+            assert await valid_view(stash, "openai-chat") == [head, *talk]
+        first: Native = {"role": "system", "content": "Today is day 0."}
+        assert await history(stash) == [first, *talk]
+        versions = [version.content for version in await stash.read_declared(SESSION)]
+        assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
+
+
+async def test_a_system_message_that_comes_back_is_shown_again(tmp_path: Path) -> None:
+    talk = said("go", "done", "go on")
+    heads: list[list[Native]] = [
+        [],
+        [{"role": "system", "content": "Be brief."}],
+        [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Be kind."}],
+        [],
+        [{"role": "system", "content": "Be brief."}],
+    ]
+    async with stash_at(tmp_path / "w.db") as stash:
+        for head in heads:
+            answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
+            assert await valid_view(stash, "openai-chat") == [*head, *talk]
+            assert answer.next_seq == 3
+        assert len(await stash.read_declared(SESSION)) == 3
+
+
+async def test_under_another_system_message_a_changed_message_is_a_rewind_all_the_same(tmp_path: Path) -> None:
+    old, new = said("go", "done", "left"), said("go", "done", "right")
+    async with stash_at(tmp_path / "w.db") as stash:
+        await stash.record_messages([{"role": "system", "content": "A"}, *old], session_id=SESSION, whole=True)
+        head: Native = {"role": "system", "content": "B"}
+        answer = await stash.record_messages([head, *new], session_id=SESSION, whole=True)
+        assert (answer.recorded, answer.duplicates) == (1, 3)
+        assert await valid_view(stash, "openai-chat") == [head, *new]

@@ -72,6 +72,17 @@ async def test_a_second_recovery_names_what_fills_the_window(tmp_path: Path) -> 
         assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
 
 
+async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_again(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        await recorded(stash)
+        first = await stash.recover_context(SESSION, error=TOO_LONG)
+        again = await stash.recover_context(SESSION, error="prompt is too long: 20500 tokens > 20000 maximum")
+        assert again.recovered
+        assert again.context is not None
+        assert first.context is not None
+        assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
+
+
 async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "l.db") as stash:
         await stash.record_messages([user(200_000)], session_id=SESSION)

@@ -38,7 +38,7 @@ def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> Arch
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=snapshot.counter.count(shown),
+        tokens=_result_tokens(snapshot, output, shown),
     )
 
 
@@ -50,8 +50,15 @@ def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: O
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=snapshot.counter.count(shown),
+        tokens=_result_tokens(snapshot, output, shown),
     )
+
+
+def _result_tokens(snapshot: SessionSnapshot, output: Output, shown: str) -> int:
+    """The tokens of a tool result with this text, with what the provider counts for the result and the message around
+    it: they stay when the text is replaced."""
+    overhead = snapshot.settings.message_overhead if output.block == 0 else 0
+    return snapshot.counter.count(shown) + snapshot.counter.result_overhead + overhead
 
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:

@@ -16,11 +16,23 @@ MIN_CUT_TOKENS = 200
 """An output that must be cut for the view to fit keeps at least this many tokens; if that is too many, it is archived.
 A guess: a few lines of its head and tail, and the notice between them."""
 
+KEPT_OUTPUTS = 16
+"""Before messages are left out, the newest outputs are cut, but to no less than this part of the budget. A guess: what
+was said is worth more than the middle of an output that can be retrieved."""
+
+MARGIN = 10
+"""A view that must be shortened is shortened by this part of the budget more than necessary: otherwise each of the next
+requests would have to be shortened again, and write the prompt cache again. A guess."""
+
 NOTICE_TOKENS = 80
 """What the notice about messages left out takes at most; a guess, the caller passes the exact number."""
 
 Shorten = Callable[[Message, Output, int | None], Replacement]
 """`shorten(message, output, tokens)`: the output as a placeholder if `tokens` is None, else cut to that many tokens."""
+
+
+Step = Callable[[list[Entry], int], tuple[list[Entry], int]]
+"""`step(entries, excess)`: the entries with `excess` tokens less, if it can, and how many outputs it shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +56,38 @@ def fit(
     archive: bool = True,
     keep_messages: int = 0,
 ) -> Fitted:
-    """Shortens a view to `budget` tokens. First tool outputs become placeholders, the oldest first, if `archive`. Then
-    the oldest messages are left out, up to a position that every pairing rule allows, but never the `keep_messages`
-    newest. Last, large outputs in what remains are cut, also the newest and those that are cut already, and if that is
-    not enough, they become placeholders too."""
-    current = list(entries)
-    excess = total_tokens(current) - budget
-    if excess <= 0:
-        return Fitted(tuple(current), (), 0, 0)
-    tail = _tail_start(current) if archive else 0
-    current, archived = _shorten_outputs(current, outputs, range(tail), excess, shorten, None)
-    excess = total_tokens(current) - budget
+    """Shortens a view to `budget` tokens. If `archive`, tool outputs become placeholders first, the oldest first, and
+    then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
+    position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
+    cut, also those that are cut already, and if that is not enough, they become placeholders too."""
+    steps = [
+        lambda view, excess: _shorten_outputs(view, outputs, range(_tail_start(view)), excess, shorten, None),
+        lambda view, excess: _cut_to_level(view, outputs, excess, shorten, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)),
+    ]
+    goal = budget - budget // MARGIN if archive else budget
+    current, shortened = _stepwise(list(entries), steps if archive else [], budget, goal)
     dropped: tuple[Entry, ...] = ()
-    if excess > 0:
-        current, dropped = _drop_oldest(current, excess + notice_tokens, keep_messages)
-        excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
-    current, cut = _cut_to_level(current, outputs, excess, shorten)
-    excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
-    current, last = _shorten_outputs(current, outputs, range(len(current)), excess, shorten, None)
-    excess = total_tokens(current) - budget + (notice_tokens if dropped else 0)
-    return Fitted(tuple(current), dropped, archived + cut + last, max(0, excess))
+    if total_tokens(current) > budget:
+        current, dropped = _drop_oldest(current, total_tokens(current) - goal + notice_tokens, keep_messages)
+    room = budget - (notice_tokens if dropped else 0)
+    last_steps = [
+        lambda view, excess: _cut_to_level(view, outputs, excess, shorten, MIN_CUT_TOKENS),
+        lambda view, excess: _shorten_outputs(view, outputs, range(len(view)), excess, shorten, None),
+    ]
+    current, cut = _stepwise(current, last_steps, room, room)
+    return Fitted(tuple(current), dropped, shortened + cut, max(0, total_tokens(current) - room))
+
+
+def _stepwise(entries: list[Entry], steps: Sequence[Step], budget: int, goal: int) -> tuple[list[Entry], int]:
+    """Takes one step after another as long as the view is over the budget; each aims at the goal."""
+    count = 0
+    for step in steps:
+        tokens = total_tokens(entries)
+        if tokens <= budget:
+            break
+        entries, shortened = step(entries, tokens - goal)
+        count += shortened
+    return entries, count
 
 
 def _tail_start(entries: Sequence[Entry]) -> int:
@@ -89,11 +113,10 @@ def _drop_oldest(entries: list[Entry], excess: int, keep: int) -> tuple[list[Ent
 
 
 def _cut_to_level(
-    entries: list[Entry], outputs: Mapping[tuple[int, int], Output], excess: int, shorten: Shorten
+    entries: list[Entry], outputs: Mapping[tuple[int, int], Output], excess: int, shorten: Shorten, minimum: int
 ) -> tuple[list[Entry], int]:
-    """Cuts the largest outputs to one size, as large as possible, so that `excess` tokens are freed."""
-    if excess <= 0:
-        return entries, 0
+    """Cuts the largest outputs to one size, as large as possible but at least `minimum`, so that `excess` tokens are
+    freed."""
     costs = sorted((cost for cost, _, _ in _shown_outputs(entries, outputs, range(len(entries)), 0)), reverse=True)
     level = total = 0
     for count, cost in enumerate(costs, start=1):
@@ -101,8 +124,7 @@ def _cut_to_level(
         level = (total - excess) // count
         if count == len(costs) or level >= costs[count]:
             break
-    level = max(MIN_CUT_TOKENS, level)
-    return _shorten_outputs(entries, outputs, range(len(entries)), excess, shorten, level)
+    return _shorten_outputs(entries, outputs, range(len(entries)), excess, shorten, max(minimum, level))
 
 
 def _shorten_outputs(
@@ -115,8 +137,6 @@ def _shorten_outputs(
 ) -> tuple[list[Entry], int]:
     """Shortens outputs, the oldest first (if they are cut, the largest first), until `excess` tokens are freed. A
     placeholder must save at least half of what it replaces."""
-    if excess <= 0:
-        return entries, 0
     found = _shown_outputs(entries, outputs, places, 2 * PLACEHOLDER_TOKENS if tokens is None else tokens)
     if tokens is not None:
         found.sort(key=lambda item: (-item[0], item[1]))

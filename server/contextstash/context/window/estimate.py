@@ -10,9 +10,9 @@ MIN_GROWTH = 200
 """Smaller growth, in tokens, does not calibrate: what a host adds to prompts unseen would outweigh it.
 bench/estimation.py leaves out increments below this size as well."""
 
-PRIOR_GROWTH = 5_000
-"""The calibration starts at a ratio of 1 with the weight of this many tokens, so that one odd report changes little. A
-guess."""
+PRIOR_GROWTH = 1_000
+"""The calibration starts at a ratio of 1 with the weight of this many tokens. A guess: some two tool results; a ratio
+that makes estimates worse is not used anyway."""
 
 MAX_RATIO = 2.0
 """Largest calibration, and its inverse the smallest. A guess: the families' factors are between 1 and 1.55, so that a
@@ -25,7 +25,7 @@ tool definitions. A guess."""
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
     """The counters with one more message."""
-    before = counters.sent_tokens
+    before = counters.view_tokens
     parts = dict(counters.parts)
     if message.agent_visible:
         for block in message.blocks:
@@ -39,10 +39,11 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
             "system_messages": counters.system_messages + (message.role == "system"),
             "parts": {part: tokens for part, tokens in parts.items() if tokens},
             "appended": counters.appended + (message.tokens if message.agent_visible else 0),
+            "mixed": counters.mixed or not _is_plain(message),
         }
     )
     if message.usage is None:
-        replying = counters.replying + counted.sent_tokens - before if message.role == "assistant" else 0
+        replying = counters.replying + counted.view_tokens - before if message.role == "assistant" else 0
         return counted.model_copy(update={"replying": replying})
     return _anchored(counted, message, message.usage, seq, before)
 
@@ -59,20 +60,57 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
         return counters.model_copy(update={"reported": reported, "reported_view": view, "reported_seq": seq})
     sent = message.request or counters.request
     asked = before - counters.replying if sent is None else sent.counted
-    beyond = 0 if sent is None else counters.sent_tokens - (sent.counted + counters.appended - sent.appended)
     completion = message.tokens if message.group is not None else max(usage.completion_tokens, message.tokens)
-    calibrated = counters.model_copy(update=_growth(counters, usage, asked))
-    return reanchored(calibrated, usage.prompt_tokens + completion, seq, group=message.group, since=beyond)
+    measured = _measured(counters, usage, asked, sent)
+    beyond = 0 if sent is None else _beyond(counters, sent)
+    return reanchored(measured, usage.prompt_tokens + completion, seq, group=message.group, since=beyond)
 
 
-def _growth(counters: Counters, usage: Usage, asked: int) -> dict[str, int]:
-    """The calibration's sums with the growth of the prompt since the last report. `asked` is the counted prompt."""
+def _beyond(counters: Counters, sent: SentRequest) -> int:
+    """How many counted tokens of the view were in neither the request nor the messages that came after it."""
+    return counters.view_tokens - (sent.counted + counters.appended - sent.appended)
+
+
+def _is_plain(message: NewMessage) -> bool:
+    """Whether a message is a reply or holds tool results only. What a person says may begin a new turn, in which some
+    providers drop the reasoning of the last one; images and documents are not counted from their text."""
+    images = any(block.type in ("image", "document") for block in message.blocks)
+    return message.role == "assistant" or (not images and all(block.type == "tool_result" for block in message.blocks))
+
+
+def _measured(counters: Counters, usage: Usage, asked: int, sent: SentRequest | None) -> Counters:
+    """The counters with what a report says about our counting. `asked` is the counted prompt, without declared parts.
+
+    The first report measures the declared parts, if all are known; later ones measure the growth since the last."""
     if counters.reported is None:
-        return {}
+        return _with_factor(counters, usage.prompt_tokens - asked) if sent is not None else counters
     true, counted = usage.prompt_tokens - counters.reported, asked - counters.reported_view
-    if not (true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted):
-        return {}
-    return {"true_growth": counters.true_growth + true, "counted_growth": counters.counted_growth + counted}
+    true -= 0 if sent is None else sent.declared - counters.reported_declared
+    if counters.mixed or not (true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted):
+        return counters
+    return counters.model_copy(
+        update={
+            "true_growth": counters.true_growth + true,
+            "counted_growth": counters.counted_growth + counted,
+            "plain_error": counters.plain_error + abs(true - counted),
+            "calibrated_error": counters.calibrated_error + abs(true - round(counted * _ratio(counters))),
+        }
+    )
+
+
+def _with_factor(counters: Counters, true: int) -> Counters:
+    """The counters with the declared parts as large as the provider's report says."""
+    declared = counters.declared
+    counted = declared.system_tokens + declared.tools_tokens
+    if declared.tools is None or counted < MIN_GROWTH:
+        return counters
+    factor = min(MAX_RATIO, max(1 / MAX_RATIO, (true + declared.replaced_tokens) / counted))
+    scaled = {
+        "factor": declared.factor * factor,
+        "system_tokens": round(declared.system_tokens * factor),
+        "tools_tokens": round(declared.tools_tokens * factor),
+    }
+    return counters.model_copy(update={"declared": declared.model_copy(update=scaled)})
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
@@ -82,14 +120,22 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
     return counters.model_copy(
         update={
             "reported": reported,
-            "reported_view": counters.sent_tokens - since,
+            "reported_view": counters.view_tokens - since,
+            "reported_declared": counters.declared.tokens,
             "reported_seq": seq,
             "reported_group": group,
             "replying": 0,
+            "mixed": False,
             "unsent": 0,
             "request": None,
         }
     )
+
+
+def refused(counters: Counters, true: int) -> Counters:
+    """The counters anchored on the size that a provider named when it refused the newest request."""
+    beyond = 0 if counters.request is None else _beyond(counters, counters.request)
+    return reanchored(counters, true, counters.messages - 1, since=beyond)
 
 
 def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
@@ -106,14 +152,20 @@ def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since
 def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int) -> Counters:
     """The counters anchored on a report that arrived after the reply to a request was counted, with `reply` tokens."""
     reported = usage.prompt_tokens + max(usage.completion_tokens, reply)
-    calibrated = counters.model_copy(update=_growth(counters, usage, sent.counted))
-    return reanchored(calibrated, reported, sent.messages, since=counters.sent_tokens - sent.counted - reply)
+    since = counters.view_tokens - sent.counted - reply
+    anchored = reanchored(_measured(counters, usage, sent.counted, sent), reported, sent.messages, since=since)
+    return anchored.model_copy(update={"mixed": True})
 
 
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
-    """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports."""
-    if not (settings.anchored and settings.calibrated):
+    """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports, or if estimates
+    with the ratio would have been worse so far."""
+    if not (settings.anchored and settings.calibrated) or counters.calibrated_error > counters.plain_error:
         return 1.0
+    return _ratio(counters)
+
+
+def _ratio(counters: Counters) -> float:
     ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)
     return min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
 
@@ -122,11 +174,12 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
     removed from the view since the last report is still in the client's window."""
     ratio = growth_ratio(counters, settings)
-    view = counters.sent_tokens + (counters.unsent if followed else 0)
+    view = counters.view_tokens + (counters.unsent if followed else 0)
+    declared = counters.declared.tokens
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
-        return round(view * ratio) + settings.conversation_overhead, f"counted with {counter}{calibrated}"
-    since = round((view - counters.reported_view) * ratio)
+        return round(view * ratio) + declared + settings.conversation_overhead, f"counted with {counter}{calibrated}"
+    since = round((view - counters.reported_view) * ratio) + declared - counters.reported_declared
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
         f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}{calibrated}"

@@ -42,6 +42,7 @@ STAGED: dict[str, Any] = {
     "summary_marker": "[Summary of the conversation so far]",
     "summary_prompt": "brief",
     "output_tokens": None,
+    "output_share": None,
     "output_bytes": 50_000,
     "output_cut": "middle",
 }
@@ -73,6 +74,7 @@ TOKEN_BUDGET: dict[str, Any] = {
     " still there. Build on it, do not repeat it.]",
     "summary_prompt": "handoff",
     "output_tokens": 2_500,
+    "output_share": None,
     "output_cut": "middle",
 }
 
@@ -107,6 +109,7 @@ ROLLING: dict[str, Any] = {
     "output_chars": 200 * 1024,
     "output_bytes": 50 * 1024,
     "output_tokens": None,
+    "output_share": None,
     "output_cut": "head_tail",
     "output_spill_chars": 200 * 1024,
 }
@@ -134,6 +137,7 @@ N_OR_K: dict[str, Any] = {
     "summary_prompt": "brief",
     "summarizer_output_chars": 500,
     "output_tokens": None,
+    "output_share": None,
     "fit_by": "leave_out",
     "fit_keep_messages": 6,
 }
@@ -152,6 +156,7 @@ BYTE_BUDGET: dict[str, Any] = {
     "compact_automatic": False,
     "summaries": "one",
     "output_tokens": None,
+    "output_share": None,
     "output_bytes": 4_000,
     "output_cut": "head",
     "output_notice": "beside",

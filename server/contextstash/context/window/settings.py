@@ -271,6 +271,13 @@ class ContextSettings(BaseModel):
     output_tokens: int | None = Field(
         default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
     )
+    # From the design: so that several outputs of one turn fit into a small window.
+    output_share: float | None = Field(
+        default=0.125,
+        gt=0,
+        le=1,
+        description="Maximum share of the window of one tool output in the view, if that is fewer tokens.",
+    )
     output_cut: Cut = Field(
         default="smart",
         description="Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size"

@@ -67,7 +67,7 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[tupl
 def limits_in_characters(settings: ContextSettings) -> dict[str, Any]:
     """The limits of one output, with tokens converted to characters: to load a tokenizer's vocabulary takes longer than
     a hook should."""
-    limits = OutputLimits.of(settings)
+    limits = OutputLimits.of(settings, settings.window)
     given: dict[str, Any] = {"tokens": None}
     if limits.tokens is not None:
         characters = limits.tokens * CHARACTERS_PER_TOKEN

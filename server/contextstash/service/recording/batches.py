@@ -11,6 +11,7 @@ from contextstash.context.view.branches import KnownPath, known_path, rewinding
 from contextstash.formats import detect_format, get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.recording.client_edits import weighed_together
+from contextstash.service.recording.head_messages import declare_head, leading_system, stored_head
 from contextstash.service.recording.messages import (
     RECENT_MESSAGES,
     Calls,
@@ -35,12 +36,6 @@ REPEATED = (
     "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
     " first_seq (next_seq of the previous result), batch_id, or whole=true with the whole conversation; then they are"
     " stored once."
-)
-
-
-NEW_HEAD = (
-    "The system message at the head differs from the one recorded before, so the whole list was stored again as a new"
-    " branch. If it changes often (a date in it): record the list without it, and pass it to get_context as system."
 )
 
 
@@ -143,8 +138,28 @@ async def _record_whole(
     extras: Sequence[Mapping[str, Any]],
 ) -> Appended:
     """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
-    list, and append the rest. If another process changes the session meanwhile, plan again; pieces stored before that
-    conflict then count as stored."""
+    list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
+    system prompt, not of the conversation."""
+    stored = await stored_head(access, session)
+    length = leading_system(session, natives)
+    if stored is None:
+        return await _record_branch(access, session, natives, calls, extras)
+    under = [*stored, *natives[length:]]
+    appended = await _record_branch(access, session, under, calls, [{} for _ in stored] + list(extras[length:]))
+    session = await declare_head(access, appended.session, natives[:length], stored)
+    duplicates = len(natives) - len(appended.messages)
+    return appended.model_copy(update={"session": session, "duplicates": duplicates})
+
+
+async def _record_branch(
+    access: Access,
+    session: Session,
+    natives: Sequence[Native],
+    calls: Calls,
+    extras: Sequence[Mapping[str, Any]],
+) -> Appended:
+    """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
+    stored before that conflict then count as stored."""
     listed = await _fingerprints(access, natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
@@ -159,8 +174,7 @@ async def _record_whole(
                 ) from error
             await asyncio.sleep(WAIT_SECONDS * attempts)
         else:
-            done = await _with_pieces(access, appended, natives, first, plan)
-            return done.model_copy(update={"new_head": first.new_head and _begins_with_system(session, natives)})
+            return await _with_pieces(access, appended, natives, first, plan)
         plan = await _plan(access, session, listed)
         if plan.path.count > furthest:  # a piece was stored before the conflict, so the attempt made progress
             furthest, attempts = plan.path.count, 0
@@ -185,8 +199,6 @@ class _Plan:
     edits: int
     path: KnownPath
     changes: tuple[Edit, ...]
-    new_head: bool = False
-    """The list differs from what is stored in its first message, and not in its second."""
 
     def edits_before(self, counters: Counters) -> tuple[Edit, ...]:
         """The changes. Raises EditConflictError if the session has changed since the plan was made."""
@@ -200,12 +212,7 @@ async def _plan(access: Access, session: Session, listed: Sequence[bytes]) -> _P
     stored = await access.store.read_fingerprints(session.session_id)
     path = known_path(edits, stored, listed)
     changes = rewinding(edits, len(stored), path.last)
-    new_head = not path.count and len(listed) > 1 and listed[1] in stored
-    return _Plan(len(stored), len(edits), path, tuple(changes), new_head)
-
-
-def _begins_with_system(session: Session, natives: Sequence[Native]) -> bool:
-    return get_format(session.format).read(natives[0]).role == "system"
+    return _Plan(len(stored), len(edits), path, tuple(changes))
 
 
 async def _follow(

@@ -18,6 +18,7 @@ from contextstash.formats import detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.block_limit import check_blocks
 from contextstash.formats.usage import read_usage
+from contextstash.service.recording.unreadable_reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
@@ -157,10 +158,13 @@ async def append(
     fmt = get_format(session.format)
 
     def read_all() -> list[NewMessage]:
-        return [
-            _new_message(fmt, native, place, counter, settings, calls, extras[place] if extras else {})
-            for place, native in enumerate(natives)
-        ]
+        return with_reported_reasoning(
+            fmt,
+            [
+                _new_message(fmt, native, place, counter, settings, calls, extras[place] if extras else {})
+                for place, native in enumerate(natives)
+            ],
+        )
 
     messages = await asyncio.to_thread(read_all) if is_large(natives) else read_all()
     return await access.store.append_messages(

@@ -11,6 +11,7 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
+from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats import get_format
 from contextstash.service.apply_edits import entries_after, retrying
@@ -35,7 +36,7 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
     `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
     session = appended.session
-    rules = OutputLimits.of(access.settings(session)).merged(limits)
+    rules = _rules(access, access.settings(session), session).merged(limits)
     texts = await _over_limits(access, session, appended.messages, rules)
     if not texts:
         return session
@@ -51,6 +52,11 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         return await access.store.append_edits(session.session_id, edits, expected=len(snapshot.edits))
 
     return await retrying(attempt)
+
+
+def _rules(access: Access, settings: ContextSettings, session: Session | None) -> OutputLimits:
+    window = access.budget(settings, session.model if session else None, session).window
+    return OutputLimits.of(settings, window)
 
 
 async def _over_limits(
@@ -136,7 +142,7 @@ async def limit_text(
     """
     session = await _session_or_none(access, session_id)
     settings = access.settings(session)
-    rules = OutputLimits.of(settings).merged(limits)
+    rules = _rules(access, settings, session).merged(limits)
     count = access.counter(settings, session.model if session else None).count
     if is_own_retrieval(tool, argument) or await _in_thread_if_large([text], rules.holds, text, count):
         return LimitedOutput(text=text, cut=False)

@@ -61,7 +61,7 @@ async def declare(
         changes: dict[str, int] = {}
         for part, version in zip(parts, versions, strict=True):
             name = "tools" if part.part == "tools" else "system"
-            changes |= {name: version, f"{name}_tokens": part.tokens}
+            changes |= {name: version, f"{name}_tokens": round(part.tokens * declared.factor)}
             if name == "system":
                 changes["replaced_tokens"] = replaced
         return declared.model_copy(update=changes)

@@ -346,10 +346,10 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
 
 
 def _counted(snapshot: SessionSnapshot, plan: _Plan) -> int:
-    """The request's size by our count: messages, notice, repairs and declared parts."""
+    """The size of the request's messages by our count, with notice and repairs."""
     notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD if plan.left_out else 0
     repairs = REPAIR_TOKENS * _unanswered(snapshot.entries)
-    return total_tokens(plan.sent) + notice + repairs + snapshot.session.counters.declared.tokens
+    return total_tokens(plan.sent) + notice + repairs
 
 
 def _done(edits: Sequence[Edit]) -> list[str] | None:

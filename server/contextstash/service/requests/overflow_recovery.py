@@ -9,8 +9,8 @@ from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.prune_plan import PruneOptions
-from contextstash.context.view.view import total_tokens
-from contextstash.context.window.estimate import reanchored
+from contextstash.context.view.view import Entry, total_tokens
+from contextstash.context.window.estimate import refused
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
@@ -22,7 +22,7 @@ from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Edit, Event, Session
+from contextstash_storage.records import Edit, Event, Output, Session, TruncateEdit
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -31,8 +31,8 @@ LOWER_THE_REPLY = (
 
 
 async def recover_context(access: Access, session_id: str | None, error: str | Mapping[str, Any]) -> RecoverResult:
-    """What to send, once, instead of a request that was refused as too long. If called again with nothing recorded
-    since, returns the breakdown of what fills the window instead.
+    """What to send, once, instead of a request that was refused as too long. If called again with the same error and
+    nothing recorded since, returns the breakdown of what fills the window instead.
 
     Raises BadInputError if the error is not about the context's length.
     """
@@ -46,7 +46,8 @@ async def recover_context(access: Access, session_id: str | None, error: str | M
     if overflow.reply_fills_window:
         return await _refused(access, session, overflow, LOWER_THE_REPLY)
     last = await access.store.last_events(session.session_id, ("recovery",), 1)
-    if last and last[0].seq == session.counters.messages:
+    is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
+    if last and last[0].seq == session.counters.messages and is_same:
         return await _refused(access, session, overflow, await _what_fills_the_window(access, session))
     session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
@@ -132,9 +133,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     estimate = await estimate_session(access, session)
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    return await access.store.change_counters(
-        session.session_id, lambda counters: reanchored(counters, true, counters.messages - 1)
-    )
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
 
 
 async def _shrunk(access: Access, session_id: str) -> list[str]:
@@ -167,15 +166,15 @@ async def _over(access: Access, session_id: str) -> bool:
 
 
 async def _cut_outputs(access: Access, session_id: str) -> str | None:
-    """Truncate every visible output that is over the limit of a recovery."""
+    """Truncate every visible output that is over the limit of a recovery, also one that is truncated already."""
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
     shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     visible = [
         output
-        for (seq, block), output in snapshot.outputs.items()
-        if seq in shown and block not in shown[seq].replaced and output.characters > most // 4
+        for (seq, _), output in snapshot.outputs.items()
+        if seq in shown and _shown_characters(shown[seq], output) > most // 4
     ]
     cut = []
     async for batch in access.output_texts(snapshot, visible):
@@ -195,6 +194,13 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
     await access.store.append_edits(session_id, edits, expected=len(snapshot.edits))
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
     return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+
+def _shown_characters(entry: Entry, output: Output) -> int:
+    edit = entry.replaced.get(output.block)
+    if edit is None:
+        return output.characters
+    return len(edit.text) if isinstance(edit, TruncateEdit) else 0
 
 
 async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:
