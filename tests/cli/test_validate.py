@@ -122,7 +122,7 @@ def test_a_file_without_a_message_list_is_an_error_in_one_line(contextstash: Com
 def test_what_is_repaired_is_valid(format_name: str, data: st.DataObject) -> None:
     natives = data.draw(conversations(format_name, broken=True))
     beside = data.draw(st.sampled_from([None, {"system": "Be brief.", "tools": [{"name": "f"}]}]))
-    key = "input" if format_name == "openai-responses" else "messages"
+    key = {"openai-responses": "input", "gemini": "contents"}.get(format_name, "messages")
     document = read_document(json.dumps(natives if beside is None else {**beside, key: natives})) if natives else None
     if document is not None:
         answer = repaired(document, get_format(format_name))

@@ -42,6 +42,21 @@ from contextstash_storage.records import Usage
             {"input_tokens": 4, "cache_read_input_tokens": None, "output_tokens": 9},
             Usage(prompt_tokens=4, completion_tokens=9),
         ),
+        (
+            {
+                "promptTokenCount": 100,
+                "cachedContentTokenCount": 64,
+                "candidatesTokenCount": 9,
+                "thoughtsTokenCount": 30,
+                "toolUsePromptTokenCount": 7,
+                "totalTokenCount": 146,
+            },
+            Usage(prompt_tokens=100, completion_tokens=39, cached_tokens=64),
+        ),
+        (
+            {"prompt_token_count": 100, "candidates_token_count": 9, "thoughts_token_count": None},
+            Usage(prompt_tokens=100, completion_tokens=9),
+        ),
         (Usage(prompt_tokens=7, cached_tokens=3).model_dump(), Usage(prompt_tokens=7, cached_tokens=3)),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from contextstash.formats.whole_request import format_of, kept_elsewhere, marks_beside, too_many_marks
 
 HI = {"role": "user", "content": "hi"}
+CONTENT: dict[str, Any] = {"role": "user", "parts": [{"text": "hi"}]}
 MARK = {"cache_control": {"type": "ephemeral"}}
 CALLING: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
 
@@ -22,6 +23,7 @@ CALLING: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [
         ({"tools": [{"name": "f", "input_schema": {}}]}, [HI], "anthropic"),
         ({"tools": [{"type": "function", "function": {}}]}, [HI], "openai-chat"),
         ({"system": "be brief"}, [HI, CALLING], "openai-chat"),
+        ({"contents": [CONTENT], "systemInstruction": {"parts": [{"text": "be brief"}]}}, [CONTENT], "gemini"),
     ],
 )
 def test_plain_text_has_the_format_of_the_rest_of_the_request(

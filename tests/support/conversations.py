@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contextstash.formats import get_format
 from contextstash_storage.records import Message, Native
 
-FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic")
+FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini")
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -108,6 +108,8 @@ def breakings(draw: Draw, natives: Sequence[Native], format_name: str) -> list[N
 
 
 def _reply_keys(draw: Draw, format_name: str, native: Native) -> Native:
+    if format_name == "gemini":
+        return {"usageMetadata": {"promptTokenCount": 120, "candidatesTokenCount": 7}, "modelVersion": "gemini-3-pro"}
     if format_name != "anthropic":
         return {"usage": {"prompt_tokens": 120, "completion_tokens": 7}}
     if native.get("role") != "assistant":
@@ -295,15 +297,82 @@ def _responses_user(draw: Draw) -> Native:
     return {"type": "message", "role": "user", "content": content}
 
 
+def _gemini_head(draw: Draw) -> list[Native]:
+    return [{"role": "user", "parts": [{"text": draw(texts)}]}]
+
+
+def _gemini_turn(draw: Draw, ids: Ids) -> list[Native]:
+    """A content of the model, the responses to its calls, and mostly a content of the user."""
+    turn = ids.next_turn()
+    sdk, named = draw(st.booleans()), draw(st.booleans())
+    parts: list[dict[str, Any]] = []
+    if draw(st.booleans()):
+        parts.append({"text": draw(texts), "thought": True})
+    if draw(st.booleans()):
+        parts += _gemini_code(draw, sdk)
+    calls = [(ids.next_call() if named else None, *draw(tool_calls)) for _ in range(draw(st.integers(0, 3)))]
+    if not calls or draw(st.booleans()):
+        parts.append({"text": draw(st.one_of(texts, st.just(""))), _key("thoughtSignature", sdk): f"c2ln{turn}text"})
+    for place, (call_id, name, given) in enumerate(calls):
+        call = {"name": name, "args": given, **({"id": call_id} if call_id else {})}
+        signed = {} if place else {_key("thoughtSignature", sdk): f"c2ln{turn}=="}
+        parts.append({_key("functionCall", sdk): call, **signed})
+    contents: list[Native] = [{"role": "model", "parts": parts} if turn % 2 else {"parts": parts, "role": "model"}]
+    answered = draw(st.permutations(calls)) if named else calls
+    if calls:
+        responses = [_gemini_response(draw, call_id, name, sdk) for call_id, name, _ in answered]
+        contents.append({"role": "user", "parts": responses})
+    if not calls or draw(st.booleans()):
+        contents.append({"role": "user", "parts": draw(st.lists(_gemini_user_parts, min_size=1, max_size=3))})
+    return contents
+
+
+def _key(name: str, sdk: bool) -> str:
+    """The field in the spelling of Google's SDK or in that of the REST API."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name) if sdk else name
+
+
+def _gemini_code(draw: Draw, sdk: bool) -> list[dict[str, Any]]:
+    return [
+        {_key("executableCode", sdk): {"language": "PYTHON", "code": "print(2 + 2)"}},
+        {_key("codeExecutionResult", sdk): {"outcome": "OUTCOME_OK", "output": draw(texts)}},
+    ]
+
+
+_gemini_image: dict[str, Any] = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+_gemini_user_parts: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    texts.map(lambda text: {"text": text}),
+    st.just(_gemini_image),
+    st.just({"fileData": {"mimeType": "application/pdf", "fileUri": "https://example.org/a.pdf"}}),
+    st.just({"inline_data": {"mime_type": "audio/wav", "data": "UklGRg=="}}),
+    st.just({"part_of_tomorrow": {"a": [1, 2]}}),
+)
+
+
+def _gemini_response(draw: Draw, call_id: str | None, name: str, sdk: bool) -> dict[str, Any]:
+    shape = draw(st.sampled_from(("output", "result", "error", "fields", "mcp", "image")))
+    response: dict[str, Any] = {shape: draw(outputs)}
+    if shape == "fields":
+        response = {"stdout": draw(outputs), "exit_code": 0, "files": [{"path": "a.py"}]}
+    elif shape == "mcp":
+        response = {"content": [{"type": "text", "text": draw(texts)}], "isError": draw(st.booleans())}
+    answer: dict[str, Any] = {**({"id": call_id} if call_id else {}), "name": name, "response": response}
+    if shape == "image":
+        answer["parts"] = [_gemini_image]
+    return {_key("functionResponse", sdk): answer}
+
+
 _HEADS: dict[str, Callable[[Draw], list[Native]]] = {
     "openai-chat": _chat_head,
     "openai-responses": _responses_head,
     "anthropic": _anthropic_head,
+    "gemini": _gemini_head,
 }
 _TURNS: dict[str, Callable[[Draw, Ids], list[Native]]] = {
     "openai-chat": _chat_turn,
     "openai-responses": _responses_turn,
     "anthropic": _anthropic_turn,
+    "gemini": _gemini_turn,
 }
 
 

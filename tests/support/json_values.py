@@ -34,6 +34,15 @@ KEYS = (
     "audio",
     "refusal",
     "model",
+    "parts",
+    "functionCall",
+    "functionResponse",
+    "function_response",
+    "inlineData",
+    "args",
+    "response",
+    "thought",
+    "thoughtSignature",
 )
 STRINGS = (
     "user",
@@ -61,6 +70,7 @@ STRINGS = (
     "custom",
     "compaction",
     "server_tool_use",
+    "model",
     "",
     "\ud800",
     "\x00",

@@ -53,8 +53,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
     Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
-    OpenAI or Anthropic messages, and exported sessions; the format is detected from the content. Other files in a
-    folder are skipped.
+    OpenAI, Anthropic or Gemini messages, and exported sessions; the format is detected from the content. Other files
+    in a folder are skipped.
 
     Exit code 1 if a file could not be read; the others are recorded.
     """

@@ -29,7 +29,9 @@ class Document:
 
 @click.command()
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
-@click.option("--format", "format_name", help="openai-chat, openai-responses or anthropic.  [default: detected]")
+@click.option(
+    "--format", "format_name", help="openai-chat, openai-responses, anthropic or gemini.  [default: detected]"
+)
 @click.option("--repair", is_flag=True, help="Print the repaired list, which can be sent.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool) -> int:
@@ -120,9 +122,11 @@ def read_document(text: str) -> Document:
     key = next((key for key in LIST_KEYS if isinstance(data, dict) and isinstance(data.get(key), list)), None)
     if key is not None:
         return Document(_checked(data[key]), data, key)
-    if isinstance(data, dict) and ("role" in data or "type" in data):
+    if isinstance(data, dict) and ("role" in data or "type" in data or "parts" in data):
         return Document([data])
-    raise BadInputError("The file has no message list: expected a JSON list, or an object with `messages` or `input`.")
+    raise BadInputError(
+        "The file has no message list: expected a JSON list, or an object with `messages`, `input` or `contents`."
+    )
 
 
 def _lines(text: str, error: ValueError) -> list[Any]:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 from contextstash.formats.anthropic import AnthropicFormat
 from contextstash.formats.base import Format
+from contextstash.formats.gemini import GeminiFormat
 from contextstash.formats.openai_chat import OpenAIChatFormat
 from contextstash.formats.openai_responses import OpenAIResponsesFormat
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
-FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat())}
+FORMATS: dict[str, Format] = {
+    fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat(), GeminiFormat())
+}
 """The formats by name. If a list matches several equally well, the first one is used."""
 
 _ALIASES = {
@@ -28,6 +31,14 @@ _ALIASES = {
     "claude-code": "anthropic",
     "messages": "anthropic",
     "anthropic-messages": "anthropic",
+    "google": "gemini",
+    "google-genai": "gemini",
+    "genai": "gemini",
+    "vertex": "gemini",
+    "contents": "gemini",
+    "gemini-contents": "gemini",
+    "generatecontent": "gemini",
+    "generate-content": "gemini",
 }
 
 

@@ -58,7 +58,7 @@ class OpenAIChatFormat:
         """The confidence, from 0 to 1, that this is a message of this format."""
         if not isinstance(native, dict) or role_of(native) not in ROLES:
             return 0.0
-        if "type" in native or "stop_reason" in native:
+        if "type" in native or "stop_reason" in native or ("parts" in native and "content" not in native):
             return 0.0
         if native["role"] in ("tool", "function") or any(native.get(key) is not None for key in OWN_KEYS):
             return 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from contextstash.formats.gemini_parts import get
 from contextstash_storage.records import Usage
 
 _MAX_COUNT = 2**53
@@ -13,12 +14,14 @@ _MAX_COUNT = 2**53
 
 def read_usage(data: Mapping[str, Any]) -> Usage | None:
     """The usage in the form of Anthropic Messages, OpenAI Chat Completions (including DeepSeek's cache fields), OpenAI
-    Responses, Codex or contextstash itself; None if it has none of these forms.
+    Responses, Gemini, Codex or contextstash itself; None if it has none of these forms.
 
     Anthropic does not include cached tokens in `input_tokens`; all others do. A prompt of 0 tokens is not a report:
     Claude Code writes it on replies that it generates without a model.
     """
-    if "prompt_tokens" in data:
+    if get(data, "promptTokenCount") is not None:
+        usage = _gemini_usage(data)
+    elif "prompt_tokens" in data:
         usage = _chat_usage(data)
     elif "cache_read_input_tokens" in data or "cache_creation_input_tokens" in data:
         usage = _anthropic_usage(data)
@@ -63,6 +66,20 @@ def _responses_usage(data: Mapping[str, Any]) -> Usage:
         or _number(data, "reasoning_output_tokens"),
         cached_tokens=cached or _number(data, "cached_input_tokens"),
     )
+
+
+def _gemini_usage(data: Mapping[str, Any]) -> Usage:
+    """The thoughts of a reply are counted apart from it. Left out is `toolUsePromptTokenCount`: what the provider's own
+    tools added for this one request is not in the contents of the next."""
+    return Usage(
+        prompt_tokens=_gemini_count(data, "promptTokenCount"),
+        completion_tokens=_gemini_count(data, "candidatesTokenCount") + _gemini_count(data, "thoughtsTokenCount"),
+        cached_tokens=_gemini_count(data, "cachedContentTokenCount"),
+    )
+
+
+def _gemini_count(data: Mapping[str, Any], key: str) -> int:
+    return _number({key: get(data, key)}, key)
 
 
 def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ from contextstash.formats.breakpoints import BREAKPOINT_KEY, MAX_BREAKPOINTS, co
 from contextstash.formats.detection import FORMATS, detect_format
 from contextstash_storage.records import Native
 
-LIST_KEYS = ("messages", "input")
-"""The field with the messages of a request: Anthropic and Chat Completions, Responses."""
+LIST_KEYS = ("messages", "input", "contents")
+"""The field with the messages of a request: Anthropic and Chat Completions, Responses, Gemini."""
 
 SERVER_STATE_KEYS = ("previous_response_id", "conversation")
 """Fields of a Responses request that continue a conversation stored by OpenAI."""
@@ -28,6 +28,8 @@ def format_of(request: Mapping[str, Any], natives: Sequence[Native]) -> str:
 def _hinted(request: Mapping[str, Any]) -> str | None:
     if isinstance(request.get("input"), list):
         return "openai-responses"
+    if isinstance(request.get("contents"), list):
+        return "gemini"
     tools = _blocks(request.get("tools"))
     of_anthropic = any(key in request for key in ("system", "anthropic_version", "stop_sequences"))
     return "anthropic" if of_anthropic or any("input_schema" in tool for tool in tools) else None

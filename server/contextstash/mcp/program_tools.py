@@ -41,7 +41,7 @@ class ProgramTools:
         whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
         format: Annotated[
             str | None,
-            Field(description="openai-chat, openai-responses or anthropic; default: detected"),
+            Field(description="openai-chat, openai-responses, anthropic or gemini; default: detected"),
         ] = None,
         model: Annotated[str | None, Field(description="Model of the session")] = None,
         agent: Annotated[str | None, Field(description="Name of the agent")] = None,

@@ -177,14 +177,87 @@ def test_openai_responses_rules(natives: list[Native], finding: str) -> None:
     assert finding in violations("openai-responses", natives)
 
 
+def content(role: str, *parts: Any) -> Native:
+    return {"role": role, "parts": list(parts)}
+
+
+def asking(*ids: str | None, name: str = "f") -> Native:
+    return content("model", *({"functionCall": {**({"id": id_} if id_ else {}), "name": name}} for id_ in ids))
+
+
+def answering(*ids: str | None, name: str = "f") -> Native:
+    answers = ({**({"id": id_} if id_ else {}), "name": name, "response": {"output": "x"}} for id_ in ids)
+    return content("user", *({"functionResponse": answer} for answer in answers))
+
+
+SAY = content("user", {"text": "go"})
+
+
+@pytest.mark.parametrize(
+    ("natives", "finding"),
+    [
+        ([content("model", {"text": "x"})], "Content 0 has the role model; the first content must have the role user."),
+        ([content("assistant", {"text": "x"})], "Content 0 has the role 'assistant'; only user and model are allowed."),
+        ([{"parts": [{"text": "x"}]}, SAY], "Content 0 has no role."),
+        ([SAY, SAY], "Contents 0 and 1 have the same role; merge them into one content."),
+        ([{**SAY, "usageMetadata": {}}], "Content 0 has the key 'usageMetadata', which a request may not have."),
+        ([content("user")], "Content 0: parts must not be empty."),
+        ([content("user", {})], "Content 0, part 0 has no data: an empty part is refused."),
+        ([content("user", {"text": ""})], "Content 0, part 0 has no text."),
+        ([content("user", {"thoughtSignature": "c2ln"})], "Content 0, part 0 has no data: an empty part is refused."),
+        (
+            [content("user", {"text": "x", "inline_data": {}})],
+            "Content 0, part 0 has text and inlineData; a part holds one of them.",
+        ),
+        ([SAY, asking("a")], "Content 1 has 1 function calls, but the next content 0 responses."),
+        ([SAY, asking("a"), SAY, answering("a")], "Content 1 has 1 function calls, but the next content 0 responses."),
+        ([SAY, asking("a", "b"), answering("a")], "Content 1 has 2 function calls, but the next content 1 responses."),
+        (
+            [SAY, asking("a", "b"), answering("a"), answering("b")],
+            "Contents 2 and 3 both hold function responses; merge them into one content.",
+        ),
+        (
+            [SAY, asking("a"), content("user", *answering("a")["parts"], {"text": "x"})],
+            "Content 2 has function responses and other parts; send those as a content of their own.",
+        ),
+        ([SAY, asking("a"), answering("b")], "Content 1: the call a of f has no response in the next content."),
+        ([SAY, asking("a"), answering(None)], "Content 1: response 0 does not have the id a of its call."),
+        ([SAY, asking(None), answering(None, name="g")], "Content 1: response 0 is of g, but call 0 of f."),
+        ([answering("a")], "Content 0 has function responses, but the content before it no function calls."),
+        ([asking("a", name="")], "Content 0, part 0: the function call has no name."),
+        ([content("user", *asking("a")["parts"])], "Content 0, part 0: only the model can call functions."),
+        (
+            [content("user", {"functionResponse": {"name": "f", "response": "x"}})],
+            "Content 0, part 0: the response of f is not an object.",
+        ),
+    ],
+)
+def test_gemini_rules(natives: list[Native], finding: str) -> None:
+    assert finding in violations("gemini", natives)
+
+
+@pytest.mark.parametrize(
+    "natives",
+    [
+        [{"parts": [{"text": "x"}]}],
+        [SAY, asking("a", "b"), answering("b", "a"), SAY],
+        [SAY, asking(None, None), answering(None, None)],
+        [SAY, asking(None), answering("made up by the client")],
+        [SAY, content("model", {"text": "", "thoughtSignature": "c2ln"}), SAY],
+    ],
+)
+def test_what_gemini_accepts_breaks_no_rule(natives: list[Native]) -> None:
+    assert violations("gemini", natives) == []
+
+
 def test_reasoning_before_more_reasoning_before_its_item_is_fine() -> None:
     assert violations("openai-responses", [GO, REASONING, REASONING, CALL, GO, OUTPUT]) == []
 
 
 def test_an_empty_list_breaks_no_rule_and_an_unknown_format_has_none() -> None:
     assert violations("anthropic", []) == []
-    with pytest.raises(BadInputError, match="There is no message format 'gemini'"):
-        violations("gemini", [])
+    with pytest.raises(BadInputError, match="There is no message format 'bedrock'"):
+        violations("bedrock", [])
 
 
 def spots(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

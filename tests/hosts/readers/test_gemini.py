@@ -117,13 +117,11 @@ CONTENTS = [
 ]
 
 
-def test_a_checkpoint_pairs_calls_that_have_no_ids(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_as_it_is(tmp_path: Path) -> None:
     for name, document in (("a", CONTENTS), ("b", {"history": CONTENTS}), ("c", {"clientHistory": CONTENTS})):
-        prompt, said, result = read(write_json(tmp_path / f"checkpoint-{name}.json", document))
-        assert [part["type"] for part in prompt.body["content"]] == ["text", "image_url"]
-        assert said.body["reasoning_content"] == "Thinking"
-        assert said.body["tool_calls"][0]["id"] == result.body["tool_call_id"]
-        assert result.body["content"] == "no such file"
+        path = write_json(tmp_path / f"checkpoint-{name}.json", document)
+        assert [message.body for message in read(path)] == CONTENTS
+        assert session_of(path).format == "gemini"
 
 
 def test_a_reply_whose_calls_are_still_being_made_is_read_once_they_are_done(tmp_path: Path) -> None:

@@ -73,3 +73,11 @@ async def test_a_request_of_responses_is_read_with_its_instructions(tmp_path: Pa
     async with stash_at(tmp_path / "q.db") as stash:
         messages = await imported(stash, tmp_path / "request.json", request)
     assert messages == [{"role": "system", "content": "Be brief."}, *request["input"]]
+
+
+async def test_a_request_of_gemini_is_read_with_its_system_instruction(tmp_path: Path) -> None:
+    instruction = {"parts": [{"text": "Be brief."}]}
+    request = {"systemInstruction": instruction, "contents": [{"role": "user", "parts": [{"text": "go"}]}]}
+    async with stash_at(tmp_path / "s.db") as stash:
+        messages = await imported(stash, tmp_path / "request.json", request)
+    assert messages == [{"role": "system", **instruction}, *request["contents"]]

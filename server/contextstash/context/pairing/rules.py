@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from contextstash.context.pairing.rules_anthropic import anthropic_violations
+from contextstash.context.pairing.rules_gemini import gemini_violations
 from contextstash.context.pairing.rules_openai_chat import openai_chat_violations
 from contextstash.context.pairing.rules_openai_responses import openai_responses_violations
 from contextstash_storage.errors import BadInputError
@@ -14,6 +15,7 @@ RULES: dict[str, Callable[[Sequence[Native]], list[str]]] = {
     "openai-chat": openai_chat_violations,
     "openai-responses": openai_responses_violations,
     "anthropic": anthropic_violations,
+    "gemini": gemini_violations,
 }
 
 

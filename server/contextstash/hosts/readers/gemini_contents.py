@@ -8,7 +8,7 @@ contents, or an object with `history`) and packages/core/src/utils/checkpointUti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,7 @@ from contextstash_storage.records import Native
 
 
 class GeminiContentsReader:
-    """Reads contents as OpenAI Chat messages. Not kept: thought signatures, and media other than images.
-
-    Gemini pairs calls and results that have no ids by their order: here they get ids.
-    """
+    """Reads contents as they are, thought signatures included."""
 
     name = "gemini-contents"
 
@@ -41,15 +38,10 @@ class GeminiContentsReader:
         return [line_of(record) for record in _contents(load_document(path))]
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> list[Batch]:
-        calls = _Calls()
         messages = [
-            TranscriptMessage(body=body, key=f"{place}-{number}-{line.digest}")
-            for place, line in enumerate(lines)
-            for number, body in enumerate(_bodies(line.record, calls))
+            TranscriptMessage(body=line.record, key=f"{place}-{line.digest}") for place, line in enumerate(lines)
         ]
-        session = TranscriptSession(
-            session_id=plain_session_id(source), format="openai-chat", agent="gemini", source=source
-        )
+        session = TranscriptSession(session_id=plain_session_id(source), format="gemini", agent="gemini", source=source)
         fresh = unseen(messages, state)
         return [Batch(session, fresh)] if fresh else []
 
@@ -58,53 +50,6 @@ def _contents(document: object) -> list[Json]:
     if isinstance(document, dict):
         document = document.get("history") if "history" in document else document.get("clientHistory")
     return objects(document)
-
-
-class _Calls:
-    """Assigns ids to calls and results that have none: by name, in order."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._open: dict[str, list[str]] = {}
-
-    def called(self, name: str, given: object) -> str:
-        self._count += 1
-        call_id = text_of(given) or f"call_{self._count}"
-        self._open.setdefault(name, []).append(call_id)
-        return call_id
-
-    def answered(self, name: str, given: object) -> str:
-        waiting = self._open.get(name) or []
-        call_id = text_of(given) or (waiting[0] if waiting else f"call_{name}")
-        if call_id in waiting:
-            waiting.remove(call_id)
-        return call_id
-
-
-def _bodies(record: Json, calls: _Calls) -> Iterator[Native]:
-    parts = objects(record.get("parts"))
-    if record.get("role") == "model":
-        if body := _model(parts, calls):
-            yield body
-        return
-    for answer in (part(item, "functionResponse") for item in parts):
-        if name := text_of(answer.get("name")):
-            yield chat.result(calls.answered(name, answer.get("id")), response_text([{"functionResponse": answer}]))
-    if content := content_of([item for item in parts if "functionResponse" not in item]):
-        yield chat.user_message(content)
-
-
-def _model(parts: list[Json], calls: _Calls) -> Native | None:
-    visible = [item for item in parts if not item.get("thought")]
-    thoughts = "\n\n".join(filter(None, (text_of(item.get("text")) for item in parts if item.get("thought"))))
-    called = [part(item, "functionCall") for item in visible]
-    made = [
-        chat.call(calls.called(name, item.get("id")), name, item.get("args"))
-        for item in called
-        if (name := text_of(item.get("name")))
-    ]
-    text = "".join(str(item["text"]) for item in visible if text_of(item.get("text")))
-    return chat.reply(text, made, thoughts) if text or made or thoughts else None
 
 
 def content_of(value: Any) -> chat.Content:

@@ -47,7 +47,7 @@ MAX_HEAD_RECORDS = 60
 
 KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
-    " and files of OpenAI or Anthropic messages (a JSON list, an object with messages, or JSON lines)"
+    " and files of OpenAI, Anthropic or Gemini messages (a JSON list, an object with messages, or JSON lines)"
 )
 
 

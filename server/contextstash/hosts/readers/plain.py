@@ -102,4 +102,8 @@ def _messages_in(document: Json) -> list[Any] | None:
             system = document.get(prompt)
             head = [{"role": "system", "content": system}] if system else []
             return [*head, *document[key]]
+    if isinstance(document.get("contents"), list):
+        instruction = document.get("systemInstruction") or document.get("system_instruction")
+        parts = instruction.get("parts") if isinstance(instruction, dict) else None
+        return [*([{"role": "system", "parts": parts}] if parts else []), *document["contents"]]
     return None

@@ -300,8 +300,8 @@ def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any] 
     read: Usage | None = read_usage(usage)
     if read is None:
         raise BadInputError(
-            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …} or"
-            " {'prompt_tokens': …, 'completion_tokens': …}."
+            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
+            " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
         )
     for place in range(len(natives) - 1, -1, -1):
         if fmt.read(natives[place]).role == "assistant":

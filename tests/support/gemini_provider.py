@@ -1,0 +1,163 @@
+"""A provider of our own on loopback that speaks Gemini's generateContent, whole and streamed, and refuses what Google's
+does: see tests.support.gemini_rules. It counts each request, refuses what is beyond its window, and reports usage."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from contextstash.tokenizer import count_with
+from tests.support.gemini_rules import RefusedError, checked, signature_of
+
+IMAGE_TOKENS = 1_120
+"""Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
+
+CONTENT_TOKENS = 4
+"""Of a content's role and bounds; Google does not document it."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What the model says next."""
+
+    text: str = ""
+    thought: str = ""
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+
+
+@dataclass
+class GeminiProvider:
+    """Its address, what it accepted, and why it refused the rest. `named` calls have ids, as newer models give them."""
+
+    window: int
+    plan: Callable[[int], Planned]
+    named: bool = True
+    signed: bool = True
+    url: str = ""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The response to a request. Raises RefusedError."""
+        contents = checked(body, signed=self.signed)
+        tokens = self._count(body, contents)
+        if tokens > self.window:
+            raise RefusedError(
+                f"The input token count ({tokens}) exceeds the maximum number of tokens allowed ({self.window})."
+            )
+        planned = self.plan(len(self.sizes))
+        self.requests.append(body)
+        self.sizes.append(tokens)
+        said = self._parts(planned)
+        spoken = sum(map(_part_tokens, (part for part in said if not part.get("thought"))))
+        thought = _tokens(planned.thought)
+        usage = {
+            "promptTokenCount": tokens,
+            "candidatesTokenCount": spoken,
+            "thoughtsTokenCount": thought,
+            "totalTokenCount": tokens + spoken + thought,
+        }
+        candidate = {"content": {"parts": said, "role": "model"}, "finishReason": "STOP", "index": 0}
+        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-3-pro-preview"}
+
+    def _parts(self, planned: Planned) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = [{"text": planned.thought, "thought": True}] if planned.thought else []
+        if planned.text:
+            parts.append({"text": planned.text})
+        for place, (name, arguments) in enumerate(planned.calls):
+            call = {"name": name, "args": arguments, **({"id": f"fc{next(self._numbers)}"} if self.named else {})}
+            parts.append({"functionCall": call, **({} if place else {"thoughtSignature": signature_of(call)})})
+        return parts
+
+    def _count(self, body: dict[str, Any], contents: list[dict[str, Any]]) -> int:
+        beside = sum(_tokens(json.dumps(body[key])) for key in ("systemInstruction", "tools") if body.get(key))
+        inside = sum(map(_part_tokens, (part for content in contents for part in content["parts"])))
+        return beside + CONTENT_TOKENS * len(contents) + inside
+
+
+def _tokens(text: str) -> int:
+    return count_with("o200k_base")(text)
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _part_tokens(part: dict[str, Any]) -> int:
+    """Thoughts are not counted: Google leaves them out of the prompt."""
+    if part.get("thought"):
+        return 0
+    if "inlineData" in part or "fileData" in part:
+        return IMAGE_TOKENS
+    call, answer = part.get("functionCall"), part.get("functionResponse")
+    if call:
+        return _tokens(call["name"]) + _tokens(_compact(call.get("args") or {})) + 4
+    if answer:
+        inner = sum(map(_part_tokens, answer.get("parts") or ()))
+        return _tokens(answer["name"]) + _tokens(_compact(answer["response"])) + 4 + inner
+    return _tokens(part["text"]) if "text" in part else _tokens(json.dumps(part))
+
+
+@contextmanager
+def gemini_provider(window: int, plan: Callable[[int], Planned], **about: Any) -> Iterator[GeminiProvider]:
+    """A provider on a free port of this machine."""
+    provider = GeminiProvider(window, plan, **about)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
+    server.daemon_threads = True
+    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield provider
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    provider: GeminiProvider
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        try:
+            answer = self.provider.answer(body)
+        except RefusedError as refused:
+            self.provider.refusals.append(str(refused))
+            error = {"code": 400, "message": str(refused), "status": "INVALID_ARGUMENT"}
+            self._send(400, "application/json", json.dumps({"error": error}))
+            return
+        if ":streamGenerateContent" in self.path:
+            chunks = "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in _chunks(answer))
+            self._send(200, "text/event-stream", chunks)
+        else:
+            self._send(200, "application/json", json.dumps(answer))
+
+    def _send(self, status: int, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def _chunks(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The response as a stream gives it: a part at a time, usage with the last."""
+    [candidate] = answer["candidates"]
+    parts = candidate["content"]["parts"]
+    for part in parts[:-1]:
+        yield {"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]}
+    yield {**answer, "candidates": [{**candidate, "content": {"parts": parts[-1:], "role": "model"}}]}
