@@ -311,7 +311,7 @@ class Counters(Record):
     provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
     reply were by count, `reported_declared` the tokens of its declared parts. `true_growth` and `counted_growth`
     add up, over pairs of successive reports, how much the prompt grew by report and by count: their ratio
-    calibrates the counter, as long as `calibrated_error`, the sum of the errors with it, is not above
+    calibrates the counter, as long as `calibrated_error`, the sum of the errors with it, is clearly below
     `plain_error`, the sum without it. `mixed` says that since the last report something else came than replies and
     tool results. `reported_group` is that reply's id. `replying` are the tokens of a reply's messages that came
     before the one with its report. `summary_seq` is the last message that a summary covers, -1 for none.

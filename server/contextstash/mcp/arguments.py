@@ -18,9 +18,7 @@ JsonObject = dict[str, object]
 Messages = list[JsonObject]
 """Messages in their provider's own format."""
 
-System = Annotated[
-    str | list[JsonObject] | None, Field(description="System prompt sent beside the messages: text or blocks")
-]
+System = Annotated[str | None, Field(description="System prompt sent beside the messages")]
 
 Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions sent beside the messages")]
 

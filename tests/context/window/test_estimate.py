@@ -51,15 +51,23 @@ def test_a_reply_recorded_in_parts_is_one_report() -> None:
     assert estimate(parts, SETTINGS, "c")[0] == estimate(whole, SETTINGS, "c")[0]
 
 
+def grown(*growth: int) -> Counters:
+    """A session whose tool results of 2,000 counted tokens each made the prompt grow by so many."""
+    messages, prompt = [turn("assistant", 10, prompt=1_000)], 1_010
+    for true in growth:
+        prompt += true + 10
+        messages += [results(2_000), turn("assistant", 10, prompt=prompt - 10)]
+    return fold(turn("user", 100), *messages)
+
+
 def test_reports_calibrate_what_is_counted_next() -> None:
-    counters = fold(
-        turn("user", 100),
-        turn("assistant", 10, prompt=1_000),
-        results(20_000),
-        turn("assistant", 10, prompt=31_010),
-    )
-    assert 1.3 < growth_ratio(counters, SETTINGS) < 1.5
+    counters = grown(*[2_800] * 20)
+    assert 1.3 < growth_ratio(counters, SETTINGS) < 1.4
     assert growth_ratio(counters, ContextSettings(anchored=False)) == 1.0
+
+
+def test_one_odd_report_changes_the_calibration_little() -> None:
+    assert 1.0 < growth_ratio(grown(*[2_300] * 10, 7_000, 2_300), SETTINGS) < 1.2
 
 
 def test_the_part_of_a_reply_before_its_report_is_no_growth_of_its_prompt() -> None:
@@ -90,12 +98,7 @@ def test_what_a_person_says_does_not_calibrate() -> None:
 
 
 def test_a_calibration_that_would_have_made_estimates_worse_is_not_used() -> None:
-    growth = [3_000, 500, 2_100, 2_000, 2_100]
-    messages, prompt = [turn("assistant", 10, prompt=1_000)], 1_010
-    for true in growth:
-        prompt += true + 10
-        messages += [results(2_000), turn("assistant", 10, prompt=prompt - 10)]
-    counters = fold(turn("user", 100), *messages)
+    counters = grown(4_000, 1_500, 2_100, 2_000, 2_100)
     assert counters.calibrated_error > counters.plain_error
     assert growth_ratio(counters, SETTINGS) == 1.0
 

@@ -161,3 +161,16 @@ async def test_a_restored_output_is_whole_again(tmp_path: Path) -> None:
         await stash.record_messages(session("x" * 60_000), session_id=SESSION)
         await stash.restore_outputs(await all_handles(stash), session_id=SESSION)
         assert await shown_outputs(stash) == ["x" * 60_000]
+
+
+async def test_the_limit_of_one_output_scales_with_a_small_window(tmp_path: Path) -> None:
+    shown: list[int] = []
+    for window in (16_000, 32_000, 200_000):
+        async with stash_at(tmp_path / f"{window}.db", window=window, estimator="chars") as stash:
+            await stash.record_messages(session(numbered(100_000)), session_id=SESSION)
+            [text] = await shown_outputs(stash)
+            shown.append(len(text) // 4)
+    assert [window // 8 >= size > window // 10 for window, size in zip((16_000, 32_000), shown, strict=False)] == [
+        True
+    ] * 2
+    assert 8_000 < shown[2] <= 10_000

@@ -68,10 +68,9 @@ class OutputLimits:
     def of(cls, settings: ContextSettings, window: int | None = None) -> OutputLimits:
         """The limits in a session's settings, for a window of so many tokens if it is known."""
         limits = cls(**{field.name: getattr(settings, f"output_{field.name}") for field in fields(cls)})
-        if settings.output_share is None or window is None:
+        if limits.tokens is None or settings.output_share is None or window is None:
             return limits
-        share = max(1, int(window * settings.output_share))
-        return replace(limits, tokens=share if limits.tokens is None else min(share, limits.tokens))
+        return replace(limits, tokens=min(limits.tokens, max(1, int(window * settings.output_share))))
 
     def merged(self, given: Mapping[str, Any] | None) -> OutputLimits:
         """These limits, overridden by those of one call; None removes a limit. Raises BadInputError if a name is

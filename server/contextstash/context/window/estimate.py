@@ -10,9 +10,24 @@ MIN_GROWTH = 200
 """Smaller growth, in tokens, does not calibrate: what a host adds to prompts unseen would outweigh it.
 bench/estimation.py leaves out increments below this size as well."""
 
-PRIOR_GROWTH = 1_000
-"""The calibration starts at a ratio of 1 with the weight of this many tokens. A guess: some two tool results; a ratio
-that makes estimates worse is not used anyway."""
+PRIOR_GROWTH = 5_000
+"""The calibration starts at a ratio of 1 with the weight of this many tokens, so that one odd report changes little. A
+guess."""
+
+MAX_STEP = 0.15
+"""A report counts as if it differed from the present calibration by at most this share: what a host adds unseen makes
+single reports differ far more than our counting does. A guess."""
+
+MAX_WEIGHT = 4_000
+"""One report weighs as much as this many tokens at most, so that one large output does not decide. A guess."""
+
+MIN_EVIDENCE = 8_000
+"""The calibration is used once reports of at least so many tokens are in it. A guess: with the weight of a report, that
+are two at least."""
+
+USEFUL_SHARE = 0.95
+"""The calibration is used only if the errors with it add up to less than this share of those without it. A guess: where
+both are about equal, the ratio only adds noise."""
 
 MAX_RATIO = 2.0
 """Largest calibration, and its inverse the smallest. A guess: the families' factors are between 1 and 1.55, so that a
@@ -88,14 +103,22 @@ def _measured(counters: Counters, usage: Usage, asked: int, sent: SentRequest | 
     true -= 0 if sent is None else sent.declared - counters.reported_declared
     if counters.mixed or not (true > MIN_GROWTH and counted > MIN_GROWTH and true < MAX_GROWTH_RATIO * counted):
         return counters
+    ratio = _ratio(counters)
+    near = min(max(true, counted * ratio * (1 - MAX_STEP)), counted * ratio * (1 + MAX_STEP))
+    weight = min(1.0, MAX_WEIGHT / counted)
     return counters.model_copy(
         update={
-            "true_growth": counters.true_growth + true,
-            "counted_growth": counters.counted_growth + counted,
-            "plain_error": counters.plain_error + abs(true - counted),
-            "calibrated_error": counters.calibrated_error + abs(true - round(counted * _ratio(counters))),
+            "true_growth": counters.true_growth + round(near * weight),
+            "counted_growth": counters.counted_growth + round(counted * weight),
+            "plain_error": counters.plain_error + _error(counted, true),
+            "calibrated_error": counters.calibrated_error + _error(counted * ratio, true),
         }
     )
+
+
+def _error(estimated: float, true: int) -> int:
+    """The error of an estimate in parts per thousand of the truth, at most all of it."""
+    return min(1_000, round(1_000 * abs(estimated - true) / true))
 
 
 def _with_factor(counters: Counters, true: int) -> Counters:
@@ -160,9 +183,14 @@ def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int)
 def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     """The ratio of reported to counted tokens in this session; 1 if the settings do not use reports, or if estimates
     with the ratio would have been worse so far."""
-    if not (settings.anchored and settings.calibrated) or counters.calibrated_error > counters.plain_error:
+    if not (settings.anchored and settings.calibrated) or not _helps(counters):
         return 1.0
     return _ratio(counters)
+
+
+def _helps(counters: Counters) -> bool:
+    is_known = counters.counted_growth >= MIN_EVIDENCE
+    return is_known and counters.calibrated_error < USEFUL_SHARE * counters.plain_error
 
 
 def _ratio(counters: Counters) -> float:

@@ -42,7 +42,6 @@ STAGED: dict[str, Any] = {
     "summary_marker": "[Summary of the conversation so far]",
     "summary_prompt": "brief",
     "output_tokens": None,
-    "output_share": None,
     "output_bytes": 50_000,
     "output_cut": "middle",
 }
@@ -109,7 +108,6 @@ ROLLING: dict[str, Any] = {
     "output_chars": 200 * 1024,
     "output_bytes": 50 * 1024,
     "output_tokens": None,
-    "output_share": None,
     "output_cut": "head_tail",
     "output_spill_chars": 200 * 1024,
 }
@@ -137,7 +135,6 @@ N_OR_K: dict[str, Any] = {
     "summary_prompt": "brief",
     "summarizer_output_chars": 500,
     "output_tokens": None,
-    "output_share": None,
     "fit_by": "leave_out",
     "fit_keep_messages": 6,
 }
@@ -156,7 +153,6 @@ BYTE_BUDGET: dict[str, Any] = {
     "compact_automatic": False,
     "summaries": "one",
     "output_tokens": None,
-    "output_share": None,
     "output_bytes": 4_000,
     "output_cut": "head",
     "output_notice": "beside",

@@ -276,7 +276,8 @@ class ContextSettings(BaseModel):
         default=0.125,
         gt=0,
         le=1,
-        description="Maximum share of the window of one tool output in the view, if that is fewer tokens.",
+        description="Maximum share of the window of one tool output in the view, if that is fewer tokens than"
+        " `output_tokens`; without that limit it is not used.",
     )
     output_cut: Cut = Field(
         default="smart",
