@@ -7,7 +7,7 @@ PRODUCT := $(VENV)/.product-installed
 DEVELOPMENT := $(VENV)/.development-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all lint types check bench docs mcpb clean
+.PHONY: setup demo test test-all test-adapters lint types check bench docs mcpb clean
 
 setup: $(DEVELOPMENT)
 
@@ -35,6 +35,11 @@ test: $(DEVELOPMENT)
 # Everything, with all examples; what CI runs.
 test-all: $(DEVELOPMENT)
 	TEST_EFFORT=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# The adapters in their real frameworks, which no other test needs.
+test-adapters: $(DEVELOPMENT)
+	@$(PIP) --editable '.[adapters-test]'
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

@@ -37,7 +37,7 @@ async def main(task: str) -> None:
         session, next_seq = f"loop-{os.getpid()}", 0
         await record({"role": "user", "content": task}, model=MODEL, format="anthropic")
         while True:
-            context = await stash.call_tool("get_context", {"session_id": session})
+            context = await stash.call_tool("get_context", {"session_id": session, "tools": [SHELL]})
             messages = context.structured_content["messages"]
             reply = await model.messages.create(model=MODEL, max_tokens=8_000, tools=[SHELL], messages=messages)
             content = [block.model_dump(exclude_none=True) for block in reply.content]

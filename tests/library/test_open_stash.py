@@ -15,7 +15,8 @@ import contextstash
 from contextstash import open_stash, open_stash_sync
 from contextstash_storage.errors import BadInputError
 from tests.support.effort import examples
-from tests.support.plain_loops import MODELS, part_of_a_log, run_loop
+from tests.support.log_parts import part_of_a_log
+from tests.support.plain_loops import MODELS, run_loop
 from tests.support.strict_provider import strict_provider
 
 TURNS = examples(100)

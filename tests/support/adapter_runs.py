@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.effort import THOROUGH
-from tests.support.plain_loops import part_of_a_log
+from tests.support.log_parts import part_of_a_log
 from tests.support.strict_provider import StrictProvider
 
 WINDOW = 32_000

@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
 from contextstash.library.request import ContextRequest
 from contextstash.library.session import LibrarySession
+from tests.support.log_parts import part_of_a_log
 
 SYSTEM = "You read logs, part by part. " * 40
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -20,11 +21,6 @@ READ_PART = "read_part"
 def asked(request: ContextRequest, messages: str = "messages") -> dict[str, Any]:
     """The arguments of the SDK's call."""
     return {messages: request.messages, **request.options}
-
-
-def part_of_a_log(number: int, lines: int = 250) -> str:
-    """About 4,000 tokens, each one different."""
-    return "\n".join(f"{number}:{line} GET /loans/{line * number % 97} 200 in {line % 13} ms" for line in range(lines))
 
 
 async def anthropic_loop(client: AsyncAnthropic, session: LibrarySession, messages: list[Any]) -> str:

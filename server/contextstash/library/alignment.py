@@ -24,9 +24,11 @@ def align(sent: Sequence[Native], given: Sequence[Native]) -> list[int | None]:
         queue = places.get(_key(native), deque())
         while queue and queue[0] <= last:
             queue.popleft()
-        place = queue.popleft() if queue else None
-        found.append(place)
-        last = last if place is None else place
+        if queue:
+            last = queue.popleft()
+            found.append(last)
+        else:
+            found.append(None)
     return found
 
 

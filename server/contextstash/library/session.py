@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.window.overflow_errors import recognize
@@ -19,7 +20,7 @@ from contextstash.library.retrieval_tools import (
     read_arguments,
     tool_definitions,
 )
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
 
 if TYPE_CHECKING:
@@ -116,6 +117,26 @@ class LibrarySession:
             raise BadInputError(result.reason) from (error if isinstance(error, Exception) else None)
         self._known_room = None
         return await self._as_request(result.context, result.done)
+
+    async def messages(self) -> list[Native]:
+        """The whole conversation as it was recorded, to go on with after a restart; empty if there is none yet."""
+        try:
+            return await self._stash.read_conversation(self.session_id)
+        except SessionNotFoundError:
+            return []
+
+    async def keep(self, messages: Sequence[Any]) -> None:
+        """Record the whole conversation without a request, such as at the end of a run."""
+        natives = as_natives(messages)
+        if natives:
+            await self._make_ready(natives, None, None)
+            await self._stash.record_messages(natives, session_id=self.session_id, whole=True)
+
+    async def delete(self) -> None:
+        """Delete the session and everything in it permanently."""
+        self._is_ready = False
+        with suppress(SessionNotFoundError):
+            await self._stash.delete_session(self.session_id)
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""

@@ -9,7 +9,7 @@ from typing import Any
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
-from contextstash.service.queries import retrieval, sessions, transfer
+from contextstash.service.queries import conversation, retrieval, sessions, transfer
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
@@ -471,6 +471,10 @@ class Stash:
     async def read_session(self, session_id: str) -> Session:
         """A session's record: agent, model, settings of its own. Raises SessionNotFoundError."""
         return await self._access.session(session_id)
+
+    async def read_conversation(self, session_id: str) -> list[Native]:
+        """Every message that no rewind hides, as it was recorded: what a program continues from after a restart."""
+        return await conversation.read_conversation(self._access, session_id)
 
     async def read_messages(self, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
         """A page of the full history."""

@@ -1,0 +1,140 @@
+"""OpenAI Agents SDK: what a run sends to the model, its usage, and a Session.
+
+    stashed = StashRun(stash.session("job-7", window=200_000))
+    await Runner.run(agent, "…", hooks=stashed, run_config=RunConfig(call_model_input_filter=stashed.filter))
+
+`StashSession` keeps the items of a conversation between runs, alone or together with `StashRun`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agents import Agent, FunctionTool, ModelResponse, RunContextWrapper, RunHooks
+from agents.memory import SessionSettings
+from agents.run import CallModelData, ModelInputData
+
+from contextstash.library.replies import as_natives
+from contextstash.library.session import LibrarySession
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Native
+
+FORMAT = "openai-responses"
+"""The SDK's items are those of Responses, also for models that it calls by Chat Completions."""
+
+
+class StashRun(RunHooks[Any]):
+    """Keeps each model call of a run within the window (`filter`), and books the usage that comes back (as `hooks`).
+    One for each conversation."""
+
+    def __init__(self, session: LibrarySession) -> None:
+        session.speak(FORMAT)
+        self._session = session
+
+    async def filter(self, data: CallModelData[Any]) -> ModelInputData:
+        """For `RunConfig.call_model_input_filter`."""
+        given, agent = data.model_data, data.agent
+        request = await self._session.request(
+            given.input,
+            system=given.instructions,
+            tools=_definitions(agent.tools),
+            max_tokens=agent.model_settings.max_tokens,
+        )
+        if not request.fits:
+            raise BadInputError(request.reason or "The conversation does not fit the window.")
+        items: list[Any] = request.messages
+        return ModelInputData(input=items, instructions=given.instructions)
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        """Record the reply and its usage."""
+        await self._session.reply(response.to_input_items(), usage=_usage(response))
+
+    def tools(self) -> list[FunctionTool]:
+        """The two tools with which the model reads again what left its window, to be put among the agent's."""
+        return [_tool(self._session, definition) for definition in self._session.tools(FORMAT)]
+
+
+class StashSession:
+    """The SDK's Session protocol on a session of contextstash: all items, also those that left the window."""
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(self, session: LibrarySession) -> None:
+        session.speak(FORMAT)
+        self.session_id = session.session_id
+        self._session = session
+        self._items: list[Native] | None = None
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The newest `limit` items, oldest first; by default all."""
+        items = await self._known()
+        return [dict(item) for item in (items if limit is None else items[max(0, len(items) - limit) :])]
+
+    async def add_items(self, items: Sequence[Any]) -> None:
+        """Add items to the conversation, if a run has not recorded them yet."""
+        known = await self._known()
+        known += as_natives(items)
+        stored = await self._session.messages()
+        if stored[: len(known)] != known:
+            await self._session.keep(known)
+
+    async def pop_item(self) -> Any:
+        """Take the newest item out of the conversation and return it; None if there is none. It stays searchable."""
+        known = await self._known()
+        if not known:
+            return None
+        item = known.pop()
+        await (self._session.keep(known) if known else self._session.delete())
+        return item
+
+    async def clear_session(self) -> None:
+        """Delete the session permanently."""
+        self._items = []
+        await self._session.delete()
+
+    async def _known(self) -> list[Native]:
+        if self._items is None:
+            self._items = await self._session.messages()
+        return self._items
+
+
+def _definitions(tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """The agent's own functions. Tools of MCP servers and hosted ones are counted by the usage that comes back."""
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.params_json_schema,
+            "strict": tool.strict_json_schema,
+        }
+        for tool in tools
+        if isinstance(tool, FunctionTool)
+    ]
+
+
+def _usage(response: ModelResponse) -> dict[str, Any] | None:
+    usage = response.usage
+    if not usage.input_tokens:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "input_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens or 0},
+    }
+
+
+def _tool(session: LibrarySession, definition: Native) -> FunctionTool:
+    name: str = definition["name"]
+
+    async def call(context: Any, arguments: str) -> str:
+        return str(await session.call_tool(name, arguments))
+
+    return FunctionTool(
+        name=name,
+        description=definition["description"],
+        params_json_schema=definition["parameters"],
+        on_invoke_tool=call,
+        strict_json_schema=False,
+    )

@@ -1,0 +1,73 @@
+"""pydantic-ai's agent with our capability against a strict provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash import open_stash
+from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows
+from tests.support.strict_provider import StrictProvider, strict_provider
+
+pytest.importorskip("pydantic_ai")
+
+from openai import AsyncOpenAI
+from pydantic_ai import Agent, UsageLimits
+from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from contextstash.adapters.pydantic_ai import StashHistory
+
+MANY = UsageLimits(request_limit=None)
+
+
+async def answer(provider: StrictProvider, *capabilities: Any) -> Any:
+    async with AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="test", max_retries=0) as client:
+        model = OpenAIChatModel("gpt-5.4", provider=OpenAIProvider(openai_client=client))
+        agent = Agent(
+            model,
+            instructions=SYSTEM,
+            tools=[read_part],
+            capabilities=list(capabilities),
+            model_settings={"max_tokens": 2_000},
+        )
+        return await agent.run(QUESTION, usage_limits=MANY)
+
+
+def returned(result: Any) -> list[str]:
+    """The tool outputs in the agent's own history."""
+    parts = [part for message in result.all_messages() for part in message.parts]
+    return [str(part.content) for part in parts if isinstance(part, ToolReturnPart)]
+
+
+async def test_without_the_capability_the_window_overflows() -> None:
+    with strict_provider(window=WINDOW, turns=TURNS) as provider:
+        with pytest.raises(Exception, match="too long"):
+            await answer(provider)
+        unmanaged_overflows(provider)
+
+
+async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW, turns=TURNS) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model="gpt-5.4", window=WINDOW)
+            result = await answer(provider, StashHistory(session))
+            requests = await stash.use_cases.read_requests("job", last=3)
+            recorded = await stash.use_cases.read_messages("job", limit=500)
+    assert result.output == "done"
+    assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], TURNS + 1)
+    assert [request.usage.prompt_tokens for request in requests if request.usage] == provider.accepted[:-4:-1]
+    assert recorded.total == 2 * TURNS + 2
+    assert returned(result) == [read_part(turn) for turn in range(1, TURNS + 1)]
+
+
+async def test_a_refused_request_is_made_again_smaller(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW // 2, turns=8) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model="gpt-5.4", window=WINDOW)
+            result = await answer(provider, StashHistory(session))
+    assert result.output == "done"
+    assert (provider.invalid, len(provider.over)) == ([], 1)
