@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -31,8 +31,8 @@ FORMAT = "openai-chat"
 MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """Under which names model settings and models hold the most tokens of a reply."""
 
-Request = ModelRequest[Any]
-Response = ModelResponse[Any]
+Request: TypeAlias = ModelRequest[Any]
+Response: TypeAlias = ModelResponse[Any]
 
 
 class StashMiddleware(AgentMiddleware[Any, Any, Any]):
