@@ -22,7 +22,7 @@ _SPEAKER = re.compile(
 )
 
 _TITLES = (
-    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|errors?|findings?|open items?|last state"
+    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|names in use|errors?|findings?|open items?|last state"
     r"|archived outputs?|not told above|missing above|outputs kept|instructions?|rules?|requirements?|messages? \d"
 )
 _HEADING = re.compile(

@@ -37,6 +37,11 @@ tokens."""
 MIN_LINES_FOR_BOTH_ENDS = 4
 """With fewer lines only the head is shown: one line of text, the mark, another line and the notice are four."""
 
+WINDOW_PARTS = 4
+"""One output takes at most the usable window divided by this, if the preset reduces to a low-water mark: larger ones
+would refill the window at once. Measured with bench/fidelity: with an eighth, the agent loses facts that it needs next. Only windows
+below 40,000 tokens are affected, as 10,000 tokens are the default anyway."""
+
 NAMES_ELSEWHERE = {
     "max_lines": "lines",
     "max_chars": "chars",
@@ -68,6 +73,12 @@ class OutputLimits:
     def of(cls, settings: ContextSettings) -> OutputLimits:
         """The limits in a session's settings."""
         return cls(**{field.name: getattr(settings, f"output_{field.name}") for field in fields(cls)})
+
+    def within(self, usable: int | None) -> OutputLimits:
+        """These limits, with at most a part of the `usable` window for the tokens of one output."""
+        if usable is None or self.tokens is None:
+            return self
+        return replace(self, tokens=min(self.tokens, max(1, usable // WINDOW_PARTS)))
 
     def merged(self, given: Mapping[str, Any] | None) -> OutputLimits:
         """These limits, overridden by those of one call; None removes a limit. Raises BadInputError if a name is

@@ -35,7 +35,9 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
     """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
     `limits` override the session's for this call. Raises BadInputError if a limit is invalid."""
     session = appended.session
-    rules = OutputLimits.of(access.settings(session)).merged(limits)
+    settings = access.settings(session)
+    usable = access.budget(settings, session.model, session).usable
+    rules = OutputLimits.of(settings).within(usable if settings.low_water else None).merged(limits)
     texts = await _over_limits(access, session, appended.messages, rules)
     if not texts:
         return session
