@@ -76,6 +76,7 @@ def measure(session: Session, policy: Policy, budget: int) -> Measured:
         if cuts:
             run = policy(budget)
             total.add(_measure_segment(session.name, segment, run, cuts, budget))
+            total.invalid += getattr(run, "invalid", 0)
             close = getattr(run, "close", None)
             if close:
                 close()

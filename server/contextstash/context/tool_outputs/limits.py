@@ -39,8 +39,8 @@ MIN_LINES_FOR_BOTH_ENDS = 4
 
 WINDOW_PARTS = 4
 """One output takes at most the usable window divided by this, if the preset reduces to a low-water mark: larger ones
-would refill the window at once. Measured with bench/fidelity: with an eighth, the agent loses facts that it needs next. Only windows
-below 40,000 tokens are affected, as 10,000 tokens are the default anyway."""
+would refill the window at once. Measured with bench/fidelity: with an eighth, the agent loses facts that it needs next.
+Only windows below 40,000 tokens are affected, as 10,000 tokens are the default anyway."""
 
 NAMES_ELSEWHERE = {
     "max_lines": "lines",
