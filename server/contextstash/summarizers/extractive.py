@@ -23,5 +23,7 @@ class ExtractiveSummarizer:
             max_tokens=request.max_tokens,
             count=request.count,
             instructions=request.instructions,
+            history=request.history,
+            shown=request.shown,
         )
         return WrittenSummary(text, self.strategy)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from contextstash.context.view.compaction_plan import KeepLimits, plan_compaction, plan_same
+from contextstash.context.view.compaction_plan import (
+    PLACEHOLDER_TOKENS,
+    KeepLimits,
+    outputs_to_archive,
+    plan_compaction,
+    plan_same,
+)
 from contextstash.context.view.view import Entry
-from tests.support.laid_views import call, loop, message, result, text
+from tests.support.laid_views import call, loop, message, outputs_of, result, text
 from tests.support.stored_edits import summarizing
 
 
@@ -87,3 +93,23 @@ def test_the_same_messages_are_planned_again_if_the_view_can_be_split_there() ->
     assert again is not None
     assert (again.first_seq, again.last_seq) == (0, 15)
     assert plan_same(loop([50, 50]), 0, 1) is None
+
+
+def test_older_outputs_among_the_kept_messages_become_placeholders_so_that_more_messages_fit() -> None:
+    entries = loop([500] * 20)
+    outputs = outputs_of(entries)
+    whole = plan_compaction(entries, KeepLimits(3_000, 0), outputs)
+    keep = KeepLimits(3_000, 0, whole=1_500)
+    plan = plan_compaction(entries, keep, outputs)
+    archived = outputs_to_archive(plan.kept, keep, outputs)
+    assert len(plan.kept) > 2 * len(whole.kept)
+    assert archived
+    left = sum(entry.tokens for entry in plan.kept) - sum(each.view_tokens - PLACEHOLDER_TOKENS for each in archived)
+    assert left <= 3_000
+    newest_archived = max(each.output.seq for each in archived)
+    assert sum(entry.tokens for entry in entries if entry.first_seq > newest_archived) <= 1_500
+
+
+def test_no_output_becomes_a_placeholder_without_a_limit_for_whole_messages() -> None:
+    entries = loop([500] * 4)
+    assert outputs_to_archive(entries, KeepLimits(100, 0), outputs_of(entries)) == ()

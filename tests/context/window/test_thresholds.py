@@ -12,7 +12,9 @@ def test_numbers_that_are_not_set_follow_from_the_window() -> None:
     budget = budget_of(ContextSettings(), 200_000)
     assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
     small = budget_of(ContextSettings(), 8_000)
-    assert (small.usable, small.prune_protect_tokens, small.compact_keep_tokens) == (7_000, 1_750, 875)
+    assert (small.usable, small.prune_protect_tokens) == (7_000, 1_750)
+    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (3_500, 1_000, 2_500)
+    assert budget.summary_tokens == 8_000
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ def test_numbers_that_are_not_set_follow_from_the_window() -> None:
      (1_000, "critical"), (1_001, "overflow")],
 )  # fmt: skip
 def test_a_level_starts_above_its_threshold(tokens: int, level: str) -> None:
-    budget = budget_of(ContextSettings(output_reserve=0), 1_000)
+    budget = budget_of(ContextSettings(output_reserve=0, compact_at=0.85), 1_000)
     assert level_of(tokens, budget) == level
     assert percent_of(tokens, budget) == round(tokens / 10, 1)
 

@@ -145,7 +145,7 @@ async def test_a_compaction_that_saves_too_little_is_not_tried_at_every_message(
 
 async def test_every_event_says_what_changed_at_which_message(tmp_path: Path) -> None:
     natives = [user(400), reply(40), *rounds([4_000] * 29), *long_session(30)]
-    async with stash_at(tmp_path / "e.db", automatic=True, window=20_000, estimator="chars") as stash:
+    async with stash_at(tmp_path / "e.db", automatic=True, window=20_000, estimator="chars", low_water=None) as stash:
         for end in range(10, len(natives) + 1, 10):
             await stash.record_messages(natives[:end], whole=True, session_id=SESSION)
         events = await stash.read_events(SESSION)

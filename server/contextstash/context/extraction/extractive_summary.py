@@ -16,6 +16,7 @@ from contextstash.context.extraction.actions import Action, actions_of, bare_com
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
 from contextstash.context.extraction.findings import findings
+from contextstash.context.extraction.names_in_use import name_lines
 from contextstash.context.extraction.section_budget import Item, cut_middle, fill
 from contextstash.context.extraction.summary_format import Section, merged, read_summary
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
@@ -40,6 +41,10 @@ TASK_SHARE = 0.22
 """The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
 little above the share of its section in `section_budget.SHARES`; a guess."""
 
+NAMES_SHARE = 0.45
+"""The share of the summary that the names in use may take. Measured with bench/fidelity: at a summary of an eighth of
+the window, more names keep more, but leave too little for what a person reads in it."""
+
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list. A guess."""
 
@@ -55,19 +60,24 @@ def extract_summary(
     *,
     previous: str | None = None,
     instructions: str | None = None,
+    history: Sequence[Turn] = (),
+    shown: Sequence[Turn] = (),
     max_tokens: int,
     count: Count,
 ) -> str:
     """A summary of the turns and of `previous` with at most `max_tokens` tokens, counted with `count`; empty if not
-    even one line fits. Findings and rules that contain words of `instructions` are preferred to others."""
+    even one line fits. Findings and rules that contain words of `instructions` are preferred to others. `history`
+    are more turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after
+    the summary: names that they contain are not repeated."""
     material = _read(turns, previous, instructions)
     task = _task(material, int(max_tokens * TASK_SHARE), count)
-    shown = "\n".join(item.text for item in task)
+    said = "\n".join(item.text for item in task)
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
-        Section.DECISIONS: _decisions(material, shown),
+        Section.DECISIONS: _decisions(material, said),
         Section.FILES: _files(material),
+        Section.NAMES: _names(material, history, shown, int(max_tokens * NAMES_SHARE), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),
@@ -75,7 +85,7 @@ def extract_summary(
         Section.ARCHIVED: _archived(material),
         Section.POINTERS: _pointers(material),
     }
-    for section in (Section.STATE, Section.ARCHIVED):
+    for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
         sections[section] = _below_base(sections[section], sections[Section.FILES])
     return fill(sections, max_tokens, count)
 
@@ -164,6 +174,11 @@ def _decisions(material: _Material, shown: str) -> list[Item]:
 
 def _files(material: _Material) -> list[Item]:
     return [Item(line, weight) for weight, line in file_lines(material.actions, material.old(Section.FILES))]
+
+
+def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count)
+    return [Item(defused(line), weight=float(-place), cut=True) for place, line in enumerate(lines)]
 
 
 def _errors(material: _Material) -> list[Item]:

@@ -13,6 +13,7 @@ class Section(StrEnum):
     EARLIER = "Earlier summary"
     DECISIONS = "Decisions and constraints"
     FILES = "Files touched"
+    NAMES = "Names in use"
     ERRORS = "Errors"
     FINDINGS = "Findings"
     OPEN = "Open items"

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.view.prune_plan import Candidate, visible_outputs
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
-from contextstash.context.view.view import Entry
+from contextstash.context.view.view import Entry, total_tokens
+from contextstash.context.window import estimate as counting
+from contextstash_storage.records import Output
 
 MAX_SUMMARY_SHARE = 0.9
 """A compaction is only done if the summary takes less than this share of what it replaces. A guess: a smaller saving is
 not worth the loss of detail."""
+
+WHOLE_SHARE = 0.6
+"""Of the messages that a reduction to the low-water mark keeps, the newest with this share of the tokens stay whole; in
+older ones, outputs become placeholders. Measured with bench/fidelity: 0.3 to 1 keep about as much of what is needed
+later; with 0.6 the history that is kept is about half as long again, and each of its outputs has a handle."""
+
+PLACEHOLDER_TOKENS = 60
+"""About how many tokens a placeholder takes. Ours take about 50."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +52,21 @@ class CompactPlan:
 @dataclass(frozen=True, slots=True)
 class KeepLimits:
     """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
-    `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one."""
+    `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
+    messages with `whole` tokens keep outputs of more than `smallest` tokens, the others keep placeholders; all keep
+    them if `whole` is None."""
 
     tokens: int
     messages: int
     either: bool = False
     levels: bool = False
+    whole: int | None = None
+    smallest: int = 0
 
 
-def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
+def plan_compaction(
+    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output] | None = None
+) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
     System messages at the head are always kept. Of the rest about `keep.tokens` of the newest are kept, at most half
@@ -70,7 +87,7 @@ def plan_compaction(entries: Sequence[Entry], keep: KeepLimits) -> CompactPlan:
     messages = 0 if keep.either and keep.tokens else keep.messages
     # At most half, so that a short session gets smaller too.
     budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
-    wanted = _wanted_cut(body, budget, messages)
+    wanted = _wanted_cut(_costs(body, keep, outputs or {}), budget, messages)
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
     if not wanted or (not later and not earlier):
@@ -141,21 +158,74 @@ def cuts_of(entries: Sequence[Entry]) -> list[int]:
     return cuts
 
 
-def _wanted_cut(body: Sequence[Entry], budget: int, keep_messages: int) -> int:
+def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:
     tokens = 0
-    cut = len(body)
-    while cut > 0 and tokens + body[cut - 1].tokens <= budget:
+    cut = len(costs)
+    while cut > 0 and tokens + costs[cut - 1] <= budget:
         cut -= 1
-        tokens += body[cut].tokens
-    return min(cut, max(0, len(body) - keep_messages))
+        tokens += costs[cut]
+    return min(cut, max(0, len(costs) - keep_messages))
+
+
+def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]) -> list[int]:
+    """The tokens of each entry once the outputs that the plan replaces are placeholders."""
+    saved: dict[int, int] = {}
+    for candidate in outputs_to_archive(body, keep, outputs):
+        seq = candidate.output.seq
+        saved[seq] = saved.get(seq, 0) + candidate.view_tokens - PLACEHOLDER_TOKENS
+    return [entry.tokens - (saved.get(entry.message.seq, 0) if entry.message else 0) for entry in body]
+
+
+def outputs_to_archive(
+    kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
+) -> tuple[Candidate, ...]:
+    """The outputs in kept messages that become placeholders: all but those of the newest messages."""
+    if keep.whole is None:
+        return ()
+    found: list[Candidate] = []
+    tokens = 0
+    for place, entry in enumerate(reversed(kept)):
+        tokens += entry.tokens
+        if tokens > keep.whole and place >= keep.messages:
+            candidates = visible_outputs(entry, outputs)
+            found += [each for each in candidates if each.view_tokens > max(keep.smallest, PLACEHOLDER_TOKENS)]
+    return tuple(reversed(found))
 
 
 def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
     """What a compaction keeps, by the session's settings."""
-    settings = snapshot.settings
+    settings, tokens = snapshot.settings, snapshot.budget.compact_keep_tokens
+    levels, whole = settings.summaries == "levels", None
+    if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
+        # A summary that would have to be merged at once is written together with the earlier ones instead.
+        levels = levels and _one_more_fits(snapshot)
+        # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
+        tokens = max(tokens - _fixed_tokens(snapshot, levels), snapshot.budget.usable // 8)
+        whole = int(tokens * WHOLE_SHARE)
     return KeepLimits(
-        tokens=snapshot.budget.compact_keep_tokens,
+        tokens=tokens,
         messages=settings.compact_keep_messages,
         either=settings.compact_keep == "either",
-        levels=settings.summaries == "levels",
+        levels=levels,
+        whole=whole,
+        smallest=settings.prune_smallest_tokens,
     )
+
+
+def _one_more_fits(snapshot: SessionSnapshot) -> bool:
+    """Whether the standing summaries and a further one stay within their share of the window."""
+    head = leading_system(snapshot.entries)
+    standing = snapshot.entries[head : head + _leading_summaries(snapshot.entries[head:])]
+    share = int(snapshot.budget.usable * snapshot.settings.summaries_share)
+    return total_tokens(standing) + snapshot.budget.summary_tokens <= share
+
+
+def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
+    """What a compaction leaves as it is: system messages, with `levels` the standing summaries, and what was never
+    recorded."""
+    estimated, _ = counting.estimate(snapshot.session.counters, snapshot.settings, snapshot.counter.name)
+    unrecorded = max(0, estimated - snapshot.session.counters.view_tokens)
+    head = leading_system(snapshot.entries)
+    if levels:
+        head += _leading_summaries(snapshot.entries[head:])
+    return unrecorded + total_tokens(snapshot.entries[:head])

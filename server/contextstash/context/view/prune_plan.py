@@ -83,7 +83,7 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
     chosen: list[Candidate] = []
     for entry in reversed(entries):
         turns += entry.is_user_turn
-        for candidate in _visible_outputs(entry, outputs):
+        for candidate in visible_outputs(entry, outputs):
             tokens = candidate.content_tokens
             if turns < limits.protect_turns:
                 protected += 1
@@ -113,7 +113,7 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
 
 def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Output], keep: int) -> PrunePlan:
     """Takes the oldest outputs, whatever their size, so that at most `keep` are left in the view."""
-    visible = [candidate for entry in entries for candidate in reversed(_visible_outputs(entry, outputs))]
+    visible = [candidate for entry in entries for candidate in reversed(visible_outputs(entry, outputs))]
     chosen = tuple(visible[: max(0, len(visible) - keep)])
     if not chosen:
         return PrunePlan((), 0, f"Nothing done: the view holds {len(visible)} tool outputs, not more than {keep}.")
@@ -122,7 +122,7 @@ def plan_oldest(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outp
     return PrunePlan(chosen, freed, f"Archived {len(chosen)} tool output{plural}.")
 
 
-def _visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
+def visible_outputs(entry: Entry, outputs: Mapping[tuple[int, int], Output]) -> list[Candidate]:
     """The outputs that an entry shows whole or cut, the last first."""
     message = entry.message
     found: list[Candidate] = []

@@ -19,7 +19,16 @@ PRUNES_WHATEVER_IT_SAVES: dict[str, Any] = {
 }
 """For systems whose prunes consider neither the size of an output nor the saving; in tokens."""
 
+SEPARATE_STEPS: dict[str, Any] = {
+    # no common low-water mark: pruning and compaction have limits of their own
+    "low_water": None,
+    # tokens; none of the five designs states a length, this is near what large models wrote in recorded sessions
+    "summary_tokens": 2_500,
+}
+"""For systems that prune and compact separately."""
+
 STAGED: dict[str, Any] = {
+    **SEPARATE_STEPS,
     # characters / 4 + 1
     "estimator": "chars_plus_one",
     "anchored": False,
@@ -47,6 +56,7 @@ STAGED: dict[str, Any] = {
 }
 
 TOKEN_BUDGET: dict[str, Any] = {
+    **SEPARATE_STEPS,
     # characters / 4
     "estimator": "chars",
     "anchored": False,
@@ -78,6 +88,7 @@ TOKEN_BUDGET: dict[str, Any] = {
 }
 
 ROLLING: dict[str, Any] = {
+    **SEPARATE_STEPS,
     # ceil(characters / 4), added to the last reported usage
     "estimator": "chars_rounded_up",
     "calibrated": False,
@@ -113,6 +124,7 @@ ROLLING: dict[str, Any] = {
 }
 
 N_OR_K: dict[str, Any] = {
+    **SEPARATE_STEPS,
     "estimator": "tiktoken",
     "anchored": False,
     # tokens of a message in addition to its content, and of a list of messages
@@ -140,6 +152,7 @@ N_OR_K: dict[str, Any] = {
 }
 
 BYTE_BUDGET: dict[str, Any] = {
+    **SEPARATE_STEPS,
     # bytes / 4
     "estimator": "bytes",
     "anchored": False,
@@ -170,14 +183,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "prune_at": 0.50,
         "compact_at": 0.70,
         "critical_at": 0.90,
+        "low_water": 0.35,
         "prune_keep_last": 2,
         "output_tokens": 5_000,
         "summary_tokens": 1_500,
     },
     "default-quality": {
         "prune_at": 0.80,
-        "compact_at": 0.90,
+        "compact_at": 0.95,
         "critical_at": 0.97,
+        "low_water": 0.60,
         "prune_keep_last": 6,
         "output_tokens": 20_000,
         "summary_tokens": 4_000,

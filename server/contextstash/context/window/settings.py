@@ -80,7 +80,7 @@ class ContextSettings(BaseModel):
     )
 
     prune_automatic: bool = Field(default=True, description="Prune automatically; if false, only on request.")
-    # The thresholds of `staged`: 0.70, 0.85 and 0.95 of the usable window (here and below).
+    # The thresholds of `staged`: 0.70, and 0.95 for `critical_at`.
     prune_at: float = Field(
         default=0.70,
         gt=0,
@@ -148,8 +148,9 @@ class ContextSettings(BaseModel):
     )
 
     compact_automatic: bool = Field(default=True, description="Compact automatically; if false, only on request.")
+    # Nothing happens before the window is well used: each reduction rewrites the prompt cache. docs/fidelity.md.
     compact_at: float = Field(
-        default=0.85,
+        default=0.92,
         gt=0,
         le=1,
         description="Compaction threshold: the level is `compact` above this share of the usable window.",
@@ -172,6 +173,15 @@ class ContextSettings(BaseModel):
         default=None, gt=0, description="Compaction threshold in messages since the last summary."
     )
     tokens_at: int | None = Field(default=None, gt=0, description="Compaction threshold in tokens.")
+    # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
+    low_water: float | None = Field(
+        default=0.50,
+        gt=0,
+        lt=1,
+        description="Target of an automatic reduction as a share of the usable window: in one step, older tool outputs"
+        " become placeholders and the oldest messages a summary. If not set, pruning and compaction each have their own"
+        " threshold and limits.",
+    )
     compact_keep: Literal["both", "either"] = Field(
         default="both",
         description="`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`:"
@@ -180,8 +190,8 @@ class ContextSettings(BaseModel):
     compact_keep_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest messages that a compaction keeps, in tokens; if not set, an eighth of the usable window,"
-        " at most 20,000.",
+        description="Newest messages that a compaction keeps, in tokens; if not set, what `low_water` leaves beside the"
+        " summary, without `low_water` an eighth of the usable window, at most 20,000.",
     )
     # As many as `staged` keeps.
     compact_keep_messages: int = Field(
@@ -200,9 +210,11 @@ class ContextSettings(BaseModel):
         le=1,
         description="Merge threshold: summaries are merged if together they exceed this share of the usable window.",
     )
-    # A guess, near the 2,700 tokens at which bench/retention.py compares summaries.
-    summary_tokens: int = Field(
-        default=2_500, gt=0, description="Maximum length of a summary that contextstash writes, in tokens."
+    summary_tokens: int | None = Field(
+        default=None,
+        gt=0,
+        description="Maximum length of a summary that contextstash writes, in tokens; if not set, an eighth of the"
+        " usable window, at least 1,000 and at most 8,000.",
     )
     summary_share: float | None = Field(
         default=None,

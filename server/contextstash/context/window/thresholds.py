@@ -13,6 +13,14 @@ MAX_RESERVE = 32_000
 MAX_PROTECTED, MAX_MINIMUM = 40_000, 20_000
 """Largest defaults of what a prune protects and of what it must free, in tokens: those of the preset `token-budget`."""
 
+SUMMARY_SHARE = 8
+"""The default length of a summary is the usable window divided by this. Measured with bench/fidelity: shorter ones keep
+less, longer ones take the room from the recent messages."""
+
+MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
+"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; what
+is above, nobody reads. Guesses; large models wrote 2,700 in recorded sessions (median)."""
+
 MAX_KEPT = 20_000
 """Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
 
@@ -32,6 +40,8 @@ class WindowBudget:
     prune_protect_tokens: int
     prune_minimum_tokens: int
     compact_keep_tokens: int
+    low_water: int | None
+    summary_tokens: int
     recovery_tokens: int
 
 
@@ -61,6 +71,8 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> 
         prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
         prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
         compact_keep_tokens=_keep_tokens(settings, usable),
+        low_water=None if settings.low_water is None else _share(usable, settings.low_water),
+        summary_tokens=_summary_tokens(settings, usable),
         recovery_tokens=_or(settings.recovery_tokens, usable // 2),
     )
 
@@ -71,8 +83,15 @@ def _share(usable: int, share: float) -> int:
 
 
 def _keep_tokens(settings: ContextSettings, usable: int) -> int:
-    kept = _or(settings.compact_keep_tokens, min(MAX_KEPT, usable // 8))
-    return min(kept, usable // 2)
+    if settings.low_water is None:
+        default = min(MAX_KEPT, usable // 8)
+    else:
+        default = max(0, _share(usable, settings.low_water) - _summary_tokens(settings, usable))
+    return min(_or(settings.compact_keep_tokens, default), usable // 2)
+
+
+def _summary_tokens(settings: ContextSettings, usable: int) -> int:
+    return _or(settings.summary_tokens, min(MAX_SUMMARY, max(MIN_SUMMARY, usable // SUMMARY_SHARE)))
 
 
 def _or(value: int | None, otherwise: int) -> int:
@@ -134,7 +153,8 @@ def results_due(counters: Counters, settings: ContextSettings) -> bool:
 def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
     if results_due(counters, settings):
         return f"{counters.view_results} tool results exceed {settings.prune_at_results}"
-    if tokens > budget.prune_at:
+    in_one_step = budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
+    if tokens > budget.prune_at and not in_one_step:
         return f"{tokens:,} tokens exceed {budget.prune_at:,}"
     return None
 

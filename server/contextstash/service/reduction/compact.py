@@ -11,12 +11,13 @@ from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,
     keep_limits,
+    outputs_to_archive,
     plan_compaction,
     plan_same,
     plan_without_thinking,
 )
 from contextstash.context.view.edits import summary_edit
-from contextstash.context.view.prune_plan import plan_oldest
+from contextstash.context.view.prune_plan import Candidate, plan_oldest
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.thinking_blocks import preserves_thinking
@@ -28,7 +29,7 @@ from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.prune import archive_outputs, client_note
 from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
-from contextstash.service.reduction.write_summary import Writers, turns_of, written
+from contextstash.service.reduction.write_summary import Writers, recent_history, shown_turns, turns_of, written
 from contextstash.service.results import CompactResult
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
@@ -75,7 +76,7 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
         plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
         if plan is None:
             earlier.summary = None
-            plan = plan_compaction(snapshot.entries, keep_limits(snapshot))
+            plan = plan_compaction(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -93,18 +94,26 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
 
 
 def summary_request(
-    snapshot: SessionSnapshot, plan: CompactPlan, turns: Sequence[Turn], instructions: str | None
+    snapshot: SessionSnapshot,
+    plan: CompactPlan,
+    turns: Sequence[Turn],
+    instructions: str | None,
+    *,
+    history: Sequence[Turn] = (),
+    shown: Sequence[Turn] = (),
 ) -> SummaryRequest:
     """What a summarizer is asked to write for this plan."""
-    levels = snapshot.settings.summaries == "levels"
-    previous = standing_summaries(snapshot.entries) if levels else tuple(e.summary for e in plan.covered if e.summary)
+    covered = tuple(entry.summary for entry in plan.covered if entry.summary)
+    previous = covered or standing_summaries(snapshot.entries)
     return SummaryRequest(
         turns=tuple(turns),
         previous="\n\n".join(edit.summary for edit in previous) or None,
-        replaces=not levels,
+        replaces=bool(covered) or snapshot.settings.summaries == "one",
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.settings.summary_tokens, plan.tokens // 3)),
+        max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3)),
+        history=tuple(history),
+        shown=tuple(shown),
         count=snapshot.counter.count,
     )
 
@@ -123,7 +132,12 @@ async def _carry_out(
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
     turns = await turns_of(access, snapshot, plan.covered)
-    request = summary_request(snapshot, plan, turns, writers.instructions)
+    archived = outputs_to_archive(plan.kept, keep_limits(snapshot), snapshot.outputs)
+    covered = {id(entry) for entry in plan.covered}
+    others = [entry for entry in snapshot.entries if id(entry) not in covered]
+    shown = await shown_turns(access, snapshot, others, archived)
+    history = await recent_history(access, snapshot, plan.last_seq)
+    request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=shown)
     if earlier.summary is None:
         chosen = writers.chosen(access, snapshot)
         writing = written(access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
@@ -138,7 +152,7 @@ async def _carry_out(
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )
-    edits = await _edits(access, snapshot, plan, edit, stripping)
+    edits = await _edits(access, snapshot, plan, edit, archived, stripping)
     entries = await entries_after(access, snapshot, edits)
     count = sum(1 for entry in plan.covered if entry.message)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
@@ -151,12 +165,18 @@ async def _carry_out(
 
 
 async def _edits(
-    access: Access, snapshot: SessionSnapshot, plan: CompactPlan, summary: SummaryEdit, stripping: Stripping
+    access: Access,
+    snapshot: SessionSnapshot,
+    plan: CompactPlan,
+    summary: SummaryEdit,
+    outputs: Sequence[Candidate],
+    stripping: Stripping,
 ) -> list[Edit]:
-    """The summary and the edits that go with it: outputs of recent messages beyond `prune_at_results` are archived with
-    one digest message, and invalidated thinking is stripped."""
+    """The summary and the edits that go with it: `outputs` become placeholders, outputs of recent messages beyond
+    `prune_at_results` are archived with one digest message, and invalidated thinking is stripped."""
     entries = await entries_after(access, snapshot, [summary])
     edits: list[Edit] = [summary.model_copy(update=difference(snapshot.entries, entries))]
+    edits += [each.edit for each in await archive_outputs(access, snapshot, outputs)]
     settings = snapshot.settings
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, snapshot.outputs, settings.prune_at_results)

@@ -86,6 +86,6 @@ def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:
         turns=(),
         merging=tuple(edit.summary for edit in plan.summaries),
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(MIN_MERGED_TOKENS, int(plan.tokens * MERGED_SHARE)),
+        max_tokens=max(MIN_MERGED_TOKENS, min(int(plan.tokens * MERGED_SHARE), snapshot.budget.summary_tokens)),
         count=snapshot.counter.count,
     )

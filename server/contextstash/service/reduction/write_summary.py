@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.turns import Turn, without_own_calls
+from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.view import Entry
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
@@ -15,7 +16,11 @@ from contextstash.service.session_access import Access
 from contextstash.summarizers import choose, content_key, write_summary
 from contextstash.summarizers.base import Summarizer, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import CachedSummary, Message
+from contextstash_storage.records import CachedSummary, Message, RewindEdit
+
+HISTORY_MESSAGES = 400
+"""How many messages before the end of a summary its names in use are taken from. Measured with bench/fidelity: 300 keep
+nearly as much as all; the limit bounds the work in a long session."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +81,32 @@ async def written(
     return summary, cost
 
 
+async def recent_history(access: Access, snapshot: SessionSnapshot, last_seq: int) -> tuple[Turn, ...]:
+    """The turns of the HISTORY_MESSAGES messages up to `last_seq`, also those that a summary covers already, but not
+    those of a hidden branch."""
+    hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
+    first = max(0, last_seq - HISTORY_MESSAGES + 1)
+    recorded = await access.store.read_messages(snapshot.session_id, first=first, last=last_seq)
+    kept = [
+        message
+        for message in recorded
+        if message.agent_visible and not any(start <= message.seq <= end for start, end in hidden)
+    ]
+    return await asyncio.to_thread(_turns, snapshot, kept)
+
+
+async def shown_turns(
+    access: Access, snapshot: SessionSnapshot, kept: Sequence[Entry], archived: Sequence[Candidate]
+) -> tuple[Turn, ...]:
+    """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
+    gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
+    gone |= {(entry.message.seq, block) for entry in kept if entry.message for block in entry.replaced}
+    return tuple(
+        replace(turn, texts=tuple("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts)))
+        for turn in await turns_of(access, snapshot, kept)
+    )
+
+
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
     """The recorded messages among these entries with their full texts, even if the view shows them shortened; without
     the calls of our own tools."""
@@ -83,12 +114,12 @@ async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[
     if not wanted:
         return ()
     recorded = await access.store.read_messages(snapshot.session_id, first=min(wanted), last=max(wanted))
+    return await asyncio.to_thread(_turns, snapshot, [message for message in recorded if message.seq in wanted])
+
+
+def _turns(snapshot: SessionSnapshot, messages: Sequence[Message]) -> tuple[Turn, ...]:
     handles = {place: output.handle for place, output in snapshot.outputs.items()}
-
-    def read() -> tuple[Turn, ...]:
-        return without_own_calls(turn_of(snapshot, message, handles) for message in recorded if message.seq in wanted)
-
-    return await asyncio.to_thread(read)
+    return without_own_calls(turn_of(snapshot, message, handles) for message in messages)
 
 
 def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:

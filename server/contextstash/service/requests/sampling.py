@@ -20,7 +20,7 @@ async def sampling_request(
     snapshot = await access.snapshot(session_id)
     if strategy == "auto" and not _comes_first(access, snapshot.session.agent, snapshot.settings):
         return None
-    plan = plan_compaction(snapshot.entries, keep_limits(snapshot))
+    plan = plan_compaction(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
     if not plan.covered:
         return None
     turns = await turns_of(access, snapshot, plan.covered)

@@ -1,0 +1,194 @@
+"""Names in use: the identifiers and paths that the agent is most likely to write again, listed by file.
+
+A tool output that leaves the view takes with it the names that the agent learned from it. A short list of those that it
+worked with keeps most of them: measured with bench/fidelity, a list of 5 % of the window holds more of the names that
+are needed later than half a window of recent messages does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from contextstash.context.extraction.actions import Action, actions_of
+from contextstash.context.extraction.file_actions import file_uses
+from contextstash.context.extraction.turns import Turn
+
+AGENT_WEIGHT = 5.0
+"""How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
+to 8 keep about the same; a list of names that the agent itself wrote is the more readable one."""
+
+DECAY = 0.3
+"""The weight of a message falls with its age, in messages, to this power: need falls with age as a power law (Anderson
+and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 keeps more than 0.5 and 0.8."""
+
+EARLIER_WEIGHT = 6.0
+"""The weight of a name in an earlier summary, which was among the most used ones then. A guess: two uses."""
+
+NAME_TOKENS = 3
+"""What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
+part of the line's path. A guess."""
+
+CHARACTERS_PER_TOKEN = 3.5
+"""Of names; measured with o200k_base on recorded sessions. Only for the ranking, the text is counted exactly."""
+
+MAX_SCANNED = 100_000
+"""Characters of one text that are searched; a guess that bounds the work on a huge output."""
+
+MAX_RANKED = 1_500
+"""Names that are considered for the list. A guess: far more than fit."""
+
+ELSEWHERE = "Elsewhere"
+FILES = "Files"
+
+_PATH = re.compile(r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
+_NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
+_SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
+_LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
+_ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
+_LINE = re.compile(r"^`?([^`:]+)`?: (.+)$")
+
+Count = Callable[[str], int]
+
+
+@dataclass
+class _Uses:
+    """The uses of all names in a sequence of turns."""
+
+    weights: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    homes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    forms: dict[str, str] = field(default_factory=dict)
+
+    def add(self, names: Iterable[str], weight: float) -> None:
+        for name in names:
+            key = path_key(name) if "/" in name else name
+            self.weights[key] += weight
+            self.forms[key] = name
+
+    def ranked(self, hidden: Mapping[str, object]) -> list[str]:
+        """The names with the highest weight per token, without those that `hidden` contains."""
+        found = [name for name in self.weights if name not in hidden]
+        found.sort(key=lambda name: -self.weights[name] / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
+        return found[:MAX_RANKED]
+
+
+def path_key(path: str) -> str:
+    """The last two parts of a path, by which it is recognized whether it is written relative or absolute."""
+    parts = [part for part in path.split("/") if part not in ("", ".", "..", "~")]
+    return "/".join(parts[-2:])
+
+
+def names_of(text: str) -> dict[str, None]:
+    """The paths and the names in code that a text contains, each once, in order."""
+    text = text[:MAX_SCANNED].replace("\\n", "\n").replace('\\"', '"')
+    found: dict[str, None] = {}
+    for path in _PATH.findall(text):
+        # `read/write` and `net/http` look like paths too; a file has an extension or a place.
+        if len(path_key(path)) >= 6 and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1]):
+            found[path] = None
+    for name in _NAME.findall(_PATH.sub(" ", text)):
+        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name):
+            found[name] = None
+    return found
+
+
+def name_lines(
+    turns: Sequence[Turn],
+    before: Sequence[str],
+    shown: Sequence[Turn],
+    max_tokens: int,
+    count: Count,
+) -> list[str]:
+    """Lines of at most about `max_tokens` that list the names most in use, by file. `before` are such lines of an
+    earlier summary; names in the turns that stay in the view (`shown`) are left out."""
+    homes = [home for home, _ in map(_read_line, before)]
+    if not turns and len(set(homes)) == len(homes):
+        return list(before)
+    uses = _uses_of(turns, before)
+    hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
+    chosen: list[str] = []
+    spent = 0
+    for name in uses.ranked(hidden):
+        cost = count(f" {uses.forms[name]},")
+        if spent + cost <= max_tokens:
+            spent += cost
+            chosen.append(name)
+        if spent > max_tokens - NAME_TOKENS:
+            break
+    return _written(chosen, uses)
+
+
+def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
+    uses = _Uses()
+    end = len(turns) + 1
+    for place, (home, names) in enumerate(map(_read_line, before)):
+        # The lines of the newer of two summaries are the later ones.
+        weight = EARLIER_WEIGHT * end**-DECAY * (1 + place / len(before))
+        a_file = home not in (ELSEWHERE, FILES)
+        uses.add([*names, *([home] if a_file else [])], weight)
+        for name in names:
+            if a_file:
+                uses.homes[name][path_key(home)] += 1
+    for place, turn in enumerate(turns):
+        if turn.role == "system":
+            continue
+        weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
+        uses.add(_names_in(turn), weight)
+    for action in actions_of(turns):
+        for name, home in _homes(action):
+            uses.homes[name][path_key(home)] += 1
+    return uses
+
+
+def _names_in(turn: Turn) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for block, text in zip(turn.blocks, turn.texts, strict=True):
+        if block.type == "tool_call":
+            found |= names_of(_ARGUMENT_KEY.sub(" ", text))
+        elif block.type != "thinking":
+            found |= names_of(text)
+    return found
+
+
+def _homes(action: Action) -> Iterable[tuple[str, str]]:
+    """The names that a call shows, each with the file that it is shown in."""
+    printed = action.output.text[:MAX_SCANNED] if action.output else ""
+    for line in printed.split("\n"):
+        located = _LOCATED.match(line)
+        if located and "/" in located.group(1):
+            yield from ((name, located.group(1)) for name in names_of(line) if "/" not in name)
+    paths = {use.path for use in file_uses(action) if "/" in use.path}
+    if len(paths) == 1:
+        path = paths.pop()
+        yield from ((name, path) for name in names_of(f"{action.text}\n{printed}") if "/" not in name)
+
+
+def _written(chosen: Sequence[str], uses: _Uses) -> list[str]:
+    """A line for each file that has chosen names, the files without, and the names without a known file."""
+    picked = set(chosen)
+    homes = {name: uses.homes[name].most_common(1)[0][0] for name in chosen if uses.homes.get(name)}
+    sizes = Counter(homes.values())
+    by_file: dict[str, list[str]] = {}
+    for name in chosen:
+        home = homes.get(name)
+        if "/" in name:
+            by_file.setdefault(name, [])
+        elif home and (home in picked or sizes[home] > 1):
+            by_file.setdefault(home, []).append(name)
+        else:
+            by_file.setdefault(ELSEWHERE, []).append(name)
+    loose = by_file.pop(ELSEWHERE, [])
+    alone = [uses.forms.get(path, path) for path, names in by_file.items() if not names]
+    lines = [f"{uses.forms.get(path, path)}: {', '.join(names)}" for path, names in by_file.items() if names]
+    lines += [f"{FILES}: {', '.join(alone)}"] if alone else []
+    return [*lines, *([f"{ELSEWHERE}: {', '.join(loose)}"] if loose else [])]
+
+
+def _read_line(line: str) -> tuple[str, list[str]]:
+    """The file that a line of an earlier list is about, `Files` or `Elsewhere` if it is about none, and its names."""
+    match = _LINE.match(line)
+    if not match:
+        return ELSEWHERE, []
+    return match.group(1), match.group(2).split(", ")
