@@ -4,6 +4,7 @@ not installed is left out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -28,17 +29,16 @@ class LangChainClearing:
     def view(self, messages: Sequence[Said]) -> Sequence[Shown]:
         if sum(message.tokens for message in messages) <= self._budget:
             return [Shown(message.index, message.tokens, message.facts) for message in messages]
-        from langchain.agents.middleware import ClearToolUsesEdit
-        from langchain_core.messages import convert_to_messages, convert_to_openai_messages, trim_messages
-
-        found = convert_to_messages([message.native for message in messages])
+        clearing = import_module("langchain.agents.middleware")
+        core = import_module("langchain_core.messages")
+        found = core.convert_to_messages([message.native for message in messages])
         for keep in CLEARED_DOWN_TO:
             if _tokens(found) <= self._budget:
                 break
-            edit = ClearToolUsesEdit(trigger=1, keep=keep, placeholder=STUB)
+            edit = clearing.ClearToolUsesEdit(trigger=1, keep=keep, placeholder=STUB)
             edit.apply(found, count_tokens=_tokens)
         if _tokens(found) > self._budget:
-            found = trim_messages(
+            found = core.trim_messages(
                 found,
                 max_tokens=self._budget,
                 token_counter=_tokens,
@@ -48,7 +48,7 @@ class LangChainClearing:
             )
         return [
             Shown(repr(native), size_of(native), facts_of(prose_of(native)))
-            for native in convert_to_openai_messages(found)
+            for native in core.convert_to_openai_messages(found)
         ]
 
 

@@ -53,6 +53,8 @@ BOUNDS: Mapping[str, Bounds] = {
     "critical_at": Bounds(0.5, 1),
     "messages_at": Bounds(10, 10_000),
     "tokens_at": Bounds(16_000, 2_000_000),
+    # Guesses: below, a reduction keeps too little to work on; above, it would be due again at once.
+    "low_water": Bounds(0.2, 0.8),
     "compact_keep": ANY,
     "compact_keep_tokens": Bounds(0, 200_000),
     "compact_keep_messages": Bounds(2, 1_000),

@@ -19,7 +19,7 @@ from contextstash.faults import fault_of
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.reduction.compact import compact
-from contextstash.service.reduction.prune import prune, prune_oldest
+from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
 from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
@@ -185,7 +185,10 @@ class AutoReducer:
                 _add_prune(done, await prune(self._access, session_id, options))
         if (await self._due(session_id)).compact:
             writers = Writers(strategy=self._strategy(session, settings))
-            _add_compaction(done, await compact(self._access, session_id, writers))
+            compacted = await compact(self._access, session_id, writers)
+            _add_compaction(done, compacted)
+            if not compacted.compacted and settings.low_water is not None:
+                _add_prune(done, await prune_to_mark(self._access, session_id))
 
     async def _due(self, session_id: str) -> Due:
         session = await self._access.session(session_id)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.view.compaction_plan import keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit, replaced, weighed
 from contextstash.context.view.prune_plan import (
     BY_SETTINGS,
@@ -60,6 +61,21 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
         snapshot = await access.snapshot(session_id)
         plan = plan_prune(snapshot.entries, snapshot.outputs, prune_limits(snapshot, options))
         return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
+
+    return await retrying(attempt)
+
+
+async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
+    """Archive the outputs that a compaction to the low-water mark would archive among the messages that it keeps, here
+    in the whole view: for a session that has too little else to summarize."""
+
+    async def attempt() -> PruneResult:
+        snapshot = await access.snapshot(session_id)
+        chosen = outputs_to_archive(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
+        freed = sum(candidate.content_tokens for candidate in chosen)
+        if freed <= snapshot.budget.prune_minimum_tokens:
+            return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
+        return await _carry_out(access, snapshot, PrunePlan(chosen, freed, ""))
 
     return await retrying(attempt)
 

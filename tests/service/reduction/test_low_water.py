@@ -1,0 +1,47 @@
+"""The automatic reduction of the preset `default`: one step from a full window down to the low-water mark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.stashes import stash_at
+
+SESSION = "s"
+WINDOW = 16_000
+
+
+def step(number: int) -> list[dict[str, Any]]:
+    """A call and its output, in which a file defines a function of its own."""
+    path = f"/srv/app/part_{number}.py"
+    text = "\n".join(f"def handle_part_{number}(order_{line}): ...  # step {line} of the work" for line in range(25))
+    call = {"type": "function", "id": f"c{number}", "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'}}
+    return [
+        {"role": "assistant", "content": f"Reading part {number}.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": text},
+    ]
+
+
+async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", automatic=True, window=WINDOW, output_reserve=0) as stash:
+        await stash.record_messages([{"role": "user", "content": "Read all parts."}], session_id=SESSION)
+        views: list[list[dict[str, Any]]] = []
+        fills: list[float] = []
+        reduced: list[int] = []
+        for number in range(100):
+            recorded = await stash.record_messages(step(number), session_id=SESSION)
+            context = await stash.get_context(SESSION)
+            views.append(context.messages)
+            fills.append(context.tokens / WINDOW)
+            if recorded.done:
+                reduced.append(number)
+        summary = await stash.get_summary(SESSION)
+    assert len(reduced) >= 2
+    assert max(fills) <= 0.92
+    assert all(0.3 < fills[number] <= 0.5 for number in reduced)
+    for before, (number, after) in zip(views, list(enumerate(views))[1:], strict=False):
+        assert number in reduced or after[: len(before)] == before
+    shown = str(views[reduced[-1]])
+    assert "archived output of read" in shown
+    assert "## Names in use" in summary.text
+    assert "handle_part_" in summary.text
