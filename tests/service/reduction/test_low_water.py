@@ -43,5 +43,5 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
         assert number in reduced or after[: len(before)] == before
     shown = str(views[reduced[-1]])
     assert "archived output of read" in shown
-    assert "## Names in use" in summary.text
-    assert "handle_part_" in summary.text
+    assert "## Names in use" in summary.summary
+    assert "handle_part_" in summary.summary
