@@ -28,7 +28,7 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
         views: list[list[dict[str, Any]]] = []
         fills: list[float] = []
         reduced: list[int] = []
-        for number in range(100):
+        for number in range(70):
             recorded = await stash.record_messages(step(number), session_id=SESSION)
             context = await stash.get_context(SESSION)
             views.append(context.messages)
@@ -43,5 +43,5 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
         assert number in reduced or after[: len(before)] == before
     shown = str(views[reduced[-1]])
     assert "archived output of read" in shown
-    assert "## Names in use" in summary.text
-    assert "handle_part_" in summary.text
+    assert "## Names in use" in summary.summary
+    assert "handle_part_" in summary.summary
