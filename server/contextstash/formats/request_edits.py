@@ -36,7 +36,7 @@ def edited(
     """The body with these edits, and the position of the first byte that differs. Raises JsonPositionError if a place
     is not what the edit expects."""
     hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
-    splices = [_summary(request, summary) for summary in summaries]
+    splices = [splice for summary in summaries for splice in _summary(request, summary)]
     for place, edit in edits.items():
         if place not in hidden:
             start = request.spans[place].start
@@ -50,10 +50,29 @@ def _moved(splice: Splice, by: int) -> Splice:
     return Splice(Span(splice.span.start + by, splice.span.end + by), splice.replacement)
 
 
-def _summary(request: RequestText, summary: SummaryOf) -> Splice:
-    span = Span(request.spans[summary.first].start, request.spans[summary.last].end)
+def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
+    """The summary as a message of the user, or as the beginning of the user's message that follows: Anthropic's
+    messages alternate."""
+    start, end = request.spans[summary.first].start, request.spans[summary.last].end
+    following = summary.last + 1
+    if request.format == "anthropic" and request.messages[following].native.get("role") == "user":
+        after = request.spans[following]
+        inserted = _in_front(request.messages[following], summary.text)
+        return [Splice(Span(start, after.start), b""), *(_moved(splice, after.start) for splice in inserted)]
     message = {"role": "user", "content": summary.text}
-    return Splice(span, dumped({"type": "message", **message} if request.format == "openai-responses" else message))
+    item = {"type": "message", **message} if request.format == "openai-responses" else message
+    return [Splice(Span(start, end), dumped(item))]
+
+
+def _in_front(message: TextMessage, text: str) -> list[Splice]:
+    """A text block in front of a message's content, which keeps its bytes."""
+    content = find(message.raw, 0, ("content",))
+    block = dumped({"type": "text", "text": text})
+    if message.raw[content.start : content.start + 1] == b"[":
+        first = Span(content.start + 1, content.start + 1)
+        return [Splice(first, block + b"," if content_of(message.native) else block)]
+    before, after = Span(content.start, content.start), Span(content.end, content.end)
+    return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
 
 
 def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:

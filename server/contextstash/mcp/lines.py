@@ -16,14 +16,18 @@ def estimate(result: results.Estimate) -> str:
 def prune(result: results.PruneResult) -> str:
     if not result.tokens_saved:
         return result.reason
-    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens."
+    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens.{_note(result.note)}"
+
+
+def _note(note: str | None) -> str:
+    return f" {note}" if note else ""
 
 
 def compact(result: results.CompactResult) -> str:
     if not result.tokens_saved:
         return result.reason
     change = f"{before_and_after(result.tokens_before, result.tokens_after)} tokens"
-    return f"{result.reason} {change}, written by {result.strategy}."
+    return f"{result.reason} {change}, written by {result.strategy}.{_note(result.note)}"
 
 
 def summary(result: results.SummaryResult) -> str:
@@ -41,7 +45,8 @@ def search(result: results.SearchResult) -> str:
 
 
 def restore(result: results.RestoreResult) -> str:
-    return f"{len(result.restored)} back in view, {before_and_after(result.tokens_before, result.tokens_after)} tokens."
+    change = before_and_after(result.tokens_before, result.tokens_after)
+    return f"{len(result.restored)} back in view, {change} tokens.{_note(result.note)}"
 
 
 def record(result: results.RecordResult) -> str:

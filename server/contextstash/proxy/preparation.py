@@ -174,6 +174,17 @@ def pinned_summaries(conversation: Conversation, request: RequestText) -> list[S
         first, last = place_of.get(summary.first_seq), place_of.get(summary.last_seq)
         if first is not None and last is not None and last + 1 < len(request.messages):
             found.append(SummaryOf(first, last, summary.text))
+    return joined(found)
+
+
+def joined(summaries: Sequence[SummaryOf]) -> list[SummaryOf]:
+    """The summaries; those of adjacent messages become one message, since two of the user may not follow each other."""
+    found: list[SummaryOf] = []
+    for summary in sorted(summaries, key=lambda each: each.first):
+        if found and found[-1].last + 1 == summary.first:
+            former = found.pop()
+            summary = SummaryOf(former.first, summary.last, f"{former.text}\n\n{summary.text}")
+        found.append(summary)
     return found
 
 
