@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
-from contextstash.formats.json_positions import Span, Splice, dumped, elements, find, spliced, without
+from contextstash.formats.json_positions import Span, Splice, dumped, elements, spliced, without
 from contextstash.formats.request_text import RequestText, TextMessage, ToolResult, is_thinking
 
 
@@ -66,7 +66,7 @@ def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
 
 def _in_front(message: TextMessage, text: str) -> list[Splice]:
     """A text block in front of a message's content, which keeps its bytes."""
-    content = find(message.raw, 0, ("content",))
+    content = message.span(("content",))
     block = dumped({"type": "text", "text": text})
     if message.raw[content.start : content.start + 1] == b"[":
         first = Span(content.start + 1, content.start + 1)
@@ -90,12 +90,12 @@ def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
 def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
     """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
     itself, where the prompt cache ends at the same place; one that is on the result stays."""
-    span = find(message.raw, 0, result.path)
+    span = message.span(result.path)
     splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
     block_path = result.path[:-1]
     moved = _inner_breakpoint(result.content)
     if message.format == "anthropic" and moved is not None:
-        block = find(message.raw, 0, block_path)
+        block = message.span(block_path)
         if BREAKPOINT_KEY not in json.loads(message.raw[block.start : block.end]):
             end = Span(block.end - 1, block.end - 1)
             splices.append(Splice(end, b"," + dumped(BREAKPOINT_KEY) + b":" + dumped(moved)))
@@ -120,5 +120,5 @@ def _without_thinking(message: TextMessage) -> list[Splice]:
     left_out = {place for place, block in enumerate(blocks) if is_thinking(block)}
     if not left_out or len(left_out) == len(blocks):
         return []
-    spans = list(elements(message.raw, find(message.raw, 0, ("content",)).start))
+    spans = list(elements(message.raw, message.span(("content",)).start))
     return without(spans, left_out)

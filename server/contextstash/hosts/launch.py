@@ -86,9 +86,14 @@ def launched_client(program: str) -> LaunchedClient:
 
 def is_configured(client: LaunchedClient, arguments: Sequence[str], machine: Machine) -> bool:
     """Whether our server is configured in the client, by its files or by its arguments. True for unknown clients."""
-    if client.installed_as is None or any("contextstash" in argument for argument in arguments):
+    if client.installed_as is None or any(_argument_names_us(argument) for argument in arguments):
         return True
     return any(_names_us(file(machine)) for file in CLIENTS[client.installed_as].files.values())
+
+
+def _argument_names_us(argument: str) -> bool:
+    """Whether an argument, or the file of servers that it names, holds our server."""
+    return "contextstash" in argument or (argument.endswith(".json") and _names_us(Path(argument)))
 
 
 def _names_us(path: Path) -> bool:
