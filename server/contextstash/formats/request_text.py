@@ -78,6 +78,11 @@ class TextMessage:
     def _spans(self) -> dict[Path, Span]:
         return {}
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has, as the provider's cache counts them."""
+        return max(1, len(content_of(self.native)))
+
     @cached_property
     def has_long_breakpoint(self) -> bool:
         """Whether a breakpoint here keeps the cache for an hour."""

@@ -191,10 +191,11 @@ def rendered(
 def prunables(conversation: Conversation, request: RequestText, keep_tokens: int) -> list[Prunable]:
     """The recorded tool results that are old enough to be replaced, in order."""
     rate = conversation.tokens_per_byte
-    kept = 0
+    kept = after = 0
     found: list[Prunable] = []
     for place in range(len(request.messages) - 1, -1, -1):
         message = request.messages[place]
+        after += message.blocks
         for result in reversed(message.results):
             size = message.sizes.get(result.path, 0)
             if result.call_id in conversation.edits.pins:
@@ -205,7 +206,7 @@ def prunables(conversation: Conversation, request: RequestText, keep_tokens: int
                 continue
             if _is_recorded(conversation, message, result.call_id, result.path):
                 before = round(size_before(request, place) * rate)
-                found.append(Prunable(result.call_id, before, tokens, PLACEHOLDER_TOKENS))
+                found.append(Prunable(result.call_id, before, tokens, PLACEHOLDER_TOKENS, after))
     return found[::-1]
 
 
@@ -235,7 +236,8 @@ def plan(
     conversation: Conversation, request: RequestText, prices: CachePrices, *, cold: bool, keep_tokens: int
 ) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
-    state = CacheState(cold, conversation.state.prompt, conversation.state.requests, prices)
+    system = round(size_before(request, 0) * conversation.tokens_per_byte)
+    state = CacheState(cold, conversation.state.prompt, conversation.state.requests, prices, system)
     candidates = prunables(conversation, request, keep_tokens)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:

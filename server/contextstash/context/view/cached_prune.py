@@ -16,15 +16,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class CachePrices:
     """Prices of a token read from and written to the cache, relative to one uncached input token, and how many seconds
-    the cache is kept after its last use."""
+    the cache is kept after its last use. `look_back` is in how many blocks before a breakpoint the provider looks for
+    the end of an earlier request; None if it finds any common start."""
 
     read: float
     write: float
     seconds: int
+    look_back: int | None = None
 
 
-FIVE_MINUTES = CachePrices(0.1, 1.25, 300)
-ONE_HOUR = CachePrices(0.1, 2.0, 3600)
+FIVE_MINUTES = CachePrices(0.1, 1.25, 300, 20)
+ONE_HOUR = CachePrices(0.1, 2.0, 3600, 20)
 """Anthropic's two kinds of cache breakpoint. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-caching"""
 
 AUTOMATIC = CachePrices(0.1, 1.0, 3600)
@@ -51,12 +53,13 @@ SLACK_SECONDS = 15
 @dataclass(frozen=True, slots=True)
 class Prunable:
     """A tool result of a request that may be replaced: the tokens in front of it, its own tokens, and those of the
-    placeholder. `key` is the caller's name for it."""
+    placeholder. `key` is the caller's name for it; `blocks_after` is how many blocks of the request follow it."""
 
     key: str
     before: int
     tokens: int
     placeholder_tokens: int
+    blocks_after: int = 0
 
     @property
     def saved(self) -> int:
@@ -66,12 +69,14 @@ class Prunable:
 @dataclass(frozen=True, slots=True)
 class CacheState:
     """The provider's cache at the moment of a request: `cached` are the tokens, from the start on, that it holds if it
-    is not `cold`; `turns` is how many requests of this session there were."""
+    is not `cold`, `system` those of them in front of the messages; `turns` is how many requests of this session there
+    were."""
 
     cold: bool
     cached: int
     turns: int
     prices: CachePrices = FIVE_MINUTES
+    system: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
         freed += useful[place].saved
         if freed < MIN_WARM_TOKENS:
             continue
-        rewritten = max(0, state.cached - useful[place].before - freed)
+        rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
         if saving > MIN_WORTHWHILE * cost and saving - cost > best[0]:
@@ -128,6 +133,12 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
     if best[1] < 0:
         return CachedPrune((), "warm cache, and no prune pays for itself")
     return CachedPrune(tuple(useful[best[1] :]), "pays for itself")
+
+
+def _still_cached(first: Prunable, state: CacheState) -> int:
+    """The tokens that are read from the cache although everything from `first` on has changed."""
+    limit = state.prices.look_back
+    return first.before if limit is None or first.blocks_after < limit else min(first.before, state.system)
 
 
 def plan_needed_prune(candidates: Sequence[Prunable]) -> CachedPrune:
