@@ -1,7 +1,8 @@
 """What the proxy saves, replayed: recorded sessions of Claude Code, request by request, through the real proxy.
 
-`python bench/proxy.py replay FOLDER` sends the requests of native transcripts, at their recorded times and with their
-recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through the proxy.
+`python bench/proxy.py replay FOLDER [PATTERN]` sends the requests of native transcripts, at their recorded times and
+with their recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through
+the proxy.
 `python bench/proxy.py latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
@@ -169,11 +170,11 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
     )  # fmt: skip
 
 
-def replay_all(folder: Path) -> None:
+def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
     print("| session | requests | prunes | fetched again | cost / direct | tokens sent / direct |")
     print("| --- | --- | --- | --- | --- | --- |")
     found = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(folder.glob(pattern)):
         calls = recorded(path)
         if len(calls) < LEAST_CALLS:
             continue
@@ -273,8 +274,8 @@ def _reply_on(connection: socket.socket, answer: bytes) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["replay"] and len(sys.argv) == 3:
-        replay_all(Path(sys.argv[2]))
+    if sys.argv[1:2] == ["replay"] and len(sys.argv) in (3, 4):
+        replay_all(Path(sys.argv[2]), *sys.argv[3:])
     elif sys.argv[1:2] == ["latency"]:
         latency()
     else:
