@@ -1,18 +1,24 @@
 """What the proxy saves, replayed: recorded sessions of Claude Code, request by request, through the real proxy.
 
-`python bench/proxy.py replay FOLDER` sends the requests of native transcripts, at their recorded times and with their
-recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through the proxy.
+`python bench/proxy.py replay FOLDER [PATTERN]` sends the requests of native transcripts, at their recorded times and
+with their recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through
+the proxy.
 `python bench/proxy.py latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +26,13 @@ from typing import Any
 
 import httpx2
 
-from tests.support.caching_provider import CachingProvider, blocks_of, caching_provider
+from tests.support.caching_provider import (
+    CHARACTERS_PER_TOKEN,
+    CachingProvider,
+    blocks_of,
+    caching_provider,
+    stream_events,
+)
 from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
 
 LEAST_CALLS = 30
@@ -90,12 +102,19 @@ def _sent(message: dict[str, Any]) -> dict[str, Any]:
     return {"role": message["role"], "content": [block for block in message["content"] if isinstance(block, dict)]}
 
 
-def body_of(call: Recorded) -> dict[str, Any]:
+def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
+    """A request as the client sent it. Transcripts lack the system prompt: `unseen` tokens of other text stand for it,
+    so that a byte of the body is worth as many tokens as in reality."""
     mark = {"type": "ephemeral", **({"ttl": "1h"} if call.one_hour else {})}
     body = request_of(call.messages, model=call.model, tools=[READ, RETRIEVAL], stream=True, metadata={})
-    body["system"][0]["cache_control"] = mark
+    body["system"][0] = {"type": "text", "text": "x" * round(unseen * CHARACTERS_PER_TOKEN), "cache_control": mark}
     body["messages"][-1]["content"][-1]["cache_control"] = mark
     return body
+
+
+def hidden_tokens(call: Recorded, body: dict[str, Any]) -> int:
+    """Tokens that the provider counted and the body does not hold."""
+    return max(0, call.prompt - sum(block[0] for block, _ in blocks_of(body, 0)))
 
 
 def cost(usage: dict[str, int], write: float) -> float:
@@ -130,11 +149,11 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
         caching_provider(clock) as provider,
         running_proxy(provider.url, Path(folder) / "stash.db", clock) as proxy,
     ):
+        unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
         for call in calls:
             clock.now = call.at
-            body = body_of(call)
-            counted = sum(block[0] for block, _ in blocks_of(body, 0))
-            hidden = max(0, call.prompt - counted)
+            body = body_of(call, unseen)
+            hidden = hidden_tokens(call, body)
             plain = direct.count(body, hidden)
             proxy.send(body, {"x-hidden-tokens": str(hidden), "x-claude-code-session-id": path.stem})
             write = 2.0 if call.one_hour else 1.25
@@ -151,11 +170,11 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
     )  # fmt: skip
 
 
-def replay_all(folder: Path) -> None:
+def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
     print("| session | requests | prunes | fetched again | cost / direct | tokens sent / direct |")
     print("| --- | --- | --- | --- | --- | --- |")
     found = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(folder.glob(pattern)):
         calls = recorded(path)
         if len(calls) < LEAST_CALLS:
             continue
@@ -177,41 +196,86 @@ def replay_all(folder: Path) -> None:
     print(f"worst session: cost {max(each.cost_ratio for each in found):.3f} of direct")
 
 
-def latency(rounds: int = 60) -> None:
+PAUSE_SECONDS = 0.3
+"""Between two requests, as a model needs longer than that: the proxy records in the background."""
+
+
+def latency(rounds: int = 40) -> None:
     """Medians of the time to the first byte, alternating direct and proxied requests of a growing session."""
-    for size in (4_000, 20_000, 60_000):
-        clock = Clock()
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            caching_provider(clock) as provider,
-            running_proxy(provider.url, Path(folder) / "stash.db", clock, prune=True) as proxy,
-            httpx2.Client(timeout=60) as client,
-        ):
-            messages = session(rounds, size)
-            times: dict[str, list[float]] = {"direct": [], "proxy": []}
-            sizes = []
-            for count in range(3, len(messages) + 1, 2):
-                content = json.dumps(request_of(messages[:count])).encode()
-                sizes.append(len(content))
-                for name, url in (("direct", provider.url), ("proxy", proxy.url)):
-                    proxy.settle()
-                    started = time.perf_counter()
-                    with client.stream("POST", f"{url}/v1/messages?beta=true", content=content) as response:
-                        next(response.iter_raw())
-                        times[name].append(time.perf_counter() - started)
-                        response.read()
-            middle = {name: 1000 * statistics.median(found) for name, found in times.items()}
-            added = 1000 * statistics.median(p - d for p, d in zip(times["proxy"], times["direct"], strict=True))
-            print(
-                f"{statistics.median(sizes) / 1e6:.2f} MB: direct {middle['direct']:.1f} ms,"
-                f" proxy {middle['proxy']:.1f} ms, added {added:.1f} ms",
-                flush=True,
-            )
+    for size in (3_000, 15_000, 60_000):
+        with tempfile.TemporaryDirectory() as folder, instant_provider() as upstream:
+            command = [sys.executable, "-m", "contextstash", "proxy", "--listen", "127.0.0.1:0"]
+            command += ["--upstream", upstream, "--db", f"{folder}/stash.db"]
+            with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+                assert process.stderr is not None
+                address = process.stderr.readline().split()[2]
+                try:
+                    print(_latencies({"direct": upstream, "proxy": address}, rounds, size), flush=True)
+                finally:
+                    process.terminate()
+
+
+def _latencies(addresses: dict[str, str], rounds: int, size: int) -> str:
+    messages = session(rounds, size)
+    times: dict[str, list[float]] = {name: [] for name in addresses}
+    sizes = []
+    with httpx2.Client(timeout=60) as client:
+        for count in range(3, len(messages) + 1, 2):
+            content = json.dumps(request_of(messages[:count])).encode()
+            sizes.append(len(content))
+            for name, url in addresses.items():
+                time.sleep(PAUSE_SECONDS)
+                started = time.perf_counter()
+                with client.stream("POST", f"{url}/v1/messages?beta=true", content=content) as response:
+                    chunks = response.iter_raw()
+                    next(chunks)
+                    times[name].append(1000 * (time.perf_counter() - started))
+                    for _ in chunks:
+                        pass
+    added = statistics.median(p - d for p, d in zip(times["proxy"], times["direct"], strict=True))
+    return (
+        f"{statistics.median(sizes) / 1e6:.2f} MB: direct {statistics.median(times['direct']):.1f} ms,"
+        f" proxy {statistics.median(times['proxy']):.1f} ms, added {added:.1f} ms"
+    )
+
+
+@contextmanager
+def instant_provider() -> Iterator[str]:
+    """A provider in a process of its own that replies at once, without looking at the request."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    process = multiprocessing.Process(target=_reply_for_ever, args=(listener,), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        process.kill()
+        listener.close()
+
+
+def _reply_for_ever(listener: socket.socket) -> None:
+    usage = {"input_tokens": 3, "cache_read_input_tokens": 1_000, "cache_creation_input_tokens": 10, "output_tokens": 1}
+    events = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in stream_events("Done.", usage)).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(events)}\r\n\r\n"
+    while True:
+        connection, _ = listener.accept()
+        threading.Thread(target=_reply_on, args=(connection, head.encode() + events), daemon=True).start()
+
+
+def _reply_on(connection: socket.socket, answer: bytes) -> None:
+    with connection, connection.makefile("rb") as stream:
+        while line := stream.readline():
+            length = 0
+            while line not in (b"\r\n", b""):
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+                line = stream.readline()
+            stream.read(length)
+            connection.sendall(answer)
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["replay"] and len(sys.argv) == 3:
-        replay_all(Path(sys.argv[2]))
+    if sys.argv[1:2] == ["replay"] and len(sys.argv) in (3, 4):
+        replay_all(Path(sys.argv[2]), *sys.argv[3:])
     elif sys.argv[1:2] == ["latency"]:
         latency()
     else:

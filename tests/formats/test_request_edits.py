@@ -130,12 +130,23 @@ def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
     assert helped.value("system") == alone.value("system")
 
 
-def test_messages_become_a_summary_and_nothing_else_changes() -> None:
-    messages = [{"role": "user", "content": str(number)} for number in range(4)]
+@pytest.mark.parametrize("content", ["2", [], [{"type": "text", "text": "2"}]])
+def test_a_summary_goes_in_front_of_the_users_message_that_follows(content: Any) -> None:
+    messages = [{"role": "user", "content": str(number)} for number in range(2)]
+    messages += [{"role": "user", "content": content}, {"role": "assistant", "content": "3"}]
     body = json.dumps({"messages": messages, "n": 1.0}).encode()
     after, _ = edited(read_request("anthropic", body), {}, [SummaryOf(0, 1, "a summary")])
-    assert json.loads(after)["messages"] == [{"role": "user", "content": "a summary"}, *messages[2:]]
-    assert after.endswith(b'{"role": "user", "content": "2"}, {"role": "user", "content": "3"}], "n": 1.0}')
+    kept = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    first = {"role": "user", "content": [{"type": "text", "text": "a summary"}, *kept]}
+    assert json.loads(after)["messages"] == [first, messages[3]]
+    assert after.endswith(b', {"role": "assistant", "content": "3"}], "n": 1.0}')
+
+
+def test_a_summary_before_a_reply_is_a_message_of_the_user() -> None:
+    messages = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant", "user")]
+    body = json.dumps({"messages": messages}).encode()
+    after, _ = edited(read_request("anthropic", body), {}, [SummaryOf(0, 2, "a summary")])
+    assert json.loads(after)["messages"] == [{"role": "user", "content": "a summary"}, *messages[3:]]
 
 
 def test_a_member_that_is_there_twice_is_not_edited() -> None:

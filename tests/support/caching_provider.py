@@ -20,6 +20,8 @@ LOOK_BACK = 20
 
 CHARACTERS_PER_TOKEN = 3.4
 
+MAX_TEXTS = 5_000
+
 
 @dataclass
 class Asked:
@@ -106,9 +108,24 @@ def blocks_of(body: dict[str, Any], hidden: int) -> Iterator[tuple[tuple[int, st
     for message in body["messages"]:
         content = message["content"]
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-            plain = {key: value for key, value in part.items() if key != "cache_control"}
-            text = json.dumps([message["role"], plain])
+            text = text_of(message["role"], part)
             yield (tokens(text), text), part.get("cache_control")
+
+
+_TEXTS: dict[int, tuple[object, str]] = {}
+"""Texts of parts by their identity: a replay sends the same objects in many requests."""
+
+
+def text_of(role: str, part: dict[str, Any]) -> str:
+    """A part without its breakpoint, as text."""
+    known = _TEXTS.get(id(part))
+    if known is None or known[0] is not part:
+        plain = {key: value for key, value in part.items() if key != "cache_control"}
+        known = (part, json.dumps([role, plain]))
+        if len(_TEXTS) > MAX_TEXTS:
+            _TEXTS.clear()
+        _TEXTS[id(part)] = known
+    return known[1]
 
 
 def tokens(text: str) -> int:

@@ -105,8 +105,8 @@ def running_proxy(upstream: str, database: Path, clock: Clock, **options: Any) -
         thread.join(30)
 
 
-RETRIEVAL = {"name": "mcp__contextstash__get_archived_output", "input_schema": {"type": "object"}}
-READ = {"name": "Read", "input_schema": {"type": "object"}}
+RETRIEVAL: dict[str, Any] = {"name": "mcp__contextstash__get_archived_output", "input_schema": {"type": "object"}}
+READ: dict[str, Any] = {"name": "Read", "input_schema": {"type": "object"}}
 
 
 def request_of(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from contextstash.cli.install import install
 from contextstash.cli.proxy import proxy
 from contextstash.cli.prune import prune
 from contextstash.cli.restore import restore
+from contextstash.cli.run import run as run_behind_proxy
 from contextstash.cli.search import search
 from contextstash.cli.serve import serve
 from contextstash.cli.sessions import sessions
@@ -70,6 +71,7 @@ COMMANDS = (
     serve,
     gateway,
     proxy,
+    run_behind_proxy,
     import_files,
     export,
     demo,

@@ -194,7 +194,11 @@ def _facts(status: ContextStatus) -> Iterator[str]:
         writer = WRITERS.get(last.strategy, last.strategy)
         what = f"{last.messages:,} messages -> {last.tokens:,} tokens"
         yield f"Last summary: {what}{when}, by {writer} ({last.summary_id})."
-    if status.savings:
+    if status.proxy:
+        from contextstash.service.queries.proxy_report import report_lines
+
+        yield from report_lines(status.proxy)
+    elif status.savings:
         saved = status.savings
         money = f", at least {saved.cost:.2f} US dollars" if saved.cost is not None and saved.cost >= 0.005 else ""
         so_far = f"; so far {saved.tokens:,} tokens in {saved.requests:,} requests{money}" if saved.tokens else ""

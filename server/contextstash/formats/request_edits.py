@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
-from contextstash.formats.json_positions import Span, Splice, dumped, elements, find, spliced, without
+from contextstash.formats.json_positions import Span, Splice, dumped, elements, spliced, without
 from contextstash.formats.request_text import RequestText, TextMessage, ToolResult, is_thinking
 
 
@@ -36,7 +36,7 @@ def edited(
     """The body with these edits, and the position of the first byte that differs. Raises JsonPositionError if a place
     is not what the edit expects."""
     hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
-    splices = [_summary(request, summary) for summary in summaries]
+    splices = [splice for summary in summaries for splice in _summary(request, summary)]
     for place, edit in edits.items():
         if place not in hidden:
             start = request.spans[place].start
@@ -50,10 +50,29 @@ def _moved(splice: Splice, by: int) -> Splice:
     return Splice(Span(splice.span.start + by, splice.span.end + by), splice.replacement)
 
 
-def _summary(request: RequestText, summary: SummaryOf) -> Splice:
-    span = Span(request.spans[summary.first].start, request.spans[summary.last].end)
+def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
+    """The summary as a message of the user, or as the beginning of the user's message that follows: Anthropic's
+    messages alternate."""
+    start, end = request.spans[summary.first].start, request.spans[summary.last].end
+    following = summary.last + 1
+    if request.format == "anthropic" and request.messages[following].native.get("role") == "user":
+        after = request.spans[following]
+        inserted = _in_front(request.messages[following], summary.text)
+        return [Splice(Span(start, after.start), b""), *(_moved(splice, after.start) for splice in inserted)]
     message = {"role": "user", "content": summary.text}
-    return Splice(span, dumped({"type": "message", **message} if request.format == "openai-responses" else message))
+    item = {"type": "message", **message} if request.format == "openai-responses" else message
+    return [Splice(Span(start, end), dumped(item))]
+
+
+def _in_front(message: TextMessage, text: str) -> list[Splice]:
+    """A text block in front of a message's content, which keeps its bytes."""
+    content = message.span(("content",))
+    block = dumped({"type": "text", "text": text})
+    if message.raw[content.start : content.start + 1] == b"[":
+        first = Span(content.start + 1, content.start + 1)
+        return [Splice(first, block + b"," if content_of(message.native) else block)]
+    before, after = Span(content.start, content.start), Span(content.end, content.end)
+    return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
 
 
 def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
@@ -71,12 +90,12 @@ def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
 def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
     """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
     itself, where the prompt cache ends at the same place; one that is on the result stays."""
-    span = find(message.raw, 0, result.path)
+    span = message.span(result.path)
     splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
     block_path = result.path[:-1]
     moved = _inner_breakpoint(result.content)
     if message.format == "anthropic" and moved is not None:
-        block = find(message.raw, 0, block_path)
+        block = message.span(block_path)
         if BREAKPOINT_KEY not in json.loads(message.raw[block.start : block.end]):
             end = Span(block.end - 1, block.end - 1)
             splices.append(Splice(end, b"," + dumped(BREAKPOINT_KEY) + b":" + dumped(moved)))
@@ -101,5 +120,5 @@ def _without_thinking(message: TextMessage) -> list[Splice]:
     left_out = {place for place, block in enumerate(blocks) if is_thinking(block)}
     if not left_out or len(left_out) == len(blocks):
         return []
-    spans = list(elements(message.raw, find(message.raw, 0, ("content",)).start))
+    spans = list(elements(message.raw, message.span(("content",)).start))
     return without(spans, left_out)

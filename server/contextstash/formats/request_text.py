@@ -63,9 +63,30 @@ class TextMessage:
 
     @cached_property
     def sizes(self) -> Mapping[Path, int]:
-        """How many bytes of JSON the content of each result takes. Raises JsonPositionError."""
-        spans = {result.path: find(self.raw, 0, result.path) for result in self.results if result.path in self.texts}
-        return {path: span.end - span.start for path, span in spans.items()}
+        """About how many bytes of JSON the content of each result takes: its share of the message by characters. To
+        find its exact span takes longer than all else that a request needs."""
+        whole = sum(len(text) for text in self.texts.values()) + _characters_beside(self)
+        return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
+
+    def span(self, path: Path) -> Span:
+        """Where the value at a path stands in `raw`. Raises JsonPositionError."""
+        if path not in self._spans:
+            self._spans[path] = find(self.raw, 0, path)
+        return self._spans[path]
+
+    @cached_property
+    def _spans(self) -> dict[Path, Span]:
+        return {}
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it has, as the provider's cache counts them."""
+        return max(1, len(content_of(self.native)))
+
+    @cached_property
+    def has_long_breakpoint(self) -> bool:
+        """Whether a breakpoint here keeps the cache for an hour."""
+        return b'"1h"' in self.raw and has_long_breakpoint(content_of(self.native))
 
     @cached_property
     def thinks(self) -> bool:
@@ -213,6 +234,19 @@ def _without_breakpoint(block: Any) -> Any:
     if isinstance(inner, list):
         rest["content"] = [_without_breakpoint(part) for part in inner]
     return rest
+
+
+def _characters_beside(message: TextMessage) -> int:
+    """Characters of a message outside its results' texts, if it holds other blocks."""
+    results = {result.path[1] for result in message.results if len(result.path) > 1}
+    others = [block for place, block in enumerate(content_of(message.native)) if place not in results]
+    return sum(len(json.dumps(block)) for block in others)
+
+
+def has_long_breakpoint(blocks: Any) -> bool:
+    """Whether one of these blocks has a breakpoint that keeps the cache for an hour."""
+    marks = [block.get(BREAKPOINT_KEY) for block in blocks if isinstance(block, dict)] if blocks else []
+    return any(isinstance(mark, dict) and mark.get("ttl") == "1h" for mark in marks)
 
 
 def is_thinking(block: Any) -> bool:

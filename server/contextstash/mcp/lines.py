@@ -27,9 +27,10 @@ def compact(result: results.CompactResult) -> str:
 
 
 def _with_scale(result: results.PruneResult | results.CompactResult | results.RestoreResult, text: str) -> str:
-    """The text, after what the change is not: that of the window of a client that sends its own history."""
+    """The text, after what the change is not: that of the window of a client that sends its own history; and before the
+    effect of the change on a client whose requests go through the proxy."""
     if result.client_tokens is None:
-        return text
+        return f"{text} {result.note}" if result.note else text
     return f"Your window is unchanged: your client sends {result.client_tokens:,} tokens. contextstash's view: {text}"
 
 

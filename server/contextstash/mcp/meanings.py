@@ -45,6 +45,7 @@ MEANINGS: dict[str, str] = {
     "outputs_archived": "Tool outputs shown as placeholders",
     "parent_session_id": "The session that this is a part or fork of",
     "percent": "Used share in percent",
+    "proxy": "What the proxy sent of the session's requests",
     "reason": "Why this was done, or was not",
     "recorded": "Number of messages stored by this call",
     "restored": "What is in view again",

@@ -13,6 +13,7 @@ from contextstash.context.text.before_and_after import before_and_after
 from contextstash.mcp.arguments import SessionId
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.tool import StashTool
+from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import ContextStatus
 
 URI = "ui://contextstash/context-status.html"
@@ -87,7 +88,9 @@ def status_text(status: ContextStatus) -> str:
     if status.last_summary:
         made = status.last_summary
         lines.append(f"Last summary: {made.messages:,} messages -> {made.tokens:,} tokens, by {made.strategy}")
-    if status.savings and status.savings.tokens:
+    if status.proxy:
+        lines += report_lines(status.proxy)
+    elif status.savings and status.savings.tokens:
         saved = status.savings
         money = f", {saved.cost:.2f} US dollars" if saved.cost else ""
         lines.append(f"Saved so far: {saved.tokens:,} tokens in {saved.requests:,} requests{money}")

@@ -76,6 +76,7 @@ class Exchange:
         query = scope["query_string"]
         self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
         self._started = False
+        self._finished = False
 
     async def run(self) -> None:
         """Pass the request on, and its response back."""
@@ -140,7 +141,7 @@ class Exchange:
         """The response, chunk by chunk as it comes. Ends the upstream request if the client goes away: a reply that
         nobody reads costs money."""
         tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
-        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap))
+        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap, healed=healed))
         watching = asyncio.ensure_future(self._gone())
         try:
             await asyncio.wait({relaying, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,15 +153,24 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(relaying, watching, return_exceptions=True)
             await response.aclose()
-            if prepared is not None and response.status_code < 400:
-                self._engine.finish(prepared, tap.usage, healed=healed)
+            if not self._finished:
+                self._finish(response, prepared, tap, healed=healed)
 
-    async def _chunks(self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap) -> None:
+    def _finish(self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
+        self._finished = True
+        if prepared is not None and response.status_code < 400:
+            self._engine.finish(prepared, tap.usage, healed=healed)
+
+    async def _chunks(
+        self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap, *, healed: bool
+    ) -> None:
         await self._start(response, prepared)
         async for chunk in response.aiter_raw():
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
             if prepared is not None:
                 tap.take(chunk)
+        # Booked before the client sees the end: its next request may come at once.
+        self._finish(response, prepared, tap, healed=healed)
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _start(self, response: httpx2.Response, prepared: Prepared | None) -> None:

@@ -85,6 +85,23 @@ class Savings(Result):
     cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
 
+class ProxyReport(Result):
+    """What the proxy sent of a session: what the provider counted is exact, the rest is estimated from it."""
+
+    requests: int
+    edited: int = Field(description="Requests that were sent with edits")
+    tokens_sent: int
+    tokens_unedited: int = Field(description="What the same requests would have taken without edits")
+    cost_percent: float | None = Field(default=None, description="Input cost, of that of unedited requests")
+    dollars_saved: float | None = Field(default=None, description="US dollars, net of cache rewrites")
+    refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
+    refetched_tokens: int
+    healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
+    compactions_avoided: int = Field(description="Compactions by the client, estimated")
+    faults: int = Field(description="Requests sent unedited because of an error")
+    left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
+
+
 class CopyResult(Result):
     """What an import of a whole session stored."""
 
@@ -163,6 +180,7 @@ class ContextStatus(Result):
     outputs_archived: int
     last_summary: SummaryMade | None = None
     savings: Savings | None = None
+    proxy: ProxyReport | None = None
     changes: list[Change] = Field(description="The last changes, newest first")
     timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 

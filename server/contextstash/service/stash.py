@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ from contextstash.service.requests import call_log, get_context, handoff, overfl
 from contextstash.service.requests import sampling as sampled_summaries
 from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.late_usage import book_late
-from contextstash.service.requests.proxied import ProxiedSessions
+from contextstash.service.requests.proxied import ProxiedSessions, with_effect
 from contextstash.service.results import (
     BesidePage,
     CallList,
@@ -162,7 +163,7 @@ class Stash:
     ) -> PruneResult:
         """Move old tool outputs from the view to the archive."""
         options = PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run)
-        return await prune.prune(self._access, session_id, options)
+        return await with_effect(self._access, await prune.prune(self._access, session_id, options), time.time())
 
     async def compact_session(
         self,
@@ -177,7 +178,8 @@ class Stash:
         """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`.
         `sampled` is the reply of the client's model to `sampling_request`."""
         writers = Writers(strategy, summary, sampled, instructions)
-        return await compact.compact(self._access, session_id, writers, dry_run=dry_run)
+        result = await compact.compact(self._access, session_id, writers, dry_run=dry_run)
+        return await with_effect(self._access, result, time.time())
 
     async def sampling_request(
         self, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
@@ -282,7 +284,8 @@ class Stash:
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
-        return await restore.restore(self._access, handles, session_id)
+        result = await restore.restore(self._access, handles, session_id)
+        return await with_effect(self._access, result, time.time())
 
     async def open_session(
         self,

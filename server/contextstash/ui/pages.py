@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import Timeline
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of
 from contextstash.ui.long_texts import MAX_WHOLE, cut
@@ -146,6 +147,7 @@ class Pages:
             width=WIDTH,
             height=HEIGHT,
             outcome=outcome,
+            proxy_lines=report_lines(status.proxy) if status.proxy else [],
         )
 
     async def _timeline(self, stash: Stash, session_id: str) -> Timeline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextstash.context.view.view import edits_in_force
 from contextstash.service.queries.diagnosis import estimate_with_notes
+from contextstash.service.queries.proxy_report import report_of
 from contextstash.service.queries.savings import SHRINKING, savings_of
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.service.session_access import Access
@@ -18,6 +19,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
     estimate = await estimate_with_notes(access, session)
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
+    proxied = await access.store.get_proxied(session.session_id)
     events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
@@ -30,6 +32,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         savings=await savings_of(access, session),
+        proxy=None if proxied is None else report_of(proxied),
         changes=[change_of(event) for event in events],
     )
 

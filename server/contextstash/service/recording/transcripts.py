@@ -21,11 +21,15 @@ from contextstash.service.recording.client_edits import (
 from contextstash.service.recording.messages import Calls, RecentCalls, append, ensure_session
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadMessageError
+from contextstash_storage.errors import BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, Session
 from contextstash_storage.store import EditsAfter
 
 logger = logging.getLogger(__name__)
+
+PROXIED_SECONDS = 3_600.0
+"""How long after a session's last request through the proxy its transcript is still passed over. A guess: the longest
+run of a tool, whose result the next request brings."""
 
 
 async def record_transcript(
@@ -39,6 +43,8 @@ async def record_transcript(
 
     Safe to repeat after a crash at any point: messages are recognized by their keys, edits by what they cover.
     """
+    if await _is_proxied(access, transcript, messages):
+        return await _passed_over(access, transcript.session_id, messages, cursor)
     session = await ensure_session(
         access,
         transcript.session_id,
@@ -81,6 +87,38 @@ async def _with_window(access: Access, session: Session, window: int | None) -> 
     return await access.store.change_counters(
         session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
     )
+
+
+async def _is_proxied(access: Access, transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> bool:
+    """Whether the proxy records these messages: it sees the requests themselves, and a session is stored once. What was
+    written long after its last request is recorded here: the client goes on without the proxy."""
+    for session_id in (transcript.session_id, transcript.parent_session_id):
+        if session_id is None:
+            continue
+        try:
+            proxied = await access.store.get_proxied(session_id)
+            session = await access.store.get_session(session_id)
+        except SessionNotFoundError:
+            continue
+        if proxied is not None and session.source is None:
+            times = [message.created_at.timestamp() for message in messages if message.created_at is not None]
+            return min(times, default=0.0) <= proxied.last_at + PROXIED_SECONDS
+    return False
+
+
+async def _passed_over(
+    access: Access, session_id: str, messages: Sequence[TranscriptMessage], cursor: Cursor
+) -> Appended:
+    """Move the cursor past messages that the proxy records. A session beside a proxied one may not exist: then the
+    cursor stays, and the same messages are passed over again."""
+    try:
+        session = await access.store.get_session(session_id)
+    except SessionNotFoundError:
+        now = datetime.now(UTC)
+        session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)
+    else:
+        await append(access, session, [], {}, cursor=cursor)
+    return Appended(messages=(), duplicates=len(messages), session=session)
 
 
 async def _record_whole(

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.context.view.view import output_tokens
+from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, ensure_session
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
+from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
@@ -117,7 +118,8 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
         len(edits),
         pins,
         tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
-        tuple(edit for edit in live.values() if isinstance(edit, SummaryEdit) and edit.strategy != "host"),
+        # A summary with a position is the client's own: its requests hold it already.
+        tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
     )
 
 
@@ -202,6 +204,30 @@ def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str
         if last is not None:
             extras[last]["usage"] = usage
     return extras
+
+
+NEXT_REQUEST = (
+    "This session goes through the contextstash proxy: its next request shows the change."
+    " Once, the provider writes what follows the first change to its prompt cache again."
+)
+"""What the change of a proxied session does, for its model."""
+
+PROXIED_SECONDS = 24 * 3_600
+"""How long after its last request a session counts as one that goes through the proxy. A guess: one day's pause."""
+
+Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
+
+
+async def with_effect(access: Access, result: Changed, now: float) -> Changed:
+    """The result of a change; if the session goes through the proxy, its note says that the next request shows it."""
+    proxied = await access.store.get_proxied(result.session_id)
+    if proxied is None or proxied.last_at < now - PROXIED_SECONDS or getattr(result, "dry_run", None):
+        return result
+    if proxied.left_alone:
+        note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
+    else:
+        note = NEXT_REQUEST
+    return result.model_copy(update={"note": note}) if result.tokens_before != result.tokens_after else result
 
 
 async def archive_for_request(

@@ -1,0 +1,141 @@
+"""`contextstash run`: starts a client behind a proxy of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, settings_from
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.hosts.launch import LaunchedClient
+    from contextstash.service.stash import Stash
+
+NOT_FOUND = 127
+"""The exit code of shells for a command that does not exist."""
+
+MAX_REPORTED = 100
+"""Sessions that the line at the end sums up. A guess: more than one client uses at a time."""
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
+@click.option("--no-record", is_flag=True, help="Store nothing; then nothing is pruned either.")
+@click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
+@click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
+@DATABASE
+@PRESET
+@SET
+@click.argument("client")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    upstream: str | None,
+    no_record: bool,
+    no_prune: bool,
+    quiet: bool,
+    yes: bool,
+    db: Path | None,
+    preset: str | None,
+    given: tuple[str, ...],
+    client: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
+
+    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude -- --resume
+    """
+    if sys.platform == "win32":
+        raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
+    from contextstash.hosts.launch import launched_client
+    from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
+    from contextstash.proxy.wire import check_upstream
+
+    program = shutil.which(client)
+    if program is None:
+        click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
+        return NOT_FOUND
+    if arguments[:1] == ("--",):
+        arguments = arguments[1:]
+    launched = launched_client(client)
+    address = check_upstream(upstream or launched.upstream(os.environ))
+    _check_configured(launched, arguments, quiet=quiet, yes=yes)
+    options = [*_database(db), *_flags(no_record, no_prune), *_settings(preset, given)]
+    started = time.time()
+    with _log_file(db) as log:
+        supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
+        supervisor.start()
+        try:
+            launch = launched.launch(supervisor.url, (program, *arguments), os.environ)
+            code = run_client(launch.command, {**os.environ, **launch.environment})
+        finally:
+            supervisor.stop()
+    if not quiet and not no_record:
+        _report(StashOpener(db, settings_from(preset, given)), started)
+    return code
+
+
+def _database(db: Path | None) -> list[str]:
+    return ["--db", str(db)] if db else []
+
+
+def _flags(no_record: bool, no_prune: bool) -> list[str]:
+    return ["--no-record"] * no_record + ["--no-prune"] * no_prune
+
+
+def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
+    return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
+
+
+def _log_file(db: Path | None) -> BinaryIO:
+    """The file for the proxy's log, beside the database: the terminal belongs to the client."""
+    from contextstash.locations import default_database
+
+    folder = (db or default_database()).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "proxy.log"
+    path.touch(mode=0o600, exist_ok=True)
+    return path.open("ab")
+
+
+def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> None:
+    """Offer to install our server if the client does not have it: without the retrieval tool nothing is pruned."""
+    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.launch import is_configured
+
+    if is_configured(launched, arguments, Machine.this()):
+        return
+    command = f"contextstash install {launched.installed_as}"
+    if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo(f"contextstash: not configured in this client, so nothing is pruned. Run: {command}", err=True)
+        return
+    click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
+    if click.confirm(f"Run {command} now?", err=True):
+        from contextstash.cli.install import install
+
+        with click.get_current_context().scope():
+            install.main(args=[str(launched.installed_as)], standalone_mode=False)
+
+
+def _report(opener: StashOpener, started: float) -> None:
+    """Print what the proxy sent and saved since then."""
+    from contextstash.service.queries.proxy_report import report_lines, report_of_all
+    from contextstash_storage.errors import ContextstashError
+
+    async def states(stash: Stash) -> list[str]:
+        found = [state for _, state in await stash.proxied.recent(started, MAX_REPORTED)]
+        return report_lines(report_of_all(found)) if found else []
+
+    try:
+        lines = opener.run(states)
+    except ContextstashError as error:
+        lines = [f"No report: {error}"]
+    for line in lines:
+        click.echo(f"contextstash: {line}", err=True)

@@ -1,0 +1,119 @@
+"""Runs a client behind a proxy of its own: the proxy is started again if it dies, and ends with the client."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+MAX_RESTARTS = 5
+"""How often a proxy is started again within RESTART_SECONDS. A guess: one that dies at once would do so for ever."""
+
+RESTART_SECONDS = 60.0
+
+STOP_SECONDS = 15.0
+"""How long the proxy may take to record the last requests after the client's end. A guess."""
+
+PASSED_ON = ("SIGTERM", "SIGHUP")
+"""Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends
+them to the client too."""
+
+
+class Supervisor:
+    """A proxy process that serves a socket which this process keeps open: while a new proxy starts, connections wait
+    instead of being refused, and the port stays the same."""
+
+    def __init__(self, command: Callable[[int], Sequence[str]], log: int | None = None) -> None:
+        """`command` returns the proxy's command for the descriptor of the socket; `log` is the descriptor of the file
+        for the proxy's standard error, since the terminal belongs to the client."""
+        self._command = command
+        self._log = log
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.set_inheritable(True)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ending = threading.Event()
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The proxy's address."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the proxy that runs now."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start the proxy, and watch it."""
+        self._spawn()
+        self._watching.start()
+
+    def stop(self) -> None:
+        """End the proxy after it has recorded what it has seen."""
+        self._ending.set()
+        process = self._process
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._listener.close()
+
+    def _spawn(self) -> None:
+        descriptor = self._listener.fileno()
+        # A session of its own: Ctrl-C in the terminal is for the client.
+        self._process = subprocess.Popen(
+            self._command(descriptor),
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log if self._log is not None else subprocess.DEVNULL,
+            stderr=self._log if self._log is not None else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _watch(self) -> None:
+        starts: list[float] = []
+        while self._process is not None:
+            self._process.wait()
+            now = time.monotonic()
+            starts = [start for start in starts if now - start < RESTART_SECONDS] + [now]
+            if self._ending.is_set() or len(starts) > MAX_RESTARTS:
+                return
+            self._spawn()
+
+
+def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a client in this terminal, and return its exit code: of one that a signal ended, 128 and its number, as
+    shells do. Raises OSError if it cannot be started."""
+    process = subprocess.Popen(list(command), env=dict(environment))
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in _signals("SIGINT", "SIGQUIT")}
+
+    def pass_on(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    former |= {number: signal.signal(number, pass_on) for number in _signals(*PASSED_ON)}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return 128 - code if code < 0 else code
+
+
+def _signals(*names: str) -> list[signal.Signals]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+def proxy_command(descriptor: int, upstream: str, options: Sequence[str]) -> list[str]:
+    """The command of a proxy that serves this socket."""
+    return [
+        sys.executable, "-m", "contextstash", "proxy", "--descriptor", str(descriptor), "--upstream", upstream, *options
+    ]  # fmt: skip

@@ -1,0 +1,66 @@
+"""What the proxy sent of a session and what it saved, net of cache rewrites, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from contextstash.service.results import ProxyReport
+from contextstash_storage.records import ProxiedSession
+
+MILLION = 1_000_000
+
+
+def report_of(state: ProxiedSession) -> ProxyReport:
+    """The totals of one session."""
+    return report_of_all([state])
+
+
+def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
+    """The totals of several sessions together."""
+    listed = list(states)
+    priced = [state for state in listed if state.dollars is not None]
+    saved = sum((state.direct_cost - state.paid) * (state.dollars or 0.0) for state in priced) / MILLION
+    paid, direct = sum(state.paid for state in listed), sum(state.direct_cost for state in listed)
+    return ProxyReport(
+        requests=sum(state.requests for state in listed),
+        edited=sum(state.edited for state in listed),
+        tokens_sent=sum(state.sent for state in listed),
+        tokens_unedited=sum(state.direct for state in listed),
+        cost_percent=round(100 * paid / direct, 1) if direct else None,
+        dollars_saved=round(saved, 2) if priced else None,
+        refetched=sum(state.refetched for state in listed),
+        refetched_tokens=sum(state.refetched_tokens for state in listed),
+        healed=sum(state.healed for state in listed),
+        compactions_avoided=sum(state.compactions_avoided for state in listed),
+        faults=sum(state.faults for state in listed),
+        left_alone=next((state.left_alone for state in listed if state.left_alone), None),
+    )
+
+
+def report_lines(report: ProxyReport) -> list[str]:
+    """The report in sentences."""
+    sent, unedited = report.tokens_sent, report.tokens_unedited
+    share = f" ({100 * sent / unedited:.0f} %)" if unedited else ""
+    lines = [
+        f"Proxy: {report.requests:,} requests, {report.edited:,} edited; {sent:,} tokens sent of {unedited:,}{share}."
+    ]
+    if report.edited and report.cost_percent is not None:
+        dollars = report.dollars_saved
+        money = f", {_dollars(dollars)}" if dollars is not None and abs(dollars) >= 0.005 else ""
+        lines.append(f"Input cost, cache rewrites included: {report.cost_percent:.1f} % of unedited{money}.")
+    if report.refetched:
+        lines.append(f"Fetched again after a prune: {report.refetched:,} outputs, {report.refetched_tokens:,} tokens.")
+    if report.healed or report.compactions_avoided:
+        lines.append(
+            f"Requests healed that were too long: {report.healed:,};"
+            f" compactions avoided: about {report.compactions_avoided:,} (estimated)."
+        )
+    if report.faults:
+        lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
+    if report.left_alone:
+        lines.append(f"The proxy edits this session no more: {report.left_alone}.")
+    return lines
+
+
+def _dollars(amount: float) -> str:
+    return f"{amount:.2f} US dollars saved" if amount >= 0 else f"{-amount:.2f} US dollars more"

@@ -1,0 +1,78 @@
+"""`contextstash run`: a client behind a proxy of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextstash.hosts.install.clients import Machine
+from contextstash.hosts.launch import is_configured, launched_client
+from tests.support.caching_provider import caching_provider
+from tests.support.proxies import request_of, session
+
+CLIENT = """
+import json, os, signal, subprocess, sys, time, urllib.request
+base = os.environ["ANTHROPIC_BASE_URL"]
+
+def send(count):
+    request = urllib.request.Request(base + "/v1/messages?beta=true", open(sys.argv[1], "rb").read(), method="POST")
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return response.read(), response.headers["x-contextstash-session"]
+
+first, session = send(1)
+port = base.rsplit(":", 1)[1]
+listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
+[proxy] = [int(line.split()[0]) for line in listing.splitlines() if sys.argv[2] in line and " proxy " in line]
+os.kill(proxy, signal.SIGKILL)
+second, again = send(2)
+assert session == again, (session, again)
+print(json.dumps({"session": session, "search": os.environ.get("ENABLE_TOOL_SEARCH"), "argument": sys.argv[3]}))
+sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
+def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies(tmp_path: Path) -> None:
+    client = tmp_path / "claude"
+    client.write_text(f"#!{sys.executable}\n{CLIENT}", "utf-8")
+    client.chmod(0o700)
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps(request_of(session(2))), "utf-8")
+    database = tmp_path / "stash.db"
+    with caching_provider() as provider:
+        environment = {name: value for name, value in os.environ.items() if name != "ENABLE_TOOL_SEARCH"}
+        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
+        done = subprocess.run(
+            [*command, str(client), "--", str(body), str(database), "--resume"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**environment, "HOME": str(tmp_path)},
+        )
+    assert done.returncode == 7, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["search"], said["argument"]) == ("true", "--resume")
+    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 2
+    assert "contextstash: Proxy: " in done.stderr
+
+
+def test_codex_gets_a_provider_for_this_run_without_web_sockets() -> None:
+    launch = launched_client("/usr/bin/codex").launch("http://127.0.0.1:1", ("codex", "exec"), {"OPENAI_API_KEY": "k"})
+    assert launch.command[-1] == "exec"
+    assert "supports_websockets=false" in launch.command[4]
+    assert 'base_url="http://127.0.0.1:1/v1"' in launch.command[4]
+    assert "k" not in launch.environment.values()
+
+
+def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, tmp_path / "project", sys.platform, {})
+    claude = launched_client("claude")
+    assert not is_configured(claude, [], machine)
+    assert is_configured(claude, ["--mcp-config", "contextstash.json"], machine)
+    (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
+    assert is_configured(claude, [], machine)

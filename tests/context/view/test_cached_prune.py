@@ -1,0 +1,93 @@
+"""The cost rule: a prune must be earned back, unless the cache is cold."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.context.view.cached_prune import (
+    FIVE_MINUTES,
+    ONE_HOUR,
+    CacheState,
+    Prunable,
+    is_cold,
+    plan_cached_prune,
+)
+from contextstash.context.view.protected_outputs import MadeCall, fetched_again, protected_calls
+from tests.support.effort import examples
+
+
+def results(*sizes: int, start: int = 10_000, gap: int = 1_000) -> list[Prunable]:
+    """Results one after another, with other tokens between them."""
+    found, before = [], start
+    for number, size in enumerate(sizes):
+        found.append(Prunable(str(number), before, size, 70))
+        before += size + gap
+    return found
+
+
+def test_a_cold_cache_takes_all_and_too_little_is_left() -> None:
+    state = CacheState(cold=True, cached=50_000, turns=1)
+    assert len(plan_cached_prune(results(2_000, 2_000), state).chosen) == 2
+    assert plan_cached_prune(results(2_000), state).chosen == ()
+
+
+def test_a_warm_cache_is_broken_only_for_what_the_likely_turns_earn_back() -> None:
+    many = results(*[5_000] * 10)
+    assert plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=3)).chosen == ()
+    assert len(plan_cached_prune(many, CacheState(cold=False, cached=90_000, turns=30)).chosen) == 10
+    assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=ONE_HOUR)).chosen == ()
+
+
+def test_an_early_small_result_does_not_make_everything_after_it_be_written_again() -> None:
+    far = [Prunable("far", 1_000, 300, 70), *results(*[10_000] * 5, start=300_000)]
+    chosen = plan_cached_prune(far, CacheState(cold=False, cached=360_000, turns=20)).chosen
+    assert [each.key for each in chosen] == ["0", "1", "2", "3", "4"]
+
+
+def test_behind_the_providers_look_back_only_the_system_prompt_stays_cached() -> None:
+    near = results(*[6_000] * 4, start=90_000, gap=0)
+    state = CacheState(cold=False, cached=120_000, turns=12, system=5_000)
+    assert plan_cached_prune(near, state).chosen
+    far = [Prunable(each.key, each.before, each.tokens, each.placeholder_tokens, 40) for each in near]
+    assert plan_cached_prune(far, state).chosen == ()
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.lists(st.integers(0, 30_000), max_size=12), st.integers(0, 200_000), st.integers(0, 100))
+def test_a_warm_prune_always_saves_more_than_it_costs_within_the_turns_there_were(
+    sizes: list[int], cached: int, turns: int
+) -> None:
+    chosen = plan_cached_prune(results(*sizes), CacheState(cold=False, cached=cached, turns=turns)).chosen
+    if chosen:
+        saved = sum(each.saved for each in chosen)
+        rewritten = max(0, cached - chosen[0].before - saved)
+        assert turns * FIVE_MINUTES.read * saved > rewritten * (FIVE_MINUTES.write - FIVE_MINUTES.read)
+
+
+def test_cold_is_a_matter_of_time() -> None:
+    assert not is_cold(310.0, 0.0, 300)
+    assert is_cold(316.0, 0.0, 300)
+    assert not is_cold(1_000.0, 0.0, 3_600)
+
+
+def test_the_newest_read_of_a_file_under_edit_and_own_retrievals_stay() -> None:
+    calls = [
+        MadeCall("old", "Read", "/src/a.py", 1.0),
+        MadeCall("new", "Read", "/src/a.py", 2.0),
+        MadeCall("other", "Read", "/src/b.py", 2.0),
+        MadeCall("own", "mcp__contextstash__get_archived_output", "out_a", 2.0),
+        MadeCall("edit", "Edit", "/src/a.py", 3.0),
+    ]
+    assert protected_calls(calls, {}) == {"new", "own"}
+
+
+def test_only_a_reading_call_made_after_the_prune_is_a_repeated_fetch() -> None:
+    calls = [
+        MadeCall("first", "Read", "/src/a.py", 1.0),
+        MadeCall("before", "Read", "/src/a.py", 5.0),
+        MadeCall("after", "Read", "/src/a.py", 15.0),
+        MadeCall("tests", "Bash", "make test", 1.0),
+        MadeCall("tests again", "Bash", "make test", 15.0),
+    ]
+    assert fetched_again(calls, {"first": 10.0, "tests": 10.0}) == {"after"}

@@ -1,0 +1,123 @@
+"""A fault of ours leaves the request as the client wrote it; the client fails no more often than without the proxy."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proxy.test_pruning import OLD, placeholders, play
+from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
+from tests.support.proxies import Clock, request_of, running_proxy, session, turn
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def provider(clock: Clock) -> Iterator[CachingProvider]:
+    with caching_provider(clock) as running:
+        yield running
+
+
+def test_a_locked_database_lets_requests_through_unedited(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-2])
+        holder = sqlite3.connect(tmp_path / "stash.db", isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        clock.now += 400
+        assert proxy.send(request_of(messages)).status_code == 200
+        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+        holder.execute("ROLLBACK")
+        holder.close()
+        clock.now += 400
+        proxy.send(request_of(messages))
+        assert placeholders(provider.bodies[-1]) == OLD
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but some bytes" * 100, None])
+def test_a_database_that_cannot_be_opened_stops_no_request(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "stash.db"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    with running_proxy(provider.url, path, clock) as proxy:
+        assert proxy.send(request_of(session(2))).status_code == 200
+    assert provider.asked[-1].body == json.dumps(request_of(session(2))).encode()
+
+
+def test_a_session_that_was_deleted_is_recorded_again(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+    messages = session(2)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages)
+        with sqlite3.connect(tmp_path / "stash.db") as db:
+            db.execute("DELETE FROM sessions")
+        db.close()
+        messages += turn(5, "x")
+        assert proxy.send(request_of(messages)).status_code == 200
+        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+
+
+def test_a_session_that_is_left_alone_says_so_in_its_status(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-2])
+        provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
+        clock.now += 400
+        response = proxy.send(request_of(messages))
+        state = proxy.state(response.headers["x-contextstash-session"])
+    assert "422" in str(state.left_alone)
+    assert (state.refused, state.requests) == (1, 9)
+
+
+@pytest.mark.parametrize("format_name", ["chat", "responses"])
+def test_the_other_formats_are_pruned_when_their_cache_is_cold(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, format_name: str
+) -> None:
+    """The provider replies to these routes with something else; only what reaches it counts here."""
+    path = "/v1/chat/completions" if format_name == "chat" else "/v1/responses"
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        for turns in (7, 8):
+            body = openai_request(format_name, turns)
+            proxy.http.post(proxy.url + path, content=json.dumps(body).encode(), headers={"session_id": "codex-1"})
+            proxy.settle()
+            clock.now += 4_000
+    sent = provider.asked[-1].json
+    listed = sent["messages"] if format_name == "chat" else sent["input"]
+    key = "content" if format_name == "chat" else "output"
+    assert "get_archived_output" in listed[2][key]
+    assert "get_archived_output" not in json.dumps(listed[-1])
+    assert proxy.database.exists()
+
+
+def openai_request(format_name: str, turns: int) -> dict[str, Any]:
+    """A request with so many tool calls and their outputs."""
+    tool = {"name": "contextstash__get_archived_output", "parameters": {"type": "object"}}
+    listed: list[dict[str, Any]] = [{"role": "user", "content": "Fix it."}]
+    for number in range(turns):
+        text = "".join(f"line {number}-{k}\n" for k in range(900))
+        call = {"name": "read", "arguments": json.dumps({"path": f"/a/{number}"})}
+        if format_name == "chat":
+            calls = [{"id": f"c{number}", "type": "function", "function": call}]
+            listed.append({"role": "assistant", "content": None, "tool_calls": calls})
+            listed.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+        else:
+            listed.append({"type": "function_call", "call_id": f"c{number}", **call})
+            listed.append({"type": "function_call_output", "call_id": f"c{number}", "output": text})
+    if format_name == "chat":
+        return {"model": "gpt-5", "messages": listed, "tools": [{"type": "function", "function": tool}]}
+    return {"model": "gpt-5", "input": listed, "tools": [{"type": "function", **tool}]}

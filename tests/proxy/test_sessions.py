@@ -1,0 +1,241 @@
+"""Each request lands in the right session, and each message is stored once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.hosts.following.ingest import ingest
+from contextstash.service.stash import Stash
+from contextstash_storage.sqlite import open_sqlite
+from tests.proxy.test_pruning import ID, OLD, placeholders, play
+from tests.support.caching_provider import CachingProvider, caching_provider
+from tests.support.proxies import READ, RETRIEVAL, Clock, RunningProxy, request_of, running_proxy, session, turn
+from tests.support.stashes import history
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def provider(clock: Clock) -> Iterator[CachingProvider]:
+    with caching_provider(clock) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
+        yield running
+
+
+def in_stash(path: Path, work: Any) -> Any:
+    """What `work` returns for a stash on this database."""
+
+    async def run() -> Any:
+        stash = Stash(await open_sqlite(path))
+        try:
+            return await work(stash)
+        finally:
+            await stash.close()
+
+    return asyncio.run(run())
+
+
+def stored(proxy: RunningProxy) -> dict[str, int]:
+    """The sessions and how many messages each holds."""
+
+    async def work(stash: Stash) -> dict[str, int]:
+        return {each.session_id: each.messages for each in (await stash.list_sessions()).sessions}
+
+    found: dict[str, int] = in_stash(proxy.database, work)
+    return found
+
+
+def test_a_moving_breakpoint_stores_no_message_twice(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(6)
+    play(proxy, clock, messages)
+    assert stored(proxy) == {ID: len(messages)}
+    recorded = in_stash(proxy.database, lambda stash: history(stash, ID))
+    assert recorded[0] == messages[0]
+    assert "cache_control" not in json.dumps(recorded)
+
+
+def test_the_clients_header_outranks_everything(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
+    for name in ("one", "two"):
+        proxy.send(request_of(session(1)), {"x-claude-code-session-id": name})
+    assert stored(proxy) == {"one": 3, "two": 3}
+
+
+def test_a_client_without_an_id_is_known_by_its_messages(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    play(proxy, clock, session(3), metadata={})
+    other = [{"role": "user", "content": "Another task."}, *session(2)[1:]]
+    play(proxy, clock, other, metadata={})
+    proxy.send(request_of(session(0), metadata={}))
+    assert sorted(stored(proxy).values()) == [1, 5, 7]
+
+
+def test_a_side_call_without_tools_belongs_to_no_session(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    response = proxy.send(request_of([{"role": "user", "content": "Write a title."}], tools=[]))
+    assert "x-contextstash-session" not in response.headers
+    assert stored(proxy) == {}
+
+
+def test_a_sub_agent_has_a_session_of_its_own_and_gets_no_placeholder_of_what_it_never_saw(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    sub_agent = [{"role": "user", "content": "Search the code."}, *turn(0, session(1)[2]["content"][0]["content"])]
+    response = proxy.send(request_of(sub_agent, system=[{"type": "text", "text": "You are a sub-agent."}]))
+    assert placeholders(provider.bodies[-1]) == []
+    assert response.headers["x-contextstash-session"].startswith(f"{ID}.")
+    assert sorted(stored(proxy).values()) == [3, len(messages)]
+
+
+def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    asks = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
+    proxy.send(request_of([*messages, asks]))
+    assert placeholders(provider.bodies[-1]) == []
+    after = [{"role": "user", "content": "This session continues from a summary."}, *turn(30, "new")]
+    response = proxy.send(request_of(after))
+    assert response.headers["x-contextstash-session"] == ID
+    assert list(stored(proxy)) == [ID]
+
+
+def test_a_rewind_keeps_the_session_and_its_pins(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    rewound = [*messages[:7], {"role": "assistant", "content": "Other."}, {"role": "user", "content": "Go on."}]
+    response = proxy.send(request_of(rewound))
+    assert response.headers["x-contextstash-session"] == ID
+    assert placeholders(provider.bodies[-1]) == OLD[:3]
+    changed = [{"role": "user", "content": "Fix the other bug."}, *messages[1:]]
+    proxy.send(request_of(changed))
+    assert placeholders(provider.bodies[-1]) == OLD
+
+
+def transcript_of(messages: list[dict[str, Any]], path: Path) -> Path:
+    """The messages as Claude Code writes them to its transcript."""
+    lines, parent = [], None
+    for number, message in enumerate(messages):
+        record = {
+            "type": message["role"],
+            "uuid": f"u{number}",
+            "parentUuid": parent,
+            "sessionId": ID,
+            "timestamp": "2027-01-15T08:00:00.000Z",
+            "message": {**message, **({"id": f"msg_{number}"} if message["role"] == "assistant" else {})},
+        }
+        parent = f"u{number}"
+        lines.append(json.dumps(record))
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_a_transcript_of_a_proxied_session_is_not_stored_again(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(4)
+    play(proxy, clock, messages)
+    path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
+    in_stash(proxy.database, lambda stash: ingest(stash, path))
+    assert stored(proxy) == {ID: len(messages)}
+
+
+def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_same(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(8)
+    path = transcript_of(messages[:3], tmp_path / f"{ID}.jsonl")
+    in_stash(proxy.database, lambda stash: ingest(stash, path))
+    transcript_of(messages, path)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    assert stored(proxy) == {ID: len(messages)}
+    assert placeholders(provider.bodies[-1]) == OLD
+
+
+def test_a_prune_and_a_restore_by_the_tools_show_in_the_next_request(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    import time
+
+    clock.now = time.time()
+    messages = session(4)
+    play(proxy, clock, messages)
+    pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1))
+    assert "next request shows the change" in pruned.note
+    messages += turn(20, "x")
+    play(proxy, clock, messages, first=len(messages))
+    assert placeholders(provider.bodies[-1]) == OLD[:3]
+    handles = [archived.handle for archived in pruned.archived[:1]]
+    in_stash(proxy.database, lambda stash: stash.restore_outputs(handles, session_id=ID))
+    play(proxy, clock, messages, first=len(messages))
+    assert len(placeholders(provider.bodies[-1])) == 2
+
+
+def test_a_compaction_by_our_tool_shows_in_the_next_request(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(30)
+    play(proxy, clock, messages)
+    result = in_stash(proxy.database, lambda stash: stash.compact_session(ID, summary="We fixed the parser."))
+    assert result.compacted
+    messages += turn(40, "x")
+    play(proxy, clock, messages, first=len(messages))
+    body = provider.bodies[-1]
+    assert "We fixed the parser." in json.dumps(body["messages"])
+    assert len(body["messages"]) < len(messages)
+    roles = [message["role"] for message in body["messages"]]
+    assert roles[0] == "user"
+    assert all(one != two for one, two in pairwise(roles))
+
+
+def test_what_a_placeholder_stands_for_can_be_retrieved(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    shown = json.dumps(provider.bodies[-1]["messages"][2])
+    handle = shown[shown.index("out_") :][:12]
+    page = in_stash(proxy.database, lambda stash: stash.get_archived_output(handle, max_tokens=8000))
+    assert page.text.startswith('line 0-0: äöü "quoted"')
+
+
+def test_tools_by_name_are_enough_if_the_client_searches_tools(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    messages[0] = {"role": "user", "content": "<available-deferred-tools>" + RETRIEVAL["name"] + "</…> Fix the bug."}
+    tools = [READ, {"name": "ToolSearch", "input_schema": {"type": "object"}}]
+    play(proxy, clock, messages[:-2], tools=tools)
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages), tools=tools)
+    assert placeholders(provider.bodies[-1]) == OLD
