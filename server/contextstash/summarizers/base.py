@@ -36,7 +36,8 @@ class SummaryRequest:
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
     not, it stays and the new one builds on it. `merging` are summaries to merge into one, oldest first; `turns` is
-    empty then. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
+    empty then. If `superseded` is true, a newer summary stays after the merged one, which therefore need not
+    say how things stand at its end. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
     `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
     """
 
@@ -46,6 +47,7 @@ class SummaryRequest:
     previous: str | None = None
     replaces: bool = True
     merging: tuple[str, ...] = ()
+    superseded: bool = False
     instructions: str | None = None
     prompt: str = "handoff"
 

@@ -153,10 +153,15 @@ def user_rules(request: Request) -> list[tuple[str, bool]]:
             and not sentence.endswith(("?", ":"))
             and _INSTRUCTION.search(sentence)
         ):
-            strong = bool(_STRONG.search(sentence))
+            strong = is_strong_rule(sentence)
             if strong or not pasted:
                 found.append((sentence, strong))
     return found
+
+
+def is_strong_rule(sentence: str) -> bool:
+    """Whether a sentence of the user commands or forbids, rather than asks for something."""
+    return bool(_STRONG.search(sentence))
 
 
 def reply_lines(request: Request) -> list[str]:
