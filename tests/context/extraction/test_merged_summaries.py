@@ -11,8 +11,8 @@ from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, laws, quarter
 
 
-def summary(script: Script, most: int = 2_000, **before: str) -> str:
-    return extract_summary(script.turns, max_tokens=most, count=quarter, **before)
+def summary(script: Script, most: int = 2_000, *, previous: str | None = None, standing: str | None = None) -> str:
+    return extract_summary(script.turns, previous=previous, standing=standing, max_tokens=most, count=quarter)
 
 
 def merge(*summaries: str, most: int = 4_000, superseded: bool = False) -> str:
@@ -81,8 +81,8 @@ def test_decisions_on_different_things_stay_beside_each_other() -> None:
 
 def test_a_plan_stands_until_there_is_another() -> None:
     busy = Script().call("Bash", {"command": "ls"}, "a.py").assistant("Listed the files.")
-    for before in ({"previous": summary(early())}, {"standing": summary(early())}):
-        sections = read_summary(summary(busy, **before))
+    for text in (summary(busy, previous=summary(early())), summary(busy, standing=summary(early()))):
+        sections = read_summary(text)
         assert sections[Section.OPEN][:2] == ["[~] Read the reports (in progress)", "[ ] Port them"]
         assert sections[Section.STATE][0] == "The assistant's last message: Listed the files."
     assert read_summary(merge(summary(early()), summary(busy)))[Section.OPEN][:2] == [

@@ -35,7 +35,7 @@ class Failure:
     @property
     def lasts(self) -> bool:
         """Whether a failure of long ago is still an error: a test or build that has not succeeded since."""
-        return not self.resolved and bool(_runner(self.label.split()))
+        return not self.resolved and bool(_runner(_program(self.label)))
 
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"
@@ -97,7 +97,7 @@ def _covers(success: str, failure: str) -> bool:
     """Whether the success of one command shows that the failure of another is resolved."""
     if success == failure:
         return True
-    good, bad = success.split(), failure.split()
+    good, bad = _program(success), _program(failure)
     runner = _runner(good)
     if not runner or runner != _runner(bad):
         return False
@@ -117,6 +117,14 @@ _RUNNERS = (
     ("gradle", "test"), ("./gradlew", "test"), ("dotnet", "test"), ("rspec",), ("phpunit",),
 )  # fmt: skip
 """Programs that test or build what their arguments name, or everything if there are none."""
+
+
+_BEFORE_PROGRAM = re.compile(r"(?:(?:env|sudo|time|command|timeout(?: -\S+)* \S+|\w+=(?:'[^']*'|\"[^\"]*\"|\S*)) )+")
+
+
+def _program(label: str) -> list[str]:
+    """The words of a command without what only sets its environment: `env GOCACHE=/tmp go test` is `go test`."""
+    return _BEFORE_PROGRAM.sub("", label, count=1).split() if _BEFORE_PROGRAM.match(label) else label.split()
 
 
 def _runner(words: Sequence[str]) -> tuple[str, ...]:

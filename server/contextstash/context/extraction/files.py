@@ -108,7 +108,7 @@ def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
 
 
 def _absolute(use: FileUse, base: str) -> FileUse:
-    if not base or use.path.startswith(("/", "~")):
+    if not base or use.path.startswith(("/", "~", "./")):
         return use
     return FileUse(f"{base}/{use.path}", use.verb, use.names)
 
@@ -128,4 +128,9 @@ def _base_folder(paths: Iterable[str]) -> str:
 
 
 def _below(path: str, base: str) -> str:
-    return path.removeprefix("./") if not base or not path.startswith(f"{base}/") else path[len(base) + 1 :]
+    """The path as it is shown. Beside a base folder, a path relative to the working folder, which may be another one,
+    begins with `./`."""
+    if base and path.startswith(f"{base}/"):
+        return path[len(base) + 1 :]
+    path = path.removeprefix("./")
+    return f"./{path}" if base and not path.startswith(("/", "~")) else path
