@@ -36,10 +36,11 @@ class SummaryRequest:
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
     not, it stays and the new one builds on it. `merging` are summaries to merge into one, oldest first; `turns` is
-    empty then. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
-    `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are
-    more of the turns before its end, also such as an earlier summary covers, for names that are in use for longer;
-    `shown` are the turns that stay in the view after it, so that it need not repeat their names.
+    empty then. If `superseded` is true, a newer summary stays after the merged one, which therefore need not
+    say how things stand at its end. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
+    `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are more of the
+    turns before its end, also such as an earlier summary covers, for names that are in use for longer; `shown` are the
+    turns that stay in the view after it, so that it need not repeat their names.
     """
 
     turns: tuple[Turn, ...]
@@ -48,6 +49,7 @@ class SummaryRequest:
     previous: str | None = None
     replaces: bool = True
     merging: tuple[str, ...] = ()
+    superseded: bool = False
     instructions: str | None = None
     prompt: str = "handoff"
     history: tuple[Turn, ...] = ()

@@ -20,6 +20,8 @@ class ExtractiveSummarizer:
             extract_summary,
             request.turns,
             previous=merged or (request.previous if request.replaces else None),
+            standing=None if request.replaces else request.previous,
+            superseded=request.superseded,
             max_tokens=request.max_tokens,
             count=request.count,
             instructions=request.instructions,

@@ -32,6 +32,11 @@ class Failure:
         """Whether this was a misuse of the host's editing tool, not an error of the work."""
         return self.label.split(" ", 1)[0] in _EDITING_TOOLS
 
+    @property
+    def lasts(self) -> bool:
+        """Whether a failure of long ago is still an error: a test or build that has not succeeded since."""
+        return not self.resolved and bool(_runner(_program(self.label)))
+
     def line(self) -> str:
         state = "resolved" if self.resolved else "unresolved"
         fix = f" (resolved after {self.fix})" if self.fix else ""
@@ -45,12 +50,15 @@ def failures(
 
     A failure is resolved by a later success of the same command, of the same runner on at least the same targets, or
     of the same tool on the same file. `changed` maps messages to the files that they changed. `before` are entries of
-    an earlier summary, which new successes may resolve.
+    an earlier summary. If there are newer actions, only its failed tests and builds are still errors, until they
+    succeed: what was resolved before leaves, and any other command that failed was replaced by others.
     """
     open_ones: dict[str, Failure] = {}
     closed: dict[str, Failure] = {}
-    for entry in map(_read, before):
-        if entry:
+    lines = list(before)
+    for place, line in enumerate(lines):
+        entry = _read(line, place - len(lines))
+        if entry and (not actions or entry.lasts):
             (closed if entry.resolved else open_ones)[entry.label] = entry
     for action in actions:
         label = _label(action)
@@ -64,11 +72,12 @@ def failures(
     return sorted([*closed.values(), *open_ones.values()], key=lambda failure: failure.seq)
 
 
-def _read(entry: str) -> Failure | None:
+def _read(entry: str, seq: int) -> Failure | None:
+    """The failure in an entry of an earlier summary; `seq` is negative, because it precedes message 0."""
     match = _ENTRY.match(entry)
     if not match:
         return None
-    return Failure(-1, match.group(2), match.group(3), match.group(1) == "resolved")
+    return Failure(seq, match.group(2), match.group(3), match.group(1) == "resolved")
 
 
 def _resolved(failure: Failure, seq: int, changed: Mapping[int, Sequence[str]]) -> Failure:
@@ -88,7 +97,7 @@ def _covers(success: str, failure: str) -> bool:
     """Whether the success of one command shows that the failure of another is resolved."""
     if success == failure:
         return True
-    good, bad = success.split(), failure.split()
+    good, bad = _program(success), _program(failure)
     runner = _runner(good)
     if not runner or runner != _runner(bad):
         return False
@@ -108,6 +117,14 @@ _RUNNERS = (
     ("gradle", "test"), ("./gradlew", "test"), ("dotnet", "test"), ("rspec",), ("phpunit",),
 )  # fmt: skip
 """Programs that test or build what their arguments name, or everything if there are none."""
+
+
+_BEFORE_PROGRAM = re.compile(r"(?:(?:env|sudo|time|command|timeout(?: -\S+)* \S+|\w+=(?:'[^']*'|\"[^\"]*\"|\S*)) )+")
+
+
+def _program(label: str) -> list[str]:
+    """The words of a command without what only sets its environment: `env GOCACHE=/tmp go test` is `go test`."""
+    return _BEFORE_PROGRAM.sub("", label, count=1).split() if _BEFORE_PROGRAM.match(label) else label.split()
 
 
 def _runner(words: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The extractive summary: what an agent needs to continue, taken verbatim from its session without a model.
 
-Deterministic, linear in the length of the session, and incremental: an earlier summary of the same form is merged
-section by section, newest state first.
+Deterministic, linear in the length of the session, and incremental: earlier summaries of the same form are merged
+section by section. The newest evidence is right: how things stand (errors, open items, the last state) is taken from
+the newest messages, or without messages from the newest summary.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.decisions import weighted_decisions
 from contextstash.context.extraction.errors import failures
 from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
 from contextstash.context.extraction.findings import findings
 from contextstash.context.extraction.names_in_use import name_lines
 from contextstash.context.extraction.section_budget import Item, cut_middle, fill
-from contextstash.context.extraction.summary_format import Section, merged, read_summary
+from contextstash.context.extraction.summary_format import (
+    CURRENT,
+    Section,
+    Sections,
+    in_place,
+    is_plan_line,
+    joined,
+    merged,
+    read_summaries,
+)
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import (
-    Request,
-    dialog_decisions,
-    reply_lines,
-    requests_of,
-    user_rules,
-)
+from contextstash.context.extraction.user_requests import Request, requests_of
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -59,6 +64,8 @@ def extract_summary(
     turns: Sequence[Turn],
     *,
     previous: str | None = None,
+    standing: str | None = None,
+    superseded: bool = False,
     instructions: str | None = None,
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
@@ -66,10 +73,14 @@ def extract_summary(
     count: Count,
 ) -> str:
     """A summary of the turns and of `previous` with at most `max_tokens` tokens, counted with `count`; empty if not
-    even one line fits. Findings and rules that contain words of `instructions` are preferred to others. `history`
-    are more turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after
-    the summary: names that they contain are not repeated."""
-    material = _read(turns, previous, instructions)
+    even one line fits. Findings and rules that contain words of `instructions` are preferred to others.
+
+    `previous` are the summaries that it replaces; `standing` are those that stay before it, from which it only takes
+    how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
+    turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
+    summary: names that they contain are not repeated.
+    """
+    material = _read(turns, previous, standing, instructions)
     task = _task(material, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
     sections = {
@@ -85,8 +96,10 @@ def extract_summary(
         Section.ARCHIVED: _archived(material),
         Section.POINTERS: _pointers(material),
     }
+    if superseded:
+        sections = {section: items for section, items in sections.items() if section not in CURRENT}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
-        sections[section] = _below_base(sections[section], sections[Section.FILES])
+        sections[section] = _below_base(sections.get(section, []), sections[Section.FILES])
     return fill(sections, max_tokens, count)
 
 
@@ -102,7 +115,9 @@ class _Material:
     actions: Sequence[Action]
     requests: Sequence[Request]
     carried: Sequence[str]
-    before: Mapping[Section, Sequence[str]]
+    summaries: Sequence[Sections]
+    before: Sections
+    current: Sections
     last_said: str
     last_said_seq: int
     instruction_words: frozenset[str]
@@ -113,23 +128,43 @@ class _Material:
         return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
 
     def old(self, section: Section) -> Sequence[str]:
-        return self.before.get(section, ())
+        """The items of the summaries before the turns."""
+        return (self.current if section in CURRENT else self.before).get(section, ())
+
+    def weights(self, items: Sequence[str], new: Mapping[str, float], old: float) -> list[Item]:
+        """The items, oldest first, with the weights in `new`; of those of earlier summaries the newest has the highest
+        weight, near `old`."""
+        return [
+            Item(item, weight=new.get(item, old + place / (len(items) + 1)) + self.instruction_weight(item))
+            for place, item in enumerate(items)
+        ]
 
 
 def _long_words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
-def _read(turns: Sequence[Turn], previous: str | None, instructions: str | None) -> _Material:
+def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, instructions: str | None) -> _Material:
     requests, carried = requests_of(turns)
     said, said_seq = "", -1
     for turn in turns:
         for block, text in zip(turn.blocks, turn.texts, strict=True):
             if turn.role == "assistant" and block.type == "text" and text.strip():
                 said, said_seq = text, turn.seq
-    before = read_summary(previous) if previous else {}
-    instruction_words = _long_words(instructions or "")
-    return _Material(turns, actions_of(turns), requests, carried, before, said, said_seq, instruction_words)
+    summaries = read_summaries(previous) if previous else []
+    earlier = read_summaries(standing) if standing else []
+    return _Material(
+        turns=turns,
+        actions=actions_of(turns),
+        requests=requests,
+        carried=carried,
+        summaries=summaries,
+        before=joined(summaries),
+        current=joined([*earlier, *summaries]),
+        last_said=said,
+        last_said_seq=said_seq,
+        instruction_words=_long_words(instructions or ""),
+    )
 
 
 def _task(material: _Material, room: int, count: Count) -> list[Item]:
@@ -138,7 +173,7 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
     texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
     items: list[Item] = []
-    for place, text in enumerate(merged(old, texts)):
+    for place, text in enumerate(in_place(old, texts)):
         first = place == 0
         if first and count(text) > room * 2 // 3:
             text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
@@ -150,30 +185,21 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
 
 
 def _earlier(material: _Material) -> list[Item]:
-    texts = [*material.old(Section.EARLIER), *map(defused, material.carried)]
+    texts = merged(material.old(Section.EARLIER), [defused(text) for text in material.carried])
     return [Item(text, weight=float(place), cut=True) for place, text in enumerate(texts)]
 
 
 def _decisions(material: _Material, shown: str) -> list[Item]:
-    new: list[tuple[int, str, float]] = []
-    for request in material.requests:
-        if request.is_reply:
-            new += [(request.seq, line, 1.0) for line in reply_lines(request)]
-        else:
-            rules = user_rules(request)
-            new += [(request.seq, defused(rule), 2.0 * strong) for rule, strong in rules if defused(rule) not in shown]
-    new += [(seq, line, 2.0) for seq, line in dialog_decisions(material.actions)]
-    new.sort(key=lambda entry: entry[0])
-    weights = {line: weight + place / (len(new) + 1) for place, (_, line, weight) in enumerate(new)}
-    lines = merged(material.old(Section.DECISIONS), [line for _, line, _ in new])
+    decisions = weighted_decisions(material.old(Section.DECISIONS), material.requests, material.actions, shown)
     return [
-        Item(line, weight=weights.get(line, 1.0) + material.instruction_weight(line), cut=len(line) > 400)
-        for line in lines
+        Item(text, weight=weight + material.instruction_weight(text), cut=len(text) > 400)
+        for text, weight in decisions.items()
     ]
 
 
 def _files(material: _Material) -> list[Item]:
-    return [Item(line, weight) for weight, line in file_lines(material.actions, material.old(Section.FILES))]
+    before = [summary.get(Section.FILES, ()) for summary in material.summaries]
+    return [Item(line, weight) for weight, line in file_lines(material.actions, *before)]
 
 
 def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
@@ -195,37 +221,61 @@ def _findings(material: _Material) -> list[Item]:
     found = findings(material.turns, skip=material.last_said_seq)
     weights = {finding.text: finding.value for finding in found}
     lines = merged(material.old(Section.FINDINGS), [defused(finding.text) for finding in found])
-    return [Item(line, weight=weights.get(line, 1.5) + material.instruction_weight(line)) for line in lines]
+    return material.weights(lines, weights, 1.0)
 
 
 def _open_items(material: _Material) -> list[Item]:
-    todos = todo_lines(material.actions)
     old = material.old(Section.OPEN)
-    if todos is None:
-        todos = [line for line in old if line.startswith("[")]
+    before = list(filter(is_plan_line, old))
+    plan = todo_lines(material.actions, before)
     said = stated_open_items(material.last_said)
     if not material.last_said:
-        said = [line for line in old if not line.startswith("[")]
+        said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
     working = _under_way(material)
-    lines = [*([working] if working else []), *todos, *said]
+    lines = [*(before if plan is None else plan), *([working] if working else []), *said]
     return [Item(defused(line), weight=float(-place)) for place, line in enumerate(lines)]
+
+
+UNDER_WAY = "In progress: "
 
 
 def _under_way(material: _Material) -> str:
     """The newest request, if the turns end before the work on it does."""
-    if not material.turns or material.turns[-1].seq == material.last_said_seq:
+    if not material.turns:
+        return next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
+    if material.turns[-1].seq == material.last_said_seq:
         return ""
-    wanted = [request for request in material.requests if not request.is_reply]
-    return f"In progress: {one_line(wanted[-1].text, 160)}" if wanted else ""
+    wanted = [request.text for request in material.requests if not request.is_reply]
+    wanted = wanted or list(material.old(Section.TASK))
+    return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
+
+
+LAST_MESSAGE = "The assistant's last message: "
+
+MIN_OPENING = 60
+"""Characters. A shorter first line, such as "Here is the result:", says nothing without the next one. A guess."""
+
+
+def _opened(text: str) -> str:
+    """The text, in which the lines at the start are joined until the first is long enough."""
+    first, *rest = text.split("\n")
+    while rest and len(first) < MIN_OPENING and not rest[0].lstrip().startswith("“"):
+        first = f"{first} {rest.pop(0).strip()}".rstrip()
+    return "\n".join([first, *rest])
 
 
 def _state(material: _Material) -> list[Item]:
     if not material.turns:
-        return [Item(line) for line in material.old(Section.STATE)]
+        return [
+            Item(line, weight=3.0 if line.startswith(LAST_MESSAGE) else float(place), cut=line.startswith(LAST_MESSAGE))
+            for place, line in enumerate(material.old(Section.STATE))
+        ]
     items = []
     if material.last_said:
-        said = defused(material.last_said.strip())
-        items.append(Item(f"The assistant's last message: {said}", weight=3.0, cut=True))
+        items.append(Item(f"{LAST_MESSAGE}{_opened(defused(material.last_said.strip()))}", weight=3.0, cut=True))
+    else:
+        said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
+        items += [Item(line, weight=3.0, cut=True) for line in said]
     for place, action in enumerate(material.actions[-MAX_LAST_ACTIONS:]):
         items.append(Item(_action_line(action), weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
@@ -268,8 +318,10 @@ def _archived(material: _Material) -> list[Item]:
         printed = action.output.text if action.output else ""
         digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
         lines[f"{action.handle}: {_call(action)}: {digest}"] = value
-    shown = merged(material.old(Section.ARCHIVED), sorted(lines, key=lambda line: lines[line]))
-    return [Item(line, weight=lines.get(line, 2.0)) for line in shown[-MAX_INDEXED_OUTPUTS:]]
+    known = {line.partition(":")[0] for line in lines}
+    old = [line for line in material.old(Section.ARCHIVED) if line.partition(":")[0] not in known]
+    shown = [*old, *sorted(lines, key=lambda line: lines[line])][-MAX_INDEXED_OUTPUTS:]
+    return material.weights(shown, lines, 2.0)
 
 
 def _pointers(material: _Material) -> list[Item]:

@@ -36,8 +36,10 @@ class _Record:
             self.verbs, self.names = [], []
         elif "deleted" in self.verbs:
             self.verbs.remove("deleted")
-        if use.verb not in self.verbs:
-            self.verbs.append(use.verb)
+        # A file that was used before was there before: writing it as a whole is a change of it.
+        verb = "edited" if use.verb == "created" and self.verbs and "created" not in self.verbs else use.verb
+        if verb not in self.verbs:
+            self.verbs.append(verb)
         self.names = [name for name in self.names if name not in use.names] + list(use.names)
         self.count += 1
         self.last = when
@@ -53,10 +55,14 @@ def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
     return changed
 
 
-def file_lines(actions: Sequence[Action], before: Iterable[str] = ()) -> list[tuple[float, str]]:
+def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[float, str]]:
     """Lines that list the files, each with its weight: the base folder, then a line for each changed file, newest
-    change first, then lines with files that were only read. `before` are such lines of an earlier summary."""
-    uses = [*_uses_of_lines(before)]
+    change first, then lines with files that were only read. `before` are such lines of earlier summaries, oldest
+    first."""
+    uses: list[tuple[int, FileUse]] = []
+    for lines_before in reversed(before):
+        oldest = uses[0][0] if uses else 0
+        uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += [(action.seq, use) for action in actions for use in file_uses(action)]
     base = _base_folder([use.path for _, use in uses])
     records: dict[str, _Record] = {}
@@ -102,7 +108,7 @@ def _uses_of_lines(lines: Iterable[str]) -> list[tuple[int, FileUse]]:
 
 
 def _absolute(use: FileUse, base: str) -> FileUse:
-    if not base or use.path.startswith(("/", "~")):
+    if not base or use.path.startswith(("/", "~", "./")):
         return use
     return FileUse(f"{base}/{use.path}", use.verb, use.names)
 
@@ -122,4 +128,9 @@ def _base_folder(paths: Iterable[str]) -> str:
 
 
 def _below(path: str, base: str) -> str:
-    return path.removeprefix("./") if not base or not path.startswith(f"{base}/") else path[len(base) + 1 :]
+    """The path as it is shown. Beside a base folder, a path relative to the working folder, which may be another one,
+    begins with `./`."""
+    if base and path.startswith(f"{base}/"):
+        return path[len(base) + 1 :]
+    path = path.removeprefix("./")
+    return f"./{path}" if base and not path.startswith(("/", "~")) else path

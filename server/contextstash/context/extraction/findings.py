@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from contextstash.context.extraction.facts import find_facts
+from contextstash.context.extraction.statements import is_statement, takes_back
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
@@ -74,8 +76,9 @@ def findings(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
     for turn, text, closing in _assistant_texts(turns):
         if turn.seq == skip:
             continue
-        for number, sentence in enumerate(own_sentences(text)):
-            value = _value(sentence, closing)
+        said = own_sentences(text)
+        for number, (sentence, next_one) in enumerate(zip_longest(said, said[1:], fillvalue="")):
+            value = 0.0 if takes_back(next_one) else _value(sentence, closing)
             shown = one_line(sentence, MAX_LENGTH)
             if value > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
@@ -99,7 +102,7 @@ def _value(sentence: str, closing: bool) -> float:
     """0 if the sentence is to be left out. The summands are guesses that only order the sentences."""
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
-    if _OF_USER.search(sentence):
+    if not is_statement(sentence) or _OF_USER.search(sentence):
         return 0.0
     names = len(find_facts(sentence, 8).names())
     value = 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing

@@ -33,18 +33,20 @@ SHARES: Mapping[Section, float] = {
     Section.NAMES: 1.00,
     Section.ERRORS: 0.09,
     Section.FINDINGS: 0.22,
-    Section.OPEN: 0.08,
-    Section.STATE: 0.14,
     Section.ARCHIVED: 0.06,
     Section.POINTERS: 0.06,
 }
 """The share of the budget that each section gets at first, relative to the sum of the sections that exist. Guesses: the
 task, the findings and an earlier summary have the most text. What a section does not use goes to others, see REFILL."""
 
+RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.12}
+"""The share of the budget up to which these sections are filled before all others: a plan without some of its entries,
+or a state without the last message, would be wrong. Guesses; both sections are usually much shorter."""
+
 REFILL = (
+    Section.OPEN,
     Section.TASK,
     Section.DECISIONS,
-    Section.OPEN,
     Section.STATE,
     Section.FILES,
     Section.NAMES,
@@ -65,9 +67,14 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
     chosen = _Chosen(present, count)
     heads = sum(count(f"\n\n{heading(section)}\n") for section in present)
     budget = max(0, max_tokens - heads)
-    whole = sum(SHARES[section] for section in present)
-    for section in present:
-        chosen.take(section, int(budget * SHARES[section] / whole))
+    for section, share in RESERVED.items():
+        if section in present:
+            chosen.take(section, int(budget * share))
+    others = [section for section in present if section not in RESERVED]
+    left = budget - sum(chosen.spent.values())
+    whole = sum(SHARES[section] for section in others)
+    for section in others:
+        chosen.take(section, int(left * SHARES[section] / whole))
     for section in REFILL:
         if section in present:
             chosen.take(section, chosen.spent[section] + budget - sum(chosen.spent.values()))

@@ -52,6 +52,64 @@ def write_summary(sections: Mapping[Section, Sequence[str]]) -> str:
     return "\n\n".join(parts)
 
 
+Sections = Mapping[Section, Sequence[str]]
+
+CURRENT = (Section.ERRORS, Section.OPEN, Section.STATE)
+"""The sections that describe how things stand at the end: of several summaries, only the newest one's are valid."""
+
+
+def read_summaries(text: str) -> list[dict[Section, list[str]]]:
+    """The sections of each of several summaries that are joined in one text, oldest first. A heading that cannot follow
+    the one before it, because sections have a fixed order, begins the next summary."""
+    order = list(Section)
+    parts: list[list[str]] = [[]]
+    last = -1
+    for line in text.split("\n"):
+        begun = section_of(line)
+        place = order.index(begun) if begun else -1 if line.startswith("#") else last
+        if place < last or (begun and place == last):
+            parts.append([])
+        parts[-1].append(line)
+        last = place
+    return [sections for part in parts if (sections := read_summary("\n".join(part)))]
+
+
+def joined(summaries: Sequence[Sections]) -> dict[Section, list[str]]:
+    """The sections of several summaries, oldest first, as one: the newest evidence is right. How things stand is taken
+    from the newest summary alone, except that a plan is valid until there is another; pointers are ordered by
+    importance, so those of newer summaries come first."""
+    found: dict[Section, list[str]] = {}
+    for sections in summaries:
+        stands = _standing_plan(found, sections)
+        for section in CURRENT:
+            found.pop(section, None)
+        for section, items in sections.items():
+            older = found.get(section, ())
+            if section in CURRENT:
+                found[section] = list(items)
+            elif section is Section.TASK:
+                found[section] = in_place(older, items)
+            elif section is Section.POINTERS:
+                found[section] = in_place(items, older)
+            else:
+                found[section] = merged(older, items)
+        if stands:
+            found[Section.OPEN] = [*stands, *found.get(Section.OPEN, ())]
+    return {section: items for section, items in found.items() if items}
+
+
+def _standing_plan(older: Sections, newer: Sections) -> list[str]:
+    """The older plan if the newer summary contains neither a plan nor a model's account of the session."""
+    if Section.EARLIER in newer or any(map(is_plan_line, newer.get(Section.OPEN, ()))):
+        return []
+    return list(filter(is_plan_line, older.get(Section.OPEN, ())))
+
+
+def is_plan_line(item: str) -> bool:
+    """Whether an open item is an entry of the plan, which has a check box."""
+    return item[:1] == "[" and item[2:4] == "] " and item[1] in " ~x"
+
+
 def read_summary(text: str) -> dict[Section, list[str]]:
     """The items of a summary by section. Text outside these sections, such as a summary that a model wrote, becomes one
     item of `Section.EARLIER`."""
@@ -90,6 +148,14 @@ def merged(older: Sequence[str], newer: Sequence[str]) -> list[str]:
     for item in newer:
         kept.pop(_key(item), None)
         kept[_key(item)] = item
+    return list(kept.values())
+
+
+def in_place(first: Sequence[str], further: Sequence[str]) -> list[str]:
+    """Both lists, each item once; an item in both keeps its place in the first list."""
+    kept: dict[str, str] = {}
+    for item in (*first, *further):
+        kept.setdefault(_key(item), item)
     return list(kept.values())
 
 

@@ -23,15 +23,19 @@ _LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
 _TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 
 
-def todo_lines(actions: Sequence[Action]) -> list[str] | None:
-    """The newest to-do list as lines with check boxes, None if there is none. Finished entries share one line."""
+def todo_lines(actions: Sequence[Action], before: Sequence[str] = ()) -> list[str] | None:
+    """The newest to-do list as lines with check boxes, None if the actions do not change it. Finished entries share one
+    line. `before` are such lines of an earlier summary, whose numbered entries may be updated."""
     newest: dict[str, tuple[str, str]] | None = None
     for action in actions:
+        if action.is_error or action.refused:
+            continue
         tool = action.tool.lower().replace("_", "")
         if tool == "taskcreate":
-            newest = {**(newest or {}), **_created(action, len(newest or {}) + 1)}
+            newest = _read(before) if newest is None else newest
+            newest = {**newest, **_created(action, len(newest) + 1)}
         elif tool == "taskupdate":
-            newest = _updated(newest or {}, action.arguments)
+            newest = _updated(_read(before) if newest is None else newest, action.arguments)
         elif _LIST_TOOLS.search(action.tool):
             entries = _entries(action.arguments)
             newest = entries if entries is not None else newest
@@ -39,7 +43,26 @@ def todo_lines(actions: Sequence[Action]) -> list[str] | None:
         return None
     left = [line for state, text in newest.values() if (line := _line(state, text))]
     done = [one_line(text, 80) for state, text in newest.values() if state == "done"]
-    return left + ([f"[x] done: {clip('; '.join(done), 600)}"] if done else [])
+    return left + ([f"{_DONE}{clip('; '.join(done), 600)}"] if done else [])
+
+
+_DONE = "[x] done: "
+_NUMBERED = re.compile(r"#(\d{1,6}): ")
+
+
+def _read(lines: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The entries in the lines of an earlier summary."""
+    entries: dict[str, tuple[str, str]] = {}
+    for line in lines:
+        if line.startswith(_DONE):
+            texts = [("done", text) for text in line.removeprefix(_DONE).split("; ")]
+        else:
+            state = "doing" if line.startswith("[~]") else "todo"
+            texts = [(state, line[4:].removesuffix(" (in progress)"))]
+        for entry in texts:
+            named = _NUMBERED.match(entry[1])
+            entries[named.group(1) if named else f"before {len(entries)}"] = entry
+    return entries
 
 
 def _line(state: str, text: str) -> str:
@@ -69,7 +92,9 @@ def _entry(item: Any) -> tuple[str, str]:
 def _created(action: Action, number: int) -> dict[str, tuple[str, str]]:
     printed = action.output.text if action.output else ""
     named = _TASK_NUMBER.search(printed[:200])
-    return {named.group(1) if named else str(number): ("todo", _entry(dict(action.arguments))[1])}
+    key = named.group(1) if named else str(number)
+    # The number is shown, because the agent needs it to update the task.
+    return {key: ("todo", f"#{key}: {_entry(dict(action.arguments))[1]}")}
 
 
 def _updated(tasks: dict[str, tuple[str, str]], arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -78,7 +103,8 @@ def _updated(tasks: dict[str, tuple[str, str]], arguments: Mapping[str, Any]) ->
         return tasks
     state, text = tasks[number]
     state = _STATES.get(str(arguments.get("status", "")).lower(), state)
-    return {**tasks, number: (state, str(arguments.get("subject") or text))}
+    subject = arguments.get("subject")
+    return {**tasks, number: (state, f"#{number}: {subject}" if subject else text)}
 
 
 _AHEAD = re.compile(

@@ -34,6 +34,9 @@ _RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(
 """Cline and Roo Code send outputs of tools in the user's role. They send the user's answers in the same form, as
 outputs of tools that ask; these are excluded here."""
 
+_RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
+"""A host's attachment, such as a changed file or a reminder, that was recorded as a message: nobody types this."""
+
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 """Gemini CLI appends to a prompt the files that it names."""
 
@@ -76,7 +79,7 @@ def without_host_text(text: str) -> str:
         if end < 0:
             text = ""
         text = text[end + len(noise.group(1)) + 3 :]
-    if _HOST_TEXT.match(text):
+    if _HOST_TEXT.match(text) or _RECORD.match(text):
         text = ""
     return text.strip() or (arguments.group(1).strip() if arguments else "")
 
@@ -153,10 +156,16 @@ def user_rules(request: Request) -> list[tuple[str, bool]]:
             and not sentence.endswith(("?", ":"))
             and _INSTRUCTION.search(sentence)
         ):
-            strong = bool(_STRONG.search(sentence))
-            if strong or not pasted:
+            strong = is_strong_rule(sentence)
+            # In a pasted text whose lines are wrapped, a line may begin in the middle of a sentence.
+            if not pasted or (strong and not sentence[0].islower()):
                 found.append((sentence, strong))
     return found
+
+
+def is_strong_rule(sentence: str) -> bool:
+    """Whether a sentence of the user commands or forbids, rather than asks for something."""
+    return bool(_STRONG.search(sentence))
 
 
 def reply_lines(request: Request) -> list[str]:

@@ -19,10 +19,12 @@ still keep a third of the first."""
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """Adjacent summaries, oldest first, to be merged into one of `level`."""
+    """Adjacent summaries, oldest first, to be merged into one of `level`. If it is `superseded`, a newer summary stays
+    after it."""
 
     summaries: tuple[SummaryEdit, ...]
     level: SummaryLevel
+    superseded: bool = False
 
     @property
     def first_seq(self) -> int:
@@ -59,9 +61,9 @@ def plan_merge(entries: Sequence[Entry], budget: int) -> MergePlan | None:
     for level, next_level in pairwise(LEVELS):
         run = [edit for edit in older if edit.level == level]
         if len(run) >= 2:
-            return MergePlan(tuple(run), next_level)
+            return MergePlan(tuple(run), next_level, superseded=True)
     if len(older) >= 2:
-        return MergePlan(older[-2:], _highest(older[-2:]))
+        return MergePlan(older[-2:], _highest(older[-2:]), superseded=True)
     return MergePlan(standing, _highest((standing[0],)) if standing[0].level != "recent" else "medium")
 
 

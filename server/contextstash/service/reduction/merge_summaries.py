@@ -85,6 +85,7 @@ def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:
     return SummaryRequest(
         turns=(),
         merging=tuple(edit.summary for edit in plan.summaries),
+        superseded=plan.superseded,
         prompt=snapshot.settings.summary_prompt,
         max_tokens=max(MIN_MERGED_TOKENS, min(int(plan.tokens * MERGED_SHARE), snapshot.budget.summary_tokens)),
         count=snapshot.counter.count,

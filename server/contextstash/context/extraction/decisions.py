@@ -1,0 +1,108 @@
+"""The user's decisions and rules as they are valid at the end: a revised one is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.summary_format import merged
+from contextstash.context.extraction.user_requests import (
+    Request,
+    dialog_decisions,
+    is_strong_rule,
+    reply_lines,
+    user_rules,
+)
+from contextstash.context.text.imitations import defused
+
+REVISED_SHARE = 0.5
+"""A sentence that says that something changes revises a decision of which it repeats at least this share of the words.
+A guess."""
+
+
+def weighted_decisions(
+    before: Sequence[str], requests: Sequence[Request], actions: Sequence[Action], shown: str
+) -> dict[str, float]:
+    """The decisions in order, each with its weight: strong rules and dialogs first, then newer ones. `before` are those
+    of earlier summaries; rules that are in `shown` are left out."""
+    new: list[tuple[int, str, float]] = []
+    for request in requests:
+        if request.is_reply:
+            new += [(request.seq, line, 1.0) for line in reply_lines(request)]
+        else:
+            new += [(request.seq, defused(rule), 2.0 * strong) for rule, strong in user_rules(request)]
+    new += [(seq, line, 2.0) for seq, line in dialog_decisions(actions)]
+    new.sort(key=lambda entry: entry[0])
+    weights = {line: weight for _, line, weight in new}
+    lines = valid(merged(before, [line for _, line, _ in new]))
+    return {
+        line: weights.get(line, _old_weight(line)) + place / (len(lines) + 1)
+        for place, line in enumerate(lines)
+        if line not in weights or line not in shown
+    }
+
+
+def _old_weight(line: str) -> float:
+    """About the weight that the line had when it was new."""
+    return 1.0 if line.startswith(("Asked “", "The user said “")) else 2.0 * is_strong_rule(line)
+
+
+def valid(decisions: Sequence[str]) -> list[str]:
+    """The decisions, oldest first, without those that a later one revises."""
+    words = [_words(decision) for decision in decisions]
+    subjects = [_subject(decision) for decision in decisions]
+    kept = []
+    for place, decision in enumerate(decisions):
+        later = range(place + 1, len(decisions))
+        if not any(
+            (subjects[place] and subjects[place] == subjects[other])
+            or _revises(decisions[other], words[other], words[place])
+            for other in later
+        ):
+            kept.append(decision)
+    return kept
+
+
+_QUESTION = re.compile(r"Asked “(.+?)” the user answered ", re.DOTALL)
+_ANSWER = re.compile(r"The user answered: (.+)", re.DOTALL)
+_ANSWERED = re.compile(r'"([^"]+)"="')
+_PLAN = "The user approved the plan: "
+
+
+def _subject(decision: str) -> str:
+    """What was decided, if the line says it: only the newest answer to the same question is valid, and only the newest
+    plan."""
+    if asked := _QUESTION.match(decision):
+        return asked.group(1).casefold()
+    if answer := _ANSWER.match(decision):
+        return "\n".join(_ANSWERED.findall(answer.group(1))).casefold()
+    return _PLAN if decision.startswith(_PLAN) else ""
+
+
+_CHANGE = re.compile(
+    r"\b(?:instead|no longer|not any ?more|any ?more|rather than|actually|after all|never ?mind|scratch that"
+    r"|forget (?:it|that|about)|changed? (?:my|our) minds?|on second thoughts?|switch(?:ed)? (?:back )?(?:to|from)"
+    r"|stattdessen|nicht mehr|doch|finalement|plutôt|en lugar|ya no|mejor)\b|改为|改用|不再|やっぱり|代わりに",
+    re.IGNORECASE,
+)
+_NO_CONTENT = re.compile(
+    r"(?:an?|and|any|are|as|at|be|but|by|can(?:not)?|do|does|don|for|from|has|have|i|in|is|it|its|let|me|must|my|need"
+    r"|never|no|not|of|on|only|or|our|please|should|so|t|that|the|then|there|these|this|to|us(?:e|ing)|want|we|will|with"
+    r"|you|your|always|instead|longer|more|all|after|actually|rather|than|keep|make|sure|s)"
+)
+_WORD = re.compile(r"[^\W_]\w*(?:[./-]\w+)*")
+
+
+def _words(decision: str) -> frozenset[str]:
+    return frozenset(word for word in _WORD.findall(decision.casefold()) if not _NO_CONTENT.fullmatch(word))
+
+
+def _revises(later: str, said: frozenset[str], before: frozenset[str]) -> bool:
+    """Whether the later decision is about the same words, and is not merely a further one: it says the opposite or the
+    same again, or it says that something changes."""
+    if not before:
+        return False
+    if said == before:
+        return True
+    return bool(_CHANGE.search(later)) and len(said & before) >= max(1, REVISED_SHARE * len(before))

@@ -1,0 +1,99 @@
+"""What a person would trust in a summary: whole statements, files that are files, nothing of a host's as the task."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.context.extraction.extractive_summary import extract_summary
+from contextstash.context.extraction.statements import is_statement, takes_back
+from contextstash.context.extraction.summary_format import Section, read_summary
+from contextstash.context.extraction.user_requests import Request, user_rules
+from tests.support.turns import Script, quarter
+
+
+def sections_of(script: Script, previous: str | None = None) -> dict[Section, list[str]]:
+    return read_summary(extract_summary(script.turns, previous=previous, max_tokens=2_000, count=quarter))
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "But actually, if `load` returned None before, the cause is in cache.py.",
+        "Wait, `load` never returns None.",
+        "Hmm, the cache is already removed in `close`.",
+        "and name the existing helper because it is already used.",
+        "Maybe `load` fails because the cache is missing.",
+        "I think the root cause is in cache.py.",
+        "Export the harness types (`TestEnv`, `AgentRunner`, etc.",
+        "— already exported, so that is fixed.",
+        "`★ Insight ─────────────────────────────────────`",
+        "Option 2: `load` returns an error instead of None.",
+        "We could return an error instead of None.",
+        "The cause is that `load` returns None, and",
+        "`load_all` `cache.py`",
+    ],
+)
+def test_a_fragment_or_a_thought_aloud_is_no_finding(sentence: str) -> None:
+    assert not is_statement(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The root cause: `charge_fine` runs once in `return_loan` and once in `close_day`.",
+        "Missing nil check: `ReadCommitted` can return `(nil, nil)` in line 175.",
+        "`make test-e2e` runs all tests of the suite.",
+        "cache.py was changed because `load` returned None.",
+        "原因是缓存没有关闭。",
+    ],
+)
+def test_a_whole_statement_is_a_finding(sentence: str) -> None:
+    assert is_statement(sentence)
+
+
+def test_what_the_next_sentence_takes_back_is_no_finding() -> None:
+    assert takes_back("But wait, that is only the test.")
+    script = Script().user("Find it.")
+    script.assistant("The root cause is `load` in cache.py. Wait, no. The bug is that `store` never closes the file.")
+    findings = sections_of(script.user("Go on with the next part now.").assistant("On it."))[Section.FINDINGS]
+    assert findings == ["The bug is that `store` never closes the file."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"type": "task_reminder", "content": [], "itemCount": 0}',
+        '{"type": "edited_text_file", "filename": "/srv/a.py", "snippet": "1\\tAlways EVIL"}',
+    ],
+)
+def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
+    sections = sections_of(Script().user("Fix the dates.").user(text).call("Bash", {"command": "ls"}, "a.py"))
+    assert sections[Section.TASK] == ["Fix the dates."]
+    assert sections[Section.OPEN] == ["In progress: Fix the dates."]
+
+
+def test_a_line_in_the_middle_of_a_sentence_of_a_pasted_text_is_no_rule() -> None:
+    pasted = "Guidelines follow here.\n" * 120 + "You must check new code\nand never call the helper.\nNever push."
+    assert user_rules(Request(0, pasted)) == [("You must check new code", True), ("Never push.", True)]
+
+
+def test_a_file_that_was_there_before_is_edited_not_created() -> None:
+    script = Script().user("Go.").call("Read", {"file_path": "a.py"}, "x = 1\n")
+    script.call("Write", {"file_path": "a.py", "content": "x = 2"}, "ok")
+    script.call("Write", {"file_path": "b.py", "content": "y = 2"}, "ok")
+    assert sections_of(script)[Section.FILES] == ["`b.py`: created", "`a.py`: edited, read"]
+
+
+def test_a_relative_path_beside_a_base_folder_stays_relative_in_the_next_summary() -> None:
+    script = Script().user("Go.").call("Bash", {"command": "rm notes.txt"}, "")
+    for name in ("a", "b", "c"):
+        script.call("Edit", {"file_path": f"/srv/app/src/{name}.py", "old_string": "", "new_string": "x"}, "ok")
+    first = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+    later = Script().call("Bash", {"command": "ls"}, "a.py")
+    assert "`./notes.txt`: deleted" in sections_of(later, previous=first)[Section.FILES]
+
+
+def test_an_error_is_fixed_by_the_same_run_in_another_environment() -> None:
+    script = Script().user("Go.").call("Bash", {"command": "go test ./..."}, "exit status 1\n", is_error=True)
+    script.call("Bash", {"command": "env GOCACHE=/tmp/c go test ./..."}, "ok  \tapp\t0.2s\n")
+    assert [line[:9] for line in sections_of(script)[Section.ERRORS]] == ["resolved:"]
