@@ -14,6 +14,8 @@ from contextstash_storage.connection import Connection, truncate_log
 from contextstash_storage.errors import StoreError
 from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandoned
 from contextstash_storage.index_work import remove_former_index
+from contextstash_storage.merge_stops import MERGED_PAGES as STOPPED_PAGES
+from contextstash_storage.merge_stops import has_stops, insert_stops, is_much, remove_stops, stop_words
 from contextstash_storage.search_documents import Piece
 from contextstash_storage.search_index import (
     Searchable,
@@ -74,6 +76,7 @@ class Deletion:
         self._alone = asyncio.Lock()
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[bool]] = set()
+        self._may_be_much = True  # at first, as a process that was killed may have begun the deletion
 
     async def finish(self) -> bool:
         """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
@@ -118,14 +121,14 @@ class Deletion:
 
     async def _all_taken_out(self) -> bool:
         await self._write(give_up_abandoned)
+        much = self._may_be_much = self._may_be_much or await self._writer.read(is_much)
         if not await self._all_rows_removed() or not await self._pieces(remove_former_index):
             return False
         marks = await self._writer.read(_marks)
         if not marks:
             return True
         if any(indexed for _, indexed in marks):
-            await self._write(lambda db: merge_index(db, -MERGED_PAGES))
-            if not await self._pieces(_merged_piece):
+            if not await self._index_merged(much):
                 return False
             await self._write(rewrite_terms)
         async with self._lock:
@@ -134,7 +137,27 @@ class Deletion:
             return False
         # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
         await self._write(lambda db: _remove_marks(db, marks))
+        self._may_be_much = False
         return True
+
+    async def _index_merged(self, much: bool) -> bool:
+        """Merge the whole search index, after which no deleted word is left in it. If much was deleted, it is merged
+        with stops in it, and once more without them."""
+        if much:
+            words = await self._writer.read(stop_words)
+            if not await self._pieces(lambda db: _inserted_stops(db, words)):
+                return False
+        if not await self._writer.read(has_stops):
+            return await self._merged(MERGED_PAGES)
+        return (
+            await self._merged(STOPPED_PAGES)
+            and await self._pieces(lambda db: remove_stops(db, time.monotonic() + PIECE_SECONDS))
+            and await self._merged(MERGED_PAGES)
+        )
+
+    async def _merged(self, pages: int) -> bool:
+        await self._write(lambda db: merge_index(db, -pages))
+        return await self._pieces(lambda db: _merged_piece(db, pages))
 
     async def _all_rows_removed(self) -> bool:
         """Remove the rows of everything that is marked; a message with very much text is prepared outside the
@@ -250,10 +273,16 @@ def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
     return False
 
 
-def _merged_piece(db: sqlite3.Connection) -> bool:
-    """Merge some pages of the index; False if they are all merged."""
+def _inserted_stops(db: sqlite3.Connection, words: list[str]) -> bool:
+    """Insert some of the stops and take their words out of the list; False if it is empty."""
+    del words[: insert_stops(db, words, time.monotonic() + PIECE_SECONDS)]
+    return bool(words)
+
+
+def _merged_piece(db: sqlite3.Connection, pages: int) -> bool:
+    """Merge the index for the time of a piece; False if it is all merged."""
     until = time.monotonic() + PIECE_SECONDS
-    while merge_index(db, MERGED_PAGES):
+    while merge_index(db, pages):
         if time.monotonic() > until:
             return True
     return False

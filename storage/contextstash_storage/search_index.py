@@ -81,8 +81,12 @@ def is_long(db: sqlite3.Connection, message: int) -> bool:
         " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
         (message,),
     ).fetchone() or ("{}", 0)
-    size = sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
-    return bool(max(size, packed or 0) > INLINE_CHARACTERS)
+    return bool(max(text_size(derived), packed or 0) > INLINE_CHARACTERS)
+
+
+def text_size(derived: str) -> int:
+    """The characters of a message's text, by what is stored with it as `derived`."""
+    return sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
 
 
 def insert_pieces(

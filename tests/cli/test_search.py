@@ -13,3 +13,14 @@ def test_search_finds_an_output_by_a_line_in_it(orchard: Orchard) -> None:
 
 def test_several_words_need_no_quotes(orchard: Orchard) -> None:
     assert orchard.run("search", "tree", "733").stdout == orchard.run("search", "tree 733").stdout != ""
+
+
+def test_a_search_is_limited_to_a_tool_and_to_times(orchard: Orchard) -> None:
+    [hit, *_] = orchard.json("search", "tree 733")["hits"]
+    handle, tool, day = hit["handle"], hit["tool"], hit["created_at"][:10]
+    found = orchard.json("search", "tree 733", "--tool", tool, "--since", day, "--until", day)["hits"]
+    assert handle in [each.get("handle") for each in found]
+    assert {each["tool"] for each in found} == {tool}
+    assert orchard.json("search", "tree 733", "--tool", "NoSuchTool")["hits"] == []
+    assert orchard.json("search", "tree 733", "--since", "2999-01-01")["hits"] == []
+    assert orchard.json("search", "tree 733", "--until", "1999-01-01")["hits"] == []

@@ -172,7 +172,11 @@ async def test_messages_that_left_the_window_are_found(database: Path, mode: Mod
         await record(client)
         handle = await archived_handle(client)
         found = await answer(client, "search_history", query="value_0_12 compute", session_id=SESSION)
-    assert handle in [hit.get("handle") for hit in found["hits"]]
+        [hit, *_] = [hit for hit in found["hits"] if hit.get("handle") == handle]
+        limited = await answer(client, "search_history", query="value_0_12", tool=hit["tool"], until="2999-01-01")
+        later = await answer(client, "search_history", query="value_0_12 compute", since="2999-01-01")
+    assert handle in [hit.get("handle") for hit in limited["hits"]]
+    assert later["hits"] == []
 
 
 async def test_lists_sent_as_json_text_are_accepted(database: Path, mode: Mode) -> None:

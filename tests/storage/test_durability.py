@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
+from contextstash_storage import append_messages
 from contextstash_storage.connection import close, connect
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
@@ -27,6 +28,9 @@ from tests.support.stored_sessions import SESSION, answers, bodies, conversation
 
 KILLS = 3
 """bench/kills.py does 300."""
+
+LONG_SECONDS = 600.0
+"""How long a transaction may store messages in tests that need all of a batch in one, however slow the machine is."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +100,10 @@ async def test_tasks_of_one_process_record_side_by_side(store: SqliteStore) -> N
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: SqliteStore, steps: int) -> None:
+async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(
+    store: SqliteStore, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_messages, "PIECE_SECONDS", LONG_SECONDS)
     task = asyncio.create_task(record(store, *conversation(10)))
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -132,7 +139,10 @@ async def test_a_closed_store_says_so(path: Path) -> None:
         await new_session(store)
 
 
-async def test_a_store_closed_while_recording_finishes_what_it_began(path: Path) -> None:
+async def test_a_store_closed_while_recording_finishes_what_it_began(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_messages, "PIECE_SECONDS", LONG_SECONDS)
     store = await open_sqlite(path)
     await new_session(store)
     task = asyncio.create_task(record(store, *conversation(20)))

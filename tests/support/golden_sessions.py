@@ -19,7 +19,7 @@ from typing import Any
 
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.stash import Stash
-from contextstash_storage.records import Counters, Cursor, Usage
+from contextstash_storage.records import Cursor, Usage
 from contextstash_storage.sqlite import open_sqlite
 
 SESSIONS = ("chat", "responses", "thoughtful", "followed", "merged")
@@ -163,18 +163,9 @@ async def _followed(stash: Stash) -> None:
     await record(said("left", "assistant"), said("elsewhere", rewind_to_key="after it"))
 
 
-LATER_COUNTERS = ("host_window",)
-"""Counters that were added after the first golden database was written."""
-
-
 async def read_sessions(stash: Stash) -> dict[str, Any]:
     """All that can be read of the golden sessions, by session."""
     return {session_id: await _read(stash, session_id) for session_id in SESSIONS}
-
-
-def _unset(counters: Counters) -> set[str]:
-    """The counters that earlier versions did not have, and that have no value here either."""
-    return {name for name in LATER_COUNTERS if getattr(counters, name) is None}
 
 
 async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
@@ -186,7 +177,7 @@ async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
     beside = await stash.read_beside(session_id, limit=500)
     access = stash._access
     return {
-        "counters": session.counters.model_dump(mode="json", exclude=_unset(session.counters)),
+        "counters": session.counters.model_dump(mode="json"),
         "edits": [edit.kind for edit in await access.store.read_edits(session_id)],
         "view": sent.messages,
         "shown": [(message.visible, [block.state for block in message.blocks]) for message in beside.messages],

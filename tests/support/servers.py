@@ -100,7 +100,7 @@ async def record(client: Client, session_id: str = SESSION, calls: int = 8, **ma
     return await answer(client, "record_messages", session_id=session_id, messages=small_session(calls), **mark)
 
 
-async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def answer(client: Client, tool: str, /, **arguments: Any) -> dict[str, Any]:
     """A tool's structured content; fails if the tool returns an error, or a text that does not hold all of it."""
     result = await client.call_tool(tool, arguments)
     assert isinstance(result, CallToolResult)

@@ -39,6 +39,16 @@ PAGES = (
 )
 
 
+def test_a_search_is_limited_to_a_tool_and_to_times(client: httpx2.Client) -> None:
+    found = client.get("/search?q=build&since=2000-01-01&until=2999-01-01").text
+    assert "/outputs/" in found or "/messages/" in found
+    for limit in ("tool=NoSuchTool", "since=2999-01-01", "until=1999-01-01"):
+        nothing = client.get(f"/search?q=build&{limit}")
+        assert nothing.status_code == 200
+        assert "/outputs/" not in nothing.text
+        assert "/messages/" not in nothing.text
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_escapes_every_text_and_has_a_strict_policy(client: httpx2.Client, page: str) -> None:
     answer = client.get(page)

@@ -12,6 +12,8 @@ CREATE INDEX search_entries_by_message ON search_entries (message);
 CREATE INDEX search_entries_by_pair ON search_entries (pair) WHERE pair IS NOT NULL;
 CREATE VIRTUAL TABLE search_pieces USING fts5 (place, call, text, content = '', tokenize = 'porter unicode61');
 CREATE TABLE search_queue (message INTEGER PRIMARY KEY);
+-- Rows of the index that are there only while it is merged after a deletion, see merge_stops.py.
+CREATE TABLE search_stops (entry INTEGER PRIMARY KEY, word TEXT NOT NULL);
 INSERT INTO search_queue SELECT message FROM messages WHERE search_text IS NOT NULL;
 
 -- Tables without a row number keep their rows in the order of their keys: rows move from page to page when others are

@@ -1,0 +1,84 @@
+"""Places at which merging the search index can stop after a large deletion.
+
+FTS5 merges until it has written a number of pages. Deleted words are read but not written, so after the deletion of
+much text one step reads all of it: 0.5 s of CPU time for 10 MB, for which others wait. Therefore rows are inserted that
+are written: each is one word, often enough to fill pages, and the words are those that begin every STOP_PAGES-th page
+of the index. When the index is merged, they are deleted, and it is merged once more, now writing nearly all it reads.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from contextstash_storage.hidden_sessions import DELETED_OWNER
+from contextstash_storage.search_index import text_size
+
+STOP_PAGES = 32
+"""Pages of the index, of 4 KB, that are read at most between two stops: about 10 ms of merging."""
+
+STOP_REPETITIONS = 13_000
+"""How often a stop's word is in it: that fills three pages, and a merge of one page ends after the second."""
+
+MERGED_PAGES = 1
+"""Pages that a step writes at least while stops are in the index."""
+
+FIRST_STOP = 2**40
+"""The first row number of stops: above those of all entries."""
+
+MIN_CHARACTERS = 2_000_000
+"""Deleted text from which stops are needed: to merge so much takes about 100 ms."""
+
+
+def is_much(db: sqlite3.Connection) -> bool:
+    """Whether there is so much text to delete that it cannot be merged in one step."""
+    total = 0
+    rows = db.execute("SELECT derived FROM messages JOIN sessions USING (session) WHERE owner = ?", (DELETED_OWNER,))
+    for (derived,) in rows:
+        total += text_size(derived)
+        if total >= MIN_CHARACTERS:
+            return True
+    return False
+
+
+def stop_words(db: sqlite3.Connection) -> list[str]:
+    """The words at which merging shall be able to stop."""
+    rows = db.execute("SELECT term FROM search_pieces_idx WHERE length(term) > 1 ORDER BY term").fetchall()
+    words = (bytes(term)[1:].decode(errors="ignore") for (term,) in rows[STOP_PAGES - 1 :: STOP_PAGES])
+    return sorted({word for word in words if word})
+
+
+def insert_stops(db: sqlite3.Connection, words: Sequence[str], until: float) -> int:
+    """Insert the first of these words as stops, for as long as a transaction may last; returns how many."""
+    [last] = db.execute("SELECT max(entry) FROM search_stops").fetchone()
+    first = FIRST_STOP if last is None else last + 1
+    for number, word in enumerate(words):
+        db.execute("INSERT INTO search_stops (entry, word) VALUES (?, ?)", (first + number, word))
+        db.execute(
+            "INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, '', '', ?)", (first + number, _text(word))
+        )
+        if time.monotonic() > until:
+            return number + 1
+    return len(words)
+
+
+def remove_stops(db: sqlite3.Connection, until: float) -> bool:
+    """Remove stops for as long as a transaction may last; False if there are no more."""
+    for entry, word in db.execute("SELECT entry, word FROM search_stops ORDER BY entry").fetchall():
+        db.execute(
+            "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, '', '', ?)",
+            (entry, _text(word)),
+        )
+        db.execute("DELETE FROM search_stops WHERE entry = ?", (entry,))
+        if time.monotonic() > until:
+            return True
+    return False
+
+
+def has_stops(db: sqlite3.Connection) -> bool:
+    return db.execute("SELECT 1 FROM search_stops LIMIT 1").fetchone() is not None
+
+
+def _text(word: str) -> str:
+    return f"{word} " * STOP_REPETITIONS
