@@ -536,7 +536,7 @@ class CachedSummary(Record):
     model: str | None = None
 
 
-Copied = NewMessage | Edit | Event | Call
+Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 """What a whole session is made of."""
 
 
