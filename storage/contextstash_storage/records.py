@@ -46,8 +46,8 @@ class Block(Record):
     """One piece of a message. Its text is not stored here but in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
-    at most 120 characters) on tool calls; `size` is the text's length in characters. `breakpoint` says that the
-    prompt cache is written up to here.
+    at most 120 characters) on tool calls; `size` is the text's length in characters; `pixels` are an image's width and
+    height, if they can be read. `breakpoint` says that the prompt cache is written up to here.
     """
 
     type: BlockType
@@ -56,6 +56,7 @@ class Block(Record):
     call_id: str | None = None
     tool: str | None = None
     argument: str | None = None
+    pixels: tuple[int, int] | None = None
     is_error: bool = False
     breakpoint: bool = False
 
@@ -535,7 +536,7 @@ class CachedSummary(Record):
     model: str | None = None
 
 
-Copied = NewMessage | Edit | Event | Call
+Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 """What a whole session is made of."""
 
 

@@ -25,13 +25,14 @@ def insert_request(
     """Store a request under the next number; returns it and the counters after it."""
     number = counters.requests + 1
     placed = request.model_copy(update={"number": number, "created_at": request.created_at or now()})
-    _put(db, session, placed)
+    put_request(db, session, placed)
     if (old := read_request(db, session, number - DETAILED_REQUESTS)) is not None:
-        _put(db, session, old.model_copy(update=_FIGURES))
+        put_request(db, session, old.model_copy(update=_FIGURES))
     return placed, counters.model_copy(update={"requests": number, "request": placed.sent})
 
 
-def _put(db: sqlite3.Connection, session: int, request: Request) -> None:
+def put_request(db: sqlite3.Connection, session: int, request: Request) -> None:
+    """Store a request under its own number."""
     db.execute(
         "INSERT INTO requests (session, request, record) VALUES (?, ?, ?)"
         " ON CONFLICT (session, request) DO UPDATE SET record = excluded.record",
@@ -44,7 +45,7 @@ def book_usage(db: sqlite3.Connection, session: int, number: int, usage: Usage) 
     request = read_request(db, session, number)
     if request is not None:
         request = request.model_copy(update={"usage": usage})
-        _put(db, session, request)
+        put_request(db, session, request)
     return request
 
 
@@ -57,6 +58,15 @@ def read_request(db: sqlite3.Connection, session: int, number: int) -> Request |
 def read_requests(db: sqlite3.Connection, session: int, last: int) -> list[Request]:
     """The newest requests, newest first."""
     rows = db.execute("SELECT record FROM requests WHERE session = ? ORDER BY request DESC LIMIT ?", (session, last))
+    return [from_json(Request, record) for (record,) in rows]
+
+
+def list_requests(db: sqlite3.Connection, session: int, after: int, limit: int) -> list[Request]:
+    """The requests behind this number, oldest first."""
+    rows = db.execute(
+        "SELECT record FROM requests WHERE session = ? AND request > ? ORDER BY request LIMIT ?",
+        (session, after, limit),
+    )
     return [from_json(Request, record) for (record,) in rows]
 
 
@@ -73,8 +83,7 @@ def declare(
 
 
 def _version(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> int:
-    content = to_bytes(part.content)
-    fingerprint = hashlib.sha256(part.part.encode() + b"\0" + content).digest()
+    fingerprint = _fingerprint(part)
     known = db.execute(
         "SELECT version FROM declared_parts WHERE session = ? AND fingerprint = ?", (session, fingerprint)
     ).fetchone()
@@ -83,12 +92,22 @@ def _version(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> int
     [newest] = db.execute(
         "SELECT coalesce(max(version), 0) FROM declared_parts WHERE session = ?", (session,)
     ).fetchone()
-    placed = part.model_copy(update={"version": newest + 1, "content": None, "created_at": part.created_at or now()})
+    placed = part.model_copy(update={"version": newest + 1, "created_at": part.created_at or now()})
+    put_declared(db, session, placed)
+    return placed.version
+
+
+def put_declared(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> None:
+    """Store a declared part under its own version."""
+    bare = part.model_copy(update={"content": None})
     db.execute(
         "INSERT INTO declared_parts (session, version, fingerprint, content, record) VALUES (?, ?, ?, ?, ?)",
-        (session, placed.version, fingerprint, zlib.compress(content), to_json(placed)),
+        (session, part.version, _fingerprint(part), zlib.compress(to_bytes(part.content)), to_json(bare)),
     )
-    return placed.version
+
+
+def _fingerprint(part: DeclaredVersion) -> bytes:
+    return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).digest()
 
 
 def read_declared(db: sqlite3.Connection, session: int, versions: Sequence[int] | None) -> list[DeclaredVersion]:

@@ -16,7 +16,17 @@ from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
 from contextstash_storage.logs import insert_call, insert_event
 from contextstash_storage.preparation import Prepared, prepare
-from contextstash_storage.records import Call, Copied, EditRecord, Event, NewMessage, Session
+from contextstash_storage.records import (
+    Call,
+    Copied,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    NewMessage,
+    Request,
+    Session,
+)
+from contextstash_storage.requests import put_declared, put_request
 from contextstash_storage.rows import session_row, to_json
 
 LEASE_SECONDS = 600.0
@@ -26,7 +36,7 @@ ITEMS_AT_ONCE = 200
 CHARACTERS_AT_ONCE = 500_000
 """Items are read and prepared up to this many at a time, and up to about this much text."""
 
-Row = Prepared | EditRecord | Event | Call
+Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
 
 
 @dataclass(slots=True)
@@ -149,6 +159,10 @@ def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
         db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
     elif isinstance(row, Event):
         insert_event(db, staged.row, row)
+    elif isinstance(row, DeclaredVersion):
+        put_declared(db, staged.row, row)
+    elif isinstance(row, Request):
+        put_request(db, staged.row, row)
     else:
         insert_call(db, staged.row, row, _reply_of(db, staged.row, row))
 

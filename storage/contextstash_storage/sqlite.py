@@ -497,6 +497,9 @@ class SqliteStore:
     async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
         return await self._of_session(session_id, lambda db, row: requests.read_requests(db, row, last))
 
+    async def list_requests(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Request]:
+        return await self._of_session(session_id, lambda db, row: requests.list_requests(db, row, after, limit))
+
     async def get_request(self, session_id: str, number: int) -> Request | None:
         return await self._of_session(session_id, lambda db, row: requests.read_request(db, row, number))
 

@@ -261,6 +261,9 @@ class SessionStore(Protocol):
         """The newest requests, newest first."""
         ...
 
+    async def list_requests(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Request]:
+        """The requests behind number `after`, oldest first."""
+
     async def get_request(self, session_id: str, number: int) -> Request | None: ...
 
     async def book_usage(

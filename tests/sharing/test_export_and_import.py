@@ -40,6 +40,8 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
             handle: await whole_output(stash, handle, session_id) for handle in await all_handles(stash, session_id)
         },
         "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
+        "declared": await stash.read_declared(session_id),
+        "requests": await stash.read_requests(session_id, last=100),
         "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
     }
 
@@ -48,7 +50,9 @@ async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -
     """Record a session, and prune, compact and restore it."""
     half = len(natives) // 2
     await stash.record_messages(natives[:half] or natives, whole=True, session_id=SESSION, format=format_name)
+    await stash.get_context(SESSION, system="Be brief.", tools=[{"name": "first"}])
     await stash.prune_tool_outputs(SESSION, keep_last=1)
+    await stash.get_context(SESSION, system="Be long.", tools=[{"name": "first"}, {"name": "second"}])
     await stash.record_messages(natives, whole=True, session_id=SESSION)
     compacted = await stash.compact_session(SESSION)
     if compacted.summary_id:
@@ -207,3 +211,37 @@ async def test_an_older_export_is_imported_if_it_is_complete(tmp_path: Path) -> 
         assert (await there.list_sessions()).sessions == []
         assert (await there.import_session(older)).recorded == len(NATIVES)
         assert await exported(there) == lines
+
+
+async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp_path: Path) -> None:
+    say = {"role": "user", "content": "Go."}
+    async with stash_at(tmp_path / "here.db") as here, stash_at(tmp_path / "there.db") as there:
+        for place, system in enumerate(("Be brief.", "Be long.")):
+            await here.get_context(
+                SESSION, messages=[say] * (place + 1), system=system, tools=[{"name": "look"}], format="anthropic"
+            )
+        lines = await exported(here)
+        await there.import_session(lines)
+        versions = await there.read_declared(SESSION)
+        assert [version.content for version in versions if version.part == "system"] == ["Be brief.", "Be long."]
+        assert versions == await here.read_declared(SESSION)
+        requests = await there.read_requests(SESSION)
+        assert [request.number for request in requests] == [2, 1]
+        assert requests == await here.read_requests(SESSION)
+        assert (await there.get_context(SESSION)).system == "Be long."
+        with pytest.raises(BadInputError, match="1 of 2 requests"):
+            await there.import_session(
+                [line for line in lines if '"request": {"number": 1' not in line], session_id="other"
+            )
+
+
+async def test_a_session_of_version_3_has_no_requests_and_is_still_read(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "here.db") as here, stash_at(tmp_path / "there.db") as there:
+        await here.get_context(SESSION, messages=[{"role": "user", "content": "Go."}], format="anthropic")
+        records = [json.loads(line) for line in await exported(here)]
+        records[0]["contextstash_session"] = 3
+        for name in ("declared_parts", "requests"):
+            del records[-1]["end"][name]
+        old = [json.dumps(record) for record in records if "request" not in record]
+        assert (await there.import_session(old)).recorded == 1
+        assert await there.read_requests(SESSION) == []

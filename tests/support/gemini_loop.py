@@ -142,7 +142,7 @@ async def run_loop(stash: Stash, provider: GeminiProvider, ask: Ask, turns: int,
     task = {"role": "user", "parts": [{"text": "Find out why the nightly job fails and mend it."}]}
     await stash.record_messages([task], session_id=SESSION, format="gemini", model=MODEL)
     for turn in range(turns):
-        context = await stash.get_context(SESSION)
+        context = await stash.get_context(SESSION, system=SYSTEM, tools=TOOLS)
         ran.not_fitting += not context.fits
         try:
             said, usage = await asyncio.to_thread(ask, provider.url, context.messages)

@@ -12,6 +12,7 @@ from contextstash.formats.block_reader import (
     Piece,
     as_json,
     call_piece,
+    image_piece,
     kind_of,
     need_object,
     need_text,
@@ -195,7 +196,8 @@ def _read_plain(block: Mapping[str, Any], kind: str, where: str) -> Piece:
     if kind == "redacted_thinking":
         return piece("thinking")
     if kind == "image":
-        return piece("image")
+        source = block.get("source")
+        return image_piece(source.get("data") if isinstance(source, dict) else None)
     if kind == "document":
         return piece("document", _document_text(block))
     if kind in ("server_tool_use", "mcp_tool_use"):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
+from contextstash.formats.image_sizes import image_size
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
@@ -42,6 +43,12 @@ def piece(
         is_error=is_error,
     )
     return Piece(block, text)
+
+
+def image_piece(data: object, *, call_id: str | None = None) -> Piece:
+    """An image; `data` is its base64 or its URL."""
+    block, text = piece("image", call_id=call_id)
+    return Piece(block.model_copy(update={"pixels": image_size(data)}), text)
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:

@@ -9,6 +9,7 @@ from contextstash.formats.base import Reading
 from contextstash.formats.block_reader import (
     Piece,
     call_piece,
+    image_piece,
     kind_of,
     need_object,
     need_text,
@@ -186,7 +187,8 @@ def _read_part(value: object, where: str) -> Piece:
     if kind == "refusal":
         return piece("text", need_text(part, "refusal", where))
     if kind == "image_url":
-        return piece("image")
+        url = part.get("image_url")
+        return image_piece(url.get("url") if isinstance(url, dict) else url)
     if kind == "file":
         return piece("document", _file_name(part))
     if kind == "input_audio":

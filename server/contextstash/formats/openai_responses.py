@@ -10,6 +10,7 @@ from contextstash.formats.block_reader import (
     Piece,
     as_json,
     call_piece,
+    image_piece,
     kind_of,
     need_object,
     need_text,
@@ -184,7 +185,7 @@ def _read_part(value: object, where: str) -> Piece:
     if kind == "refusal":
         return piece("text", need_text(part, "refusal", where))
     if kind in ("input_image", "computer_screenshot"):
-        return piece("image")
+        return image_piece(part.get("image_url"))
     if kind == "input_file":
         name = part.get("filename")
         return piece("document", name if isinstance(name, str) else "")
@@ -236,7 +237,7 @@ def _read_call(native: Mapping[str, Any], kind: str) -> Piece:
 def _read_output(native: Mapping[str, Any], kind: str, call_id: str) -> list[Piece]:
     output = native.get("output")
     if kind == "computer_call_output":
-        return [piece("image", call_id=call_id)]
+        return [image_piece(output.get("image_url") if isinstance(output, dict) else None, call_id=call_id)]
     if kind == "shell_call_output":
         parts = _shell_parts(output)
     elif output is None or isinstance(output, str | list):

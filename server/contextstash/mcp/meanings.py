@@ -24,6 +24,7 @@ MEANINGS: dict[str, str] = {
     "format": "The messages' format",
     "handle": "Pass it to get_archived_output or restore_outputs",
     "hits": "Matches, best first",
+    "last_message_at": "When the newest message was recorded, ISO 8601",
     "last_summary": "The newest summary in the view",
     "last_seq": "Position of the last message covered",
     "left_out": "Messages that did not fit",

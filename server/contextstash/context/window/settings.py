@@ -53,7 +53,11 @@ class ContextSettings(BaseModel):
         description="Correct the tokens counted since that report by the ratio of earlier counts to earlier reports.",
     )
     # A guess, near what Anthropic counts for a large image: width × height / 750, about 1,600 at most.
-    image_tokens: int = Field(default=1_500, ge=0, description="Tokens of one image.")
+    image_tokens: int = Field(
+        default=1_500,
+        ge=0,
+        description="Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown.",
+    )
     # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
     message_overhead: int = Field(default=4, ge=0, description="Tokens of a message in addition to its content.")
     conversation_overhead: int = Field(

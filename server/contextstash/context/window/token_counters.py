@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from contextstash.context.window.image_tokens import ImageTokens, claude_image, openai_image
 from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.base import Reading
 from contextstash_storage.records import Block
@@ -30,19 +31,20 @@ class Family:
     vocabulary: str = "o200k_base"
     factor: float = 1.0
     result_overhead: int = 4
+    image: ImageTokens | None = None
 
 
 FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     (
         re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
-        Family("claude-new", factor=1.55, result_overhead=41),
+        Family("claude-new", factor=1.55, result_overhead=41, image=claude_image),
     ),
-    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41)),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41, image=claude_image)),
     (
         re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
-        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10, image=openai_image),
     ),
-    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=openai_image)),
     (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
     (re.compile("gemini|google"), Family("gemini", factor=1.05)),
 )
@@ -60,7 +62,7 @@ class Counter:
     """Counts a text in a model's tokens. `name` describes the method for people.
 
     `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
-    whole message, not for each block.
+    whole message, not for each block. `image` is the rule for images, if the model's provider documents one.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Counter:
     result_overhead: int = 0
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
+    image: ImageTokens | None = None
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
@@ -103,7 +106,7 @@ def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) 
         vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
         return Counter(vocabulary, encoder(vocabulary))
     name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
-    return Counter(name, encoder(family.vocabulary), family.factor, family.result_overhead)
+    return Counter(name, encoder(family.vocabulary), family.factor, family.result_overhead, image=family.image)
 
 
 def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:
@@ -134,6 +137,8 @@ def _rounded_once(
 
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
+    if block.type == "image" and block.pixels and counter.image:
+        return counter.image(*block.pixels)
     if block.type in ("image", "document"):
         return settings.image_tokens
     if block.type == "tool_call":

@@ -6,12 +6,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Call, Copied, EditRecord, Event, NewMessage, Session
+from contextstash_storage.records import (
+    Call,
+    Copied,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    NewMessage,
+    Request,
+    Session,
+)
 
 END = "end"
 """The key of the last record of a session, which says how many of each part there are before it."""
 
-PARTS: Mapping[str, type] = {"messages": NewMessage, "edits": EditRecord, "events": Event, "calls": Call}
+PARTS: Mapping[str, type] = {
+    "messages": NewMessage,
+    "edits": EditRecord,
+    "events": Event,
+    "calls": Call,
+    "declared_parts": DeclaredVersion,
+    "requests": Request,
+}
+
+LATER_PARTS = frozenset({"declared_parts", "requests"})
+"""Parts that files before version 4 do not hold and do not count."""
 
 NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
 
@@ -43,7 +62,7 @@ class PartCounts:
         counters = self._session.counters
         expected = {"messages": counters.messages, "edits": counters.edits}
         if told is not None:
-            expected |= {name: told[name] for name in PARTS}
+            expected |= {name: told[name] for name in PARTS if name in told or name not in LATER_PARTS}
         wrong = [
             f"{self._counts[name]} of {count} {name}" for name, count in expected.items() if self._counts[name] != count
         ]

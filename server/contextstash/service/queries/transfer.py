@@ -19,23 +19,40 @@ from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
-from contextstash_storage.records import EDIT, Call, Copied, Event, Message, NewMessage, Output, Session
+from contextstash_storage.records import (
+    EDIT,
+    Call,
+    Copied,
+    DeclaredVersion,
+    Event,
+    Message,
+    NewMessage,
+    Output,
+    Request,
+    Session,
+)
 
-VERSION = 3
+VERSION = 4
 
 HEADER = "contextstash_session"
 """The key by which the first record of a session is recognized; its value is the version of this format."""
 
-READABLE = (1, 2, VERSION)
+READABLE = (1, 2, 3, VERSION)
 """In version 1, edits of all kinds were one wide record. Before version 3, messages did not have their positions, and
-there was no last record with the counts of each part."""
+there was no last record with the counts of each part. Before version 4, there were no declared parts (system prompts
+and tool definitions) and no requests."""
 
 COUNTED_SINCE = 3
 """The first version whose messages have positions, and whose last record has counts."""
 
 LOGGED_AT_ONCE = 1_000
 
-LOGGED: Mapping[str, type[Event] | type[Call]] = {"event": Event, "call": Call}
+LOGGED: Mapping[str, type[Event] | type[Call] | type[DeclaredVersion] | type[Request]] = {
+    "event": Event,
+    "call": Call,
+    "declared_part": DeclaredVersion,
+    "request": Request,
+}
 
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -70,6 +87,11 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         yield {"event": event.model_dump(mode="json", exclude_none=True, exclude={"event_id"})}
     async for call in _logged(access.store.read_calls, name, "call_id"):
         yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
+    for part in await access.store.read_declared(name):
+        yield {"declared_part": part.model_dump(mode="json", exclude_none=True)}
+    async for request in _logged(access.store.list_requests, name, "number"):
+        if request.number <= session.counters.requests:
+            yield {"request": request.model_dump(mode="json", exclude_none=True)}
 
 
 def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
@@ -160,7 +182,7 @@ class _Lines:
             raise self._wrong() from error
 
     def items(self, session: Session) -> Iterator[Copied]:
-        """The messages, edits, events and calls of the session."""
+        """The messages, edits, events, calls, declared parts and requests of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         counts = PartCounts(session)
