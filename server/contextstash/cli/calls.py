@@ -37,7 +37,9 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
             session_id = await find_session(stash, session)
             every = (await stash.list_calls(session_id, limit=MAX_CALLS)).calls
             if wanted > len(every):
-                raise NotFoundError(f"Session {session_id} has {len(every)} calls. contextstash calls lists them.")
+                raise NotFoundError(
+                    f"There is no call {wanted}: session {session_id} has {len(every)}. contextstash calls lists them."
+                )
             return await stash.read_request(session_id, every[wanted - 1].call_id)
 
         click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
