@@ -39,8 +39,8 @@ def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchar
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
 
 
-def test_a_summary_of_another_session_needs_the_session_option(orchard: Orchard) -> None:
-    assert "--session ID" in failure_of(orchard.run("show", "sum_unknown"))
+def test_an_unknown_summary_is_an_error_that_names_the_command_which_lists_them(orchard: Orchard) -> None:
+    assert "contextstash events SESSION" in failure_of(orchard.run("show", "sum_unknown"))
 
 
 @pytest.mark.usefixtures("session")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "serve"})
-"""The commands that create a database which does not exist, because they record into it."""
+RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
+"""The commands that may name a database which does not exist: they, or what they install, record into it."""
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Path | None) -> Path | None:

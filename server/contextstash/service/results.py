@@ -88,14 +88,14 @@ class Savings(Result):
 class ProxyReport(Result):
     """What the proxy sent of a session: what the provider counted is exact, the rest is estimated from it."""
 
-    requests: int
+    requests: int = Field(description="Requests that went through the proxy")
     edited: int = Field(description="Requests that were sent with edits")
-    tokens_sent: int
+    tokens_sent: int = Field(description="Input tokens of these requests, as the provider counted them")
     tokens_unedited: int = Field(description="What the same requests would have taken without edits")
     cost_percent: float | None = Field(default=None, description="Input cost, of that of unedited requests")
     dollars_saved: float | None = Field(default=None, description="US dollars, net of cache rewrites")
     refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
-    refetched_tokens: int
+    refetched_tokens: int = Field(description="Tokens of these outputs")
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
     compactions_avoided: int = Field(description="Compactions by the client, estimated")
     faults: int = Field(description="Requests sent unedited because of an error")

@@ -185,7 +185,7 @@ class AutoReducer:
                 _add_prune(done, await prune(self._access, session_id, options))
         if (await self._due(session_id)).compact:
             writers = Writers(strategy=self._strategy(session, settings))
-            compacted = await compact(self._access, session_id, writers)
+            compacted = await compact(self._access, session_id, writers, asked=False)
             _add_compaction(done, compacted)
             if not compacted.compacted and settings.low_water is not None:
                 _add_prune(done, await prune_to_mark(self._access, session_id))

@@ -52,23 +52,28 @@ class _Written:
     cost: float | None = None
 
 
-async def compact(access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False) -> CompactResult:
+async def compact(
+    access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False, asked: bool = True
+) -> CompactResult:
     """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
-    session is running, nothing is changed, and `reason` says why."""
+    session is running, nothing is changed, and `reason` says why. If nobody `asked` for it, nothing is summarized as
+    long as placeholders for old outputs are enough."""
     snapshot = await access.snapshot(session_id)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
-        return await _compact(access, snapshot.session_id, writers, dry_run, Lease())
+        return await _compact(access, snapshot.session_id, writers, dry_run, asked, Lease())
     async with only_one(access, snapshot.session_id) as lease:
         if lease is None:
             return _nothing(snapshot, RUNNING)
         try:
-            return await _compact(access, snapshot.session_id, writers, dry_run, lease)
+            return await _compact(access, snapshot.session_id, writers, dry_run, asked, lease)
         except LeaseLostError as error:
             return _nothing(snapshot, str(error))
 
 
-async def _compact(access: Access, session_id: str, writers: Writers, dry_run: bool, lease: Lease) -> CompactResult:
+async def _compact(
+    access: Access, session_id: str, writers: Writers, dry_run: bool, asked: bool, lease: Lease
+) -> CompactResult:
     earlier = _Written()
 
     async def attempt() -> CompactResult:
@@ -76,7 +81,7 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
         plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
         if plan is None:
             earlier.summary = None
-            plan = plan_compaction(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
+            plan = _plan(snapshot, asked)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -91,6 +96,15 @@ async def _compact(access: Access, session_id: str, writers: Writers, dry_run: b
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
         result = result.model_copy(update={"reason": f"{result.reason} {merged}"})
     return result
+
+
+def _plan(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
+    keep = keep_limits(snapshot)
+    plan = plan_compaction(snapshot.entries, keep, snapshot.outputs)
+    if plan.covered or not asked or keep.whole is None:
+        return plan
+    # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
+    return plan_compaction(snapshot.entries, replace(keep, whole=None), snapshot.outputs)
 
 
 def summary_request(
