@@ -271,6 +271,11 @@ def test_an_id_is_never_read_from_a_nested_object(value: Any, cut: int) -> None:
     assert found_id(line.encode()) in (None, 3)
 
 
+def test_a_message_that_was_cut_off_is_answered_by_its_own_id() -> None:
+    line = b'{"method":"tools/call","id":5,"params":{"messages":[{"type":"tool_use","input":{},"id":"toolu_1"}'
+    assert found_id(line) == 5
+
+
 def test_numbers_beyond_a_double_are_refused_at_every_depth() -> None:
     for text in ("1e400", "-1e999", "1" * 400 + ".0", "0.1e1000", "1E+9999"):
         with pytest.raises(BadJsonError):

@@ -9,8 +9,6 @@ from typing import Any
 
 import anyio
 
-from contextstash.mcp.json_rpc import found_id
-
 END_BYTES = 512
 """Bytes kept of each end of a line over the limit: the id of a response is in one of them."""
 
@@ -22,6 +20,9 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _BEGIN = re.compile(
     rb'\s*\{\s*(?:%b\s*,\s*)?(?:"id"\s*:\s*%b\s*,\s*)?(?:%b\s*,\s*)?"(?:result|error)"\s*:' % (_VERSION, _ID, _VERSION)
 )
+_END = re.compile(rb'[\]}]\s*,\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*$' % (_VERSION, _ID, _VERSION))
+"""Libraries write the id first or after the result. A key directly before the last brace belongs to the outermost
+object, so an id there is that of the response and not part of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +77,11 @@ def is_answer(begin: bytes) -> bool:
 
 def answered_id(begin: bytes, end: bytes) -> int | str | None:
     """The id of the request to which a line responds; None if it is not a response, or if neither end has the id."""
-    return found_id(begin[:END_BYTES], end[-END_BYTES:]) if is_answer(begin) else None
+    opening = _BEGIN.match(begin[:END_BYTES])
+    if not opening:
+        return None
+    closing = None if opening[1] else _END.search(end[-END_BYTES:])
+    found = opening[1] or (closing and closing[1])
+    if not found:
+        return None
+    return found[1:-1].decode("utf-8", "replace") if found.startswith(b'"') else int(found)

@@ -170,10 +170,7 @@ def written(message: JSONRPCMessage) -> bytes:
 
 _ID = rb'(-?[0-9]{1,18}(?![0-9.eE])|"[^"\\\x00-\x1f]{0,%d}")' % MAX_ID_LENGTH
 _AT_FRONT = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*[,}]")
-_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_AT_END = re.compile(rb'(?:%b|[\]}])\s*,\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_VERSION, _ID, _VERSION))
-"""A key directly before the last brace belongs to the outermost object, so the id there is not part of a result."""
-
+_AT_END = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
 _VALUE = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 _TAIL = 1_000
