@@ -238,8 +238,8 @@ class StripEdit(SpanEdit):
 
 class SummaryEdit(SpanEdit):
     """Shows its messages as `text`; `summary` is the same without the words around it. `strategy` is who wrote it,
-    `merges` names the summaries that it was made of, if it was; `seq` is the position of the client's message that
-    holds it, if the client wrote it."""
+    `merges` names the summaries that it was made of, if it was; `archived` the outputs of later messages that the same
+    compaction archived; `seq` is the position of the client's message that holds it, if the client wrote it."""
 
     kind: Literal["summary"] = "summary"
     seq: int | None = None
@@ -247,6 +247,7 @@ class SummaryEdit(SpanEdit):
     strategy: str
     level: SummaryLevel
     merges: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
     text: str
     summary: str
     tokens: int

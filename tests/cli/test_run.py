@@ -26,7 +26,7 @@ def send(count):
 
 first, session = send(1)
 port = base.rsplit(":", 1)[1]
-listing = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True).stdout
+listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True).stdout
 [proxy] = [int(line.split()[0]) for line in listing.splitlines() if sys.argv[2] in line and " proxy " in line]
 os.kill(proxy, signal.SIGKILL)
 second, again = send(2)

@@ -82,6 +82,7 @@ def test_closing_stdin_while_a_model_writes_a_summary_ends_the_server_without_an
     with model_provider(Answer(waits_for=held)) as provider:
         monkeypatch.setenv("CONTEXTSTASH_ANTHROPIC_API_KEY", "a key")
         monkeypatch.setenv("CONTEXTSTASH_SUMMARIZER_BASE_URL", provider.url)
+        monkeypatch.setenv("CONTEXTSTASH_AUTOMATIC", "off")
         command = [sys.executable, "-m", "contextstash", "serve", "--tools", "all", "--db", str(tmp_path / "s.db")]
         with talking(command) as process:
             answered(process, INITIALIZE, READY, long_session)

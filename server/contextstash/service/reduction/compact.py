@@ -33,7 +33,7 @@ from contextstash.service.reduction.write_summary import Writers, recent_history
 from contextstash.service.results import CompactResult
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import Edit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, SummaryEdit
 
 MIN_SUMMARY_TOKENS = 200
 """The smallest max_tokens that a summarizer is given, even if the summary covers little. A guess: below this a summary
@@ -189,9 +189,10 @@ async def _edits(
     """The summary and the edits that go with it: `outputs` become placeholders, outputs of recent messages beyond
     `prune_at_results` are archived with one digest message, and invalidated thinking is stripped."""
     entries = await entries_after(access, snapshot, [summary])
-    edits: list[Edit] = [summary.model_copy(update=difference(snapshot.entries, entries))]
-    edits += [each.edit for each in await archive_outputs(access, snapshot, outputs)]
+    archives = [each.edit for each in await archive_outputs(access, snapshot, outputs)]
     settings = snapshot.settings
+    changes = difference(snapshot.entries, entries)
+    edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, snapshot.outputs, settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest.chosen, even_if_larger=True)
@@ -199,6 +200,8 @@ async def _edits(
         entries = await entries_after(access, snapshot, edits)
         edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
     entries = await entries_after(access, snapshot, edits)
+    handles = tuple(edit.handle for edit in edits if isinstance(edit, ArchiveEdit))
+    edits[0] = edits[0].model_copy(update={"archived": handles})
     return edits + stripping.edits(snapshot, entries, [summary.summary_id])
 
 

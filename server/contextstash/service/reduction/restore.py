@@ -51,11 +51,13 @@ async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list
             raise HandleNotFoundError(
                 f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
             )
-        undone += found
+        undone += [edit for edit in found if edit not in undone]
+        undone += [edit for edit in _archived_with(snapshot, found) if edit not in undone]
         untouched += [] if found else [handle]
     if not undone:
         return _nothing(snapshot, untouched)
-    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= set(handles)]
+    again = {*handles, *(_name(edit) for edit in undone)}
+    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
     edits = await _edits(access, snapshot, [*undone, *digests])
     entries = await entries_after(access, snapshot, edits)
     names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
@@ -76,6 +78,12 @@ def _in_force(snapshot: SessionSnapshot, handle: str) -> list[Shortening]:
     """The edits in force with this handle."""
     edits = (*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries)
     return [edit for edit in edits if _name(edit) == handle]
+
+
+def _archived_with(snapshot: SessionSnapshot, found: Sequence[Shortening]) -> list[Shortening]:
+    """The edits in force of the outputs that the compactions which made these summaries archived."""
+    handles = [handle for edit in found if isinstance(edit, SummaryEdit) for handle in edit.archived]
+    return [edit for handle in handles for edit in _in_force(snapshot, handle)]
 
 
 def _name(edit: Shortening) -> str:
