@@ -96,7 +96,7 @@ def test_an_outputs_file_that_is_not_the_clients_own_is_not_read(contextstash: C
         (contextstash.folder / "outside.jsonl").write_text(f"{LARGE}\nthe secret")
     response = {"stdout": LARGE, "stderr": "", "persistedOutputPath": str(path)}
     fields = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": response}
-    assert "compiling part 0" in fire(contextstash, "", "PostToolUse", **fields)
+    assert fire(contextstash, "", "PostToolUse", **fields) == ""  # what the client shows names the file, and stays
     assert "Not read: " in log_of(contextstash)
     assert contextstash.json("search", "the secret")["hits"] == []
 
@@ -172,6 +172,6 @@ def test_an_export_is_its_owners_alone(contextstash: CommandLine) -> None:
     fire(contextstash, path)
     file = contextstash.folder / "session.html"
     file.write_text("")
-    contextstash.run("export", SESSION, "-o", file)
+    contextstash.run("export", SESSION, "-o", file, "--yes")
     assert file.stat().st_size > 1_000
     assert mode(file) == 0o600
