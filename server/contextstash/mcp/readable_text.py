@@ -68,7 +68,7 @@ def _list(name: str, items: list[Any], indent: str) -> Iterator[str]:
 def _item(item: Mapping[str, Any], indent: str) -> Iterator[str]:
     """An object in a list: its short fields on the first line."""
     short = {name: value for name, value in item.items() if _is_short(value) or _are_short(value)}
-    yield f"{indent}- {'; '.join(_pair(name, value) for name, value in short.items())}".rstrip()
+    yield f"{indent}- {'; '.join(_pair(name, value) for name, value in short.items())}" if short else f"{indent}-"
     yield from _fields({name: value for name, value in item.items() if name not in short}, indent + INDENT)
 
 
