@@ -17,7 +17,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
-from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 from tests.support.traces import trace_files, trace_natives
 
 few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
