@@ -133,7 +133,7 @@ LENIENT_DECODER = json.JSONDecoder(parse_constant=str, parse_float=_finite_or_te
 Infinity, which are not JSON, become their text."""
 
 
-def kept_value(data: bytes | str) -> Any:
+def lenient_value(data: bytes | str) -> Any:
     """The value of JSON in UTF-8; numbers that cannot be stored become their text. Raises ValueError and RecursionError
     like `json.loads`."""
     return LENIENT_DECODER.decode(data if isinstance(data, str) else data.decode("utf-8-sig"))

@@ -8,7 +8,7 @@ import sys
 FORMAT = "contextstash: %(levelname)s: %(message)s"
 
 
-def log_plainly() -> None:
+def configure_logs() -> None:
     """Set up plain lines on stderr, before the SDK sets up its own."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_without_traceback)

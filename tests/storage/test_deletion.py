@@ -21,7 +21,7 @@ from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
-from tests.support.held_databases import held
+from tests.support.locked_databases import held
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
 

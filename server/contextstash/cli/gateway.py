@@ -11,7 +11,7 @@ import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash.configuration import sets_output_limits
-from contextstash.plain_logs import log_plainly
+from contextstash.plain_logs import configure_logs
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def gateway(
     from contextstash.gateway.serve import build_gateway, run_gateway
     from contextstash.mcp.serve import ServeOptions
 
-    log_plainly()
+    configure_logs()
     read = read_config(config.expanduser(), os.environ)
     _warn_of_problems(read)
     settings = settings_from(preset, given)

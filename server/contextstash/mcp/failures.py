@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from contextstash.faults import fault_of
+from contextstash.error_trace import error_trace
 from contextstash.mcp.schemas import expected
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def _kind(value: object) -> str:
 def report_crash(doing: str, error: BaseException) -> str:
     """Log an internal error to stderr, only its type and place, since its message may contain session data. Returns the
     message for the client."""
-    logger.error("%s failed: %s", doing, fault_of(error))
+    logger.error("%s failed: %s", doing, error_trace(error))
     return (
         f"{doing} failed inside contextstash ({type(error).__name__}); recorded data is safe."
         " Try once more; if it fails again, continue without it and tell the user to look at the server's log."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextstash.plain_logs import log_plainly
+from contextstash.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
@@ -120,6 +120,6 @@ def _prepare(options: ServeOptions) -> None:
     from contextstash.context.window.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
-    log_plainly()
+    configure_logs()
     if options.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)

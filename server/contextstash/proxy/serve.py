@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.plain_logs import log_plainly
+from contextstash.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Usage
@@ -47,7 +47,7 @@ class ServedProxy:
 def serve_proxy(served: ServedProxy) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
     upstream = check_upstream(served.upstream)
-    log_plainly()
+    configure_logs()
     # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
     if served.verbose:

@@ -10,7 +10,7 @@ from contextstash.context.view.compaction_plan import (
     plan_same,
 )
 from contextstash.context.view.view import Entry
-from tests.support.laid_views import call, loop, message, outputs_of, result, text
+from tests.support.handmade_views import call, loop, message, outputs_of, result, text
 from tests.support.stored_edits import summarizing
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.context.view.prune_plan import PruneLimits, PrunePlan, cache_effect, plan_prune
-from tests.support.laid_views import loop, outputs_of
+from tests.support.handmade_views import loop, outputs_of
 
 
 def plan(results: list[int], turns: int = 1, **limits: int) -> PrunePlan:

@@ -6,7 +6,7 @@ import pytest
 
 from contextstash.context.view.summary_tiers import plan_merge
 from contextstash.context.view.view import Entry
-from tests.support.laid_views import message, text
+from tests.support.handmade_views import message, text
 from tests.support.stored_edits import summarizing
 
 

@@ -8,7 +8,7 @@ from contextstash.context.view.compaction_plan import CompactPlan, plan_without_
 from contextstash.context.view.thinking_blocks import DROP_REQUEST, preserves_thinking, thinking_effect
 from contextstash.context.view.view import Entry
 from contextstash_storage.records import Block, Message
-from tests.support.laid_views import loop, message, text
+from tests.support.handmade_views import loop, message, text
 
 
 @pytest.mark.parametrize(

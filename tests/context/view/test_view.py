@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextstash.context.view.view import build_view, change, edits_in_force, parts_of
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Part, RestoreEdit, RewindEdit, SummaryEdit
-from tests.support.laid_views import loop
+from tests.support.handmade_views import loop
 from tests.support.stored_edits import archiving, summarizing
 
 

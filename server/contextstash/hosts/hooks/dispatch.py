@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextstash.hosts.hooks.host import HookHost
-from contextstash.json_text import kept_value
+from contextstash.json_text import lenient_value
 
 MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
@@ -34,7 +34,7 @@ client recorded, with the hand-off that it was given, so it usually needs none."
 def run(host: HookHost, read: Any = None) -> int:
     """Handle one event; the exit code is always 0."""
     try:
-        event = kept_value(_bounded(read or sys.stdin.buffer.read))
+        event = lenient_value(_bounded(read or sys.stdin.buffer.read))
         response = response_to(host, event, os.environ) if isinstance(event, dict) else None
         if response is not None:
             sys.stdout.write(json.dumps(response))

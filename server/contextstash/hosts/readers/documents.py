@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.hosts.readers.transcript import Line, Stamp, State, digest_of, split_lines
-from contextstash.json_text import kept_value
+from contextstash.json_text import lenient_value
 from contextstash.regular_files import read_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 def parse_document(data: bytes) -> object:
     """The JSON value of these bytes; None if they are not valid JSON."""
     try:
-        return kept_value(data)
+        return lenient_value(data)
     except (ValueError, RecursionError):
         return None
 

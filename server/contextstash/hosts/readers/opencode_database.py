@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contextstash.hosts.readers.documents import Json
 from contextstash.hosts.readers.transcript import Stamp
-from contextstash.json_text import kept_value
+from contextstash.json_text import lenient_value
 
 DATABASES = "opencode*.db"
 """`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""
@@ -62,7 +62,7 @@ def load_from_database(path: Path) -> Iterator[Json]:
 
 def _object(data: object) -> Json:
     try:
-        found = kept_value(data) if isinstance(data, str | bytes) else None
+        found = lenient_value(data) if isinstance(data, str | bytes) else None
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {}

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from contextstash.json_text import LENIENT_DECODER, kept_value
+from contextstash.json_text import LENIENT_DECODER, lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
 
 def _whole(raw: bytes) -> Line | None:
     try:
-        record = kept_value(raw)
+        record = lenient_value(raw)
     except (ValueError, RecursionError):
         return None
     return Line(record, digest_of(raw)) if isinstance(record, dict) else None

@@ -15,7 +15,7 @@ from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, WindowBudget, due, results_due, since_summary
-from contextstash.faults import fault_of
+from contextstash.error_trace import error_trace
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.reduction.compact import compact
@@ -162,7 +162,7 @@ class AutoReducer:
         except ContextstashError as error:
             logger.warning("automatic management of %s failed: %s", session_id, error)
         except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
-            logger.error("automatic management of %s broke off: %s", session_id, fault_of(error))
+            logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
         await self._remember_if_fruitless(session_id, bool(done))
         return done
 

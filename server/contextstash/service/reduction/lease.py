@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from contextstash.faults import fault_of
+from contextstash.error_trace import error_trace
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import ContextstashError, StoreError
 
@@ -129,7 +129,7 @@ async def _renew(access: Access, session_id: str, holder: str, lease: Lease, end
             logger.warning("the lease of a compaction of %s is not renewed yet: %s", session_id, error)
             pause = min(RETRY_SECONDS, max(0.0, ends - now()))
         except Exception as error:  # if this task died silently, a second compaction could start
-            why = fault_of(error)
+            why = error_trace(error)
             break
     logger.warning("a compaction of %s lost its lease and is not applied: %s", session_id, why)
     lease.lose()

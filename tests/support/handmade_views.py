@@ -1,4 +1,4 @@
-"""Views laid out by hand: short conversations of messages with known tokens."""
+"""Views made by hand: short conversations of messages with known tokens."""
 
 from __future__ import annotations
 

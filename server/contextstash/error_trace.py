@@ -10,7 +10,7 @@ MAX_FRAMES = 6
 """How many of our frames are named, the innermost first: enough to see which use case ran the line. A guess."""
 
 
-def fault_of(error: BaseException) -> str:
+def error_trace(error: BaseException) -> str:
     """The error's type and the innermost frames of ours, such as
     `KeyError at service/reduction/prune.py:114 in _carry_out <- service/stash.py:139 in prune_tool_outputs`."""
     places = [

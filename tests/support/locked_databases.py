@@ -1,6 +1,6 @@
 """A process that keeps a database open, with or without a read transaction, until it is told to go on.
 
-Run as `python held_databases.py DATABASE idle|reading`: prints a line once it is open; ends when its input ends.
+Run as `python locked_databases.py DATABASE idle|reading`: prints a line once it is open; ends when its input ends.
 """
 
 from __future__ import annotations
