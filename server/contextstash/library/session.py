@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
-from contextstash.library.provider_format import format_of_model, shown_format
+from contextstash.formats.provider_format import format_of_model, shown_format
 from contextstash.library.replies import as_natives, read_reply
 from contextstash.library.request import CallArguments, ContextRequest, plain_system, plain_tools, request_of
 from contextstash.library.retrieval_tools import (

@@ -18,7 +18,9 @@ from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.block_limit import check_blocks
+from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
+from contextstash.service.recording.format_change import fitting_format
 from contextstash.service.recording.unreadable_reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
@@ -80,10 +82,19 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
         del calls[next(iter(calls))]
 
 
-async def ensure_session(access: Access, session_id: str | None, natives: Sequence[Native], **facts: Any) -> Session:
+async def ensure_session(
+    access: Access,
+    session_id: str | None,
+    natives: Sequence[Native],
+    *,
+    system: object = None,
+    tools: Sequence[Any] | None = None,
+    **facts: Any,
+) -> Session:
     """The session to record into: the one named, created if it does not exist, or a new one with a generated id.
 
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
+    `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
     """
     check_blocks(natives)
     given = {name: value for name, value in facts.items() if value is not None}
@@ -95,7 +106,9 @@ async def ensure_session(access: Access, session_id: str | None, natives: Sequen
             pass
         else:
             return await _with_facts(access, session, natives, given)
-    format_name = get_format(given.pop("format", None) or detect_format(natives)).name
+    wanted = given.pop("format", None)
+    format_name = wanted or shown_format(natives, tools=tools, system=system, model=given.get("model"))
+    format_name = get_format(format_name).name
     return await create_session(access, session_id, format_name, given)
 
 
@@ -114,16 +127,19 @@ async def create_session(access: Access, session_id: str | None, format_name: st
 
 
 async def _with_facts(access: Access, session: Session, natives: Sequence[Native], given: dict[str, Any]) -> Session:
+    wanted = given.pop("format", None)
     if session.format == UNDECIDED:
-        given = {**given, "format": get_format(given.get("format") or detect_format(natives)).name}
-    elif "format" in given and get_format(given["format"]).name != session.format:
-        raise BadInputError(
-            f"Session {session.session_id} holds {session.format} messages;"
-            f" record {given['format']} messages in a session of their own."
-        )
+        given["format"] = get_format(wanted or detect_format(natives)).name
+    else:
+        given["format"] = await fitting_format(access, session, natives, wanted)
+        if wanted is not None and get_format(wanted).name != given["format"]:
+            raise BadInputError(
+                f"Session {session.session_id} holds {session.format} messages;"
+                f" record {wanted} messages in a session of their own."
+            )
     changed = {
         name: given[name]
-        for name in ("model", "agent", "title", *(("format",) if session.format == UNDECIDED else ()))
+        for name in ("model", "agent", "title", "format")
         if name in given and given[name] != getattr(session, name) and (name != "title" or not session.title)
     }
     if not changed:
