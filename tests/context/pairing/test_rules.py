@@ -230,6 +230,14 @@ SAY = content("user", {"text": "go"})
             [content("user", {"functionResponse": {"name": "f", "response": "x"}})],
             "Content 0, part 0: the response of f is not an object.",
         ),
+        (
+            [SAY, content("model", {"functionCall": {"name": "f", "id": ["a"]}}), answering("a")],
+            "Content 1, part 0: the id of the call of f is not a text.",
+        ),
+        (
+            [SAY, asking("a"), content("user", {"functionResponse": {"name": "f", "id": {}, "response": {}}})],
+            "Content 2, part 0: the id of the response of f is not a text.",
+        ),
     ],
 )
 def test_gemini_rules(natives: list[Native], finding: str) -> None:

@@ -112,6 +112,8 @@ def _call(where: str, call: object, role: object) -> Iterator[str]:
         yield f"{where}: the function call has no name."
     elif not isinstance(call.get("args"), dict | None):
         yield f"{where}: the arguments of the call of {call['name']} are not an object."
+    elif not isinstance(call.get("id"), str | None):
+        yield f"{where}: the id of the call of {call['name']} is not a text."
 
 
 def _response(where: str, answer: object, role: object) -> Iterator[str]:
@@ -121,6 +123,8 @@ def _response(where: str, answer: object, role: object) -> Iterator[str]:
         yield f"{where}: the function response has no name."
     elif not isinstance(answer.get("response"), dict):
         yield f"{where}: the response of {answer['name']} is not an object."
+    elif not isinstance(answer.get("id"), str | None):
+        yield f"{where}: the id of the response of {answer['name']} is not a text."
 
 
 def _of(native: Native, key: str) -> list[dict[str, Any]]:
