@@ -7,7 +7,7 @@ PRODUCT := $(VENV)/.product-installed
 DEVELOPMENT := $(VENV)/.development-installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test test-all test-adapters lint types check bench docs mcpb clean
+.PHONY: setup demo test test-all test-adapters lint types check bench docs pictures mcpb clean
 
 setup: $(DEVELOPMENT)
 
@@ -56,6 +56,10 @@ bench: $(DEVELOPMENT)
 # The pages that come out of the code; a test compares them with it.
 docs: $(DEVELOPMENT)
 	$(BIN)/python docs/generate.py
+
+# The pictures of the README, drawn from the real program. Needs Chromium.
+pictures: $(DEVELOPMENT)
+	$(BIN)/python docs/pictures.py
 
 # A bundle that Claude Desktop and others install with a click. Needs node: its packer is an npm package.
 mcpb:

@@ -1,4 +1,7 @@
-"""Generates `settings.md` and `tools.md` from the code. `make docs` runs it; a test checks that they are current."""
+"""Generates `settings.md`, `tools.md` and `command-line.md` from the code.
+
+`make docs` runs it; a test checks that they are current.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 from mcp import Client
 
+from contextstash.cli.app import cli
 from contextstash.context.window.presets import PRESETS
 from contextstash.context.window.project_limits import BOUNDS
 from contextstash.context.window.settings import ContextSettings, resolve_settings
@@ -23,7 +28,11 @@ MADE = "<!-- Made by `make docs` from the code. Change the code, not this page. 
 
 def pages() -> dict[str, str]:
     """The generated pages by file name."""
-    return {"settings.md": settings_page(), "tools.md": asyncio.run(tools_page())}
+    return {
+        "settings.md": settings_page(),
+        "tools.md": asyncio.run(tools_page()),
+        "command-line.md": command_line_page(),
+    }
 
 
 def settings_page() -> str:
@@ -33,7 +42,7 @@ def settings_page() -> str:
     parts = [
         "# Settings",
         MADE,
-        "How to set them: see the README's section on settings. Shares are shares of the usable window, which is the"
+        "How to set them: [configuration](configuration.md). Shares are shares of the usable window, which is the"
         " window minus the reserve for the reply. A preset that is not listed under a setting uses the default; the"
         f" variants are {', '.join(f'`{name}`' for name in PRESETS if name.endswith(('-cost', '-quality')))}.",
     ]
@@ -71,6 +80,41 @@ def _shown(value: Any) -> str:
     text = f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else value
     shown = json.dumps(text, ensure_ascii=False) if isinstance(text, (str, bool)) and text is value else str(text)
     return f"`{shown}`"
+
+
+def command_line_page() -> str:
+    """Each command with its help and its options."""
+    parts = [
+        "# Command line",
+        MADE,
+        "Sessions may be named by the beginning of their id. Results go to standard output, notes to standard error."
+        " `--db`, `--preset` and `--set` may stand before the command too.",
+    ]
+    for name, command in sorted(cli.commands.items()):
+        inner = sorted(command.commands.items()) if isinstance(command, click.Group) else []
+        parts += _command(f"contextstash {name}", command)
+        for inner_name, each in inner:
+            parts += _command(f"contextstash {name} {inner_name}", each)
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(name: str, command: click.Command) -> list[str]:
+    """The section of a command. A hidden one, which only programs of ours start, has none."""
+    if command.hidden:
+        return []
+    context = click.Context(command, info_name=name)
+    words = " ".join(command.collect_usage_pieces(context)).replace("[OPTIONS]", "").strip()
+    given = [each for each in command.params if isinstance(each, click.Option)]
+    records = [record for each in given if (record := each.get_help_record(context))]
+    options = "\n".join(f"- `{names}`: {' '.join(text.split())}" for names, text in records)
+    paragraphs = map(_paragraph, (command.help or "").split("\n\n"))
+    return [f"## `{f'{name} {words}'.strip()}`", *filter(None, paragraphs), *([options] if options else [])]
+
+
+def _paragraph(text: str) -> str:
+    """Click keeps the lines of a paragraph that begins with a \\b."""
+    lines = text.strip().removeprefix("\b\n")
+    return f"```\n{lines}\n```" if lines != text.strip() else " ".join(text.split())
 
 
 async def _never_opened() -> Stash:

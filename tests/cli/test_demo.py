@@ -1,7 +1,8 @@
-"""`contextstash demo`: its steps, and the quotation in the README."""
+"""`contextstash demo`: its steps, and its picture in the README."""
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.support.command_line import ANSI, CommandLine
 
+ROOT = Path(__file__).parents[2]
 STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
 
 
@@ -75,11 +77,16 @@ def test_there_is_no_colour_in_a_pipe(output: str) -> None:
     assert ANSI not in output
 
 
-def test_the_readme_quotes_the_output_of_the_demonstration(output: str) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    quoted = re.search(r"```text\n(.*?)```", readme, flags=re.DOTALL)
-    assert quoted
-    printed = {line.rstrip() for line in output.splitlines()}
-    assert [
-        line for line in quoted.group(1).splitlines() if line.strip() not in ("", "...") and line not in printed
-    ] == []
+def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:
+    picture = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+    texts = [
+        html.unescape(text).replace("\xa0", " ").strip() for text in re.findall(r"<text[^>]*>(.*?)</text>", picture)
+    ]
+    shown = [text for text in texts if text and text != "contextstash demo"]  # the title of the window
+    assert len(shown) > 30
+    assert [text for text in shown if text not in output] == []
+    assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
