@@ -107,7 +107,7 @@ def _command(name: str, command: click.Command) -> list[str]:
     given = [each for each in command.params if isinstance(each, click.Option)]
     records = [record for each in given if (record := each.get_help_record(context))]
     options = "\n".join(f"- `{names}`: {' '.join(text.split())}" for names, text in records)
-    paragraphs = map(_paragraph, (command.help or "").split("\n\n"))
+    paragraphs = map(_paragraph, [*(command.help or "").split("\n\n"), command.epilog or ""])
     return [f"## `{f'{name} {words}'.strip()}`", *filter(None, paragraphs), *([options] if options else [])]
 
 

@@ -135,7 +135,7 @@ def configuration(
         strongest=(
             Layer("environment", _read_environment(environment)),
             Layer("--preset", {"preset": preset} if preset else {}),
-            Layer("--set", _read_pairs(given)),
+            Layer("--set", read_pairs(given)),
         ),
         has_own_key=is_key(environment.get(OWN_KEY)),
     )
@@ -266,12 +266,13 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def _read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+def read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """Settings given as key=value, their names checked, their values as text. Raises BadInputError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInputError(f"--set takes key=value, not '{pair}'. Example: --set prune_at=0.6")
+            raise BadInputError(f"A setting is given as key=value, not '{pair}'. Example: prune_at=0.6")
         settings[name.strip()] = _read_value(value.strip())
     check_names(settings, "--set")
     return settings

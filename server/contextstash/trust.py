@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from contextstash.atomic_file import PRIVATE, replace_file
 from contextstash.project_files import ProjectFile
 from contextstash_storage.errors import BadInputError
 
@@ -56,13 +55,4 @@ class TrustedFiles:
         return True
 
     def _write(self, files: dict[str, str]) -> None:
-        """Replace the list atomically. `mkstemp` creates a file that only its owner can read (0600)."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.folder, prefix=TRUST_FILE)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"files": files}, file, indent=2)
-            Path(name).replace(self.path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        replace_file(self.path, json.dumps({"files": files}, indent=2).encode(), PRIVATE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.config_set import set_
 from contextstash.cli.config_trust import trust
 from contextstash.cli.options import (
     DATABASE,
@@ -42,7 +43,7 @@ class Effective:
 
 @click.group()
 def config() -> None:
-    """Show the effective settings, the layer that set each, and the presets."""
+    """Show and change settings: the effective ones, the layer that set each, and the presets."""
 
 
 @config.command("show")
@@ -142,6 +143,7 @@ def _text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+config.add_command(set_)
 config.add_command(trust)
 
 

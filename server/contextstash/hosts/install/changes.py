@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contextstash.atomic_file import replace_file
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
@@ -165,7 +164,7 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
     if entry is not None:
         records[str(path)] = entry
     if records:
-        _write(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
+        replace_file(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
     else:
         _record_file().unlink(missing_ok=True)
 
@@ -180,15 +179,15 @@ def apply_install(change: Change) -> None:
     if known is not None and change.before is not None and known["after"] == _digest(change.before):
         existed = known["existed"]
     elif change.before is not None:
-        _write(_backup(change.path), change.before, mode=0o600)
-    _write(change.path, change.after)
+        replace_file(_backup(change.path), change.before, mode=0o600)
+    replace_file(change.path, change.after)
     _record(change.path, {"after": _digest(change.after), "existed": existed})
 
 
 def apply_uninstall(change: Change) -> None:
     """Write a file back, or delete it if there was none before, and its folder if that is empty then."""
     if change.needed and change.after is not None:
-        _write(change.path, change.after)
+        replace_file(change.path, change.after)
     elif change.needed:
         change.path.unlink()
     _backup(change.path).unlink(missing_ok=True)
@@ -196,21 +195,3 @@ def apply_uninstall(change: Change) -> None:
     folder = change.path.parent
     if change.needed and change.after is None and not any(folder.iterdir()):
         folder.rmdir()
-
-
-def _write(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Write a file atomically. A link is followed; permissions are kept unless `mode` is given."""
-    target = path.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if mode is None:
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        temporary = Path(name)
-        temporary.chmod(mode)
-        temporary.replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -1,0 +1,29 @@
+"""Writes a file so that a reader sees the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+PRIVATE = 0o600
+"""Readable and writable by the owner alone."""
+
+
+def replace_file(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write a file and the folders above it. A link is followed. Without `mode` permissions are kept, or PRIVATE for a
+    new file. Raises OSError."""
+    target = path.resolve()
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if mode is None:
+        mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        temporary = Path(name)
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

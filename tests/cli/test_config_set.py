@@ -1,0 +1,37 @@
+"""`contextstash config set`: settings in the user's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.command_line import CommandLine, failure_of
+
+
+def settings_file(contextstash: CommandLine) -> Path:
+    return contextstash.folder / "contextstash" / "contextstash.toml"
+
+
+def test_a_setting_is_written_with_its_type_and_in_force_at_once(contextstash: CommandLine) -> None:
+    done = contextstash.run("config", "set", "window=123456", "automatic=off", "preset=default-cost")
+    assert done.stdout.splitlines() == ["window = 123456", "automatic = False", "preset = default-cost"]
+    text = settings_file(contextstash).read_text()
+    assert text == 'window = 123456\nautomatic = false\npreset = "default-cost"\n'
+    shown = {row["name"]: row for row in contextstash.json("config", "show")["settings"]}
+    assert (shown["window"]["value"], shown["window"]["layer"]) == (123_456, str(settings_file(contextstash)))
+
+
+def test_comments_and_other_settings_stay(contextstash: CommandLine) -> None:
+    file = settings_file(contextstash)
+    file.parent.mkdir()
+    file.write_text("# mine\nwindow = 1000  # small\n\n[agents.quick]\nmessages_at = 5\n")
+    contextstash.run("config", "set", "compact_at=0.8", "--unset", "window")
+    contextstash.run("config", "set", "messages_at=9", "--agent", "quick")
+    assert file.read_text() == "# mine\ncompact_at = 0.8\n\n[agents.quick]\nmessages_at = 9\n"
+
+
+def test_a_wrong_name_or_value_writes_nothing(contextstash: CommandLine) -> None:
+    assert "Did you mean 'window'" in failure_of(contextstash.run("config", "set", "windwo=5"))
+    assert "compact_at" in failure_of(contextstash.run("config", "set", "compact_at=seven"))
+    assert "key=value" in failure_of(contextstash.run("config", "set", "window"))
+    assert "Nothing to set" in failure_of(contextstash.run("config", "set"))
+    assert not settings_file(contextstash).exists()
