@@ -69,7 +69,7 @@ def contextstash(*arguments: str | Path, **environment: str) -> str:
 
 def demonstration() -> str:
     """The prune, the compaction and the retrieval, with colours."""
-    output = contextstash("demo", FORCE_COLOR="1")
+    output = contextstash("demo", "--sample", FORCE_COLOR="1")
     plain = Text.from_ansi(output).plain
     starts = [plain.count("\n", 0, found.start()) for found in STEPS.finditer(plain)]
     return "\n".join(output.splitlines()[starts[0] : starts[-1]]).rstrip() if starts else output

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import ANSI, CommandLine
+from tests.support.command_line import ANSI, CommandLine, write_transcript
 
 ROOT = Path(__file__).parents[2]
 STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
@@ -86,6 +86,20 @@ def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output:
     assert len(shown) > 30
     assert [text for text in shown if text not in output] == []
     assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_path: Path) -> None:
+    contextstash = CommandLine(tmp_path)
+    folder = tmp_path / ".claude" / "projects" / "-srv-app"
+    folder.mkdir(parents=True)
+    texts = write_transcript(folder / "5b1f6c1e.jsonl", outputs=30)
+    files = sorted(tmp_path.rglob("*"))
+    shown = contextstash.run("demo").stdout
+    assert "1 session, the newest of 1 transcript here" in shown
+    assert f"tokens in {len(texts)} calls" in shown
+    assert re.search(r"search '[^']+'\n +-> out_\w+ \(Read, ", shown)
+    assert sorted(tmp_path.rglob("*")) == files
+    assert "1. Record" in contextstash.run("demo", "--sample").stdout
 
 
 def test_the_readme_is_short() -> None:

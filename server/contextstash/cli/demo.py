@@ -1,4 +1,4 @@
-"""`contextstash demo`: contextstash step by step, on a session that ships with it."""
+"""`contextstash demo`: the user's own sessions, or contextstash step by step on a session that ships with it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.output import change_line, console, shortened
+from contextstash.cli.output import change_line, console, shortened, working
 from contextstash.cli.status import print_estimate
 
 if TYPE_CHECKING:
+    from contextstash.demo.own_sessions import Survey
     from contextstash.demo.steps import Compacted, Estimated, Pruned, Recorded, Restored, Retrieved, Step
 
 MAX_LISTED = 6
@@ -27,9 +28,72 @@ WIDTH = 110
 
 
 @click.command()
-def demo() -> None:
-    """Demonstrate everything on a session that ships with contextstash: no set-up, a few seconds."""
-    asyncio.run(_demonstrate())
+@click.option("--sample", is_flag=True, help="Show the session that ships with contextstash, step by step.")
+def demo(sample: bool) -> None:
+    """Show what filled the windows of your own sessions, what could have been kept out of them, and three searches.
+
+    Reads the newest transcripts of Claude Code, Codex, Gemini CLI, OpenCode and pi into a temporary database; nothing
+    is written or sent. Without any, or with --sample, shows every step on a session that ships with contextstash.
+    """
+    from contextstash.demo.own_sessions import newest_transcripts
+
+    found = [] if sample else newest_transcripts(Path.home())
+    if not found or not asyncio.run(_survey(found)):
+        asyncio.run(_demonstrate())
+
+
+async def _survey(transcripts: list[Path]) -> bool:
+    """Show the user's own sessions; False if none of them holds a tool output."""
+    from contextstash.demo.own_sessions import SETTINGS, survey
+    from contextstash.service.stash import Stash
+    from contextstash_storage.sqlite import open_sqlite
+
+    with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
+        store = await open_sqlite(Path(folder) / "demo.db")
+        stash = Stash(store, settings=SETTINGS)
+        try:
+            with working("Reading your newest sessions"):
+                found = await survey(stash, store, transcripts)
+        finally:
+            await stash.close()
+    if found.outputs:
+        _show_survey(found)
+    return bool(found.outputs)
+
+
+def _show_survey(found: Survey) -> None:
+    from contextstash.demo.own_sessions import KEPT_OUTPUTS
+
+    _heading("contextstash: what filled your agents' windows")
+    _line(
+        f"{_counted(found.sessions, 'session')}, the newest of {_counted(found.transcripts, 'transcript')} here:"
+        f" {found.messages:,} messages, {found.tokens:,} tokens."
+    )
+    _line(f"Tool outputs: {found.outputs:,} tokens, {_percent(found.outputs, found.tokens)} of everything.", bold=True)
+    for tool, tokens in found.tools.most_common(MAX_LISTED):
+        _line(f"  {shortened(tool, 28):<28} {tokens:>10,} tokens in {found.calls[tool]:,} calls")
+    _heading("What could have left the windows")
+    _line(
+        f"All but the newest {KEPT_OUTPUTS} outputs of each session: {found.old_outputs:,} tokens,"
+        f" {_percent(found.old_outputs, found.tokens)}. Each stays retrievable by its handle.",
+        bold=True,
+    )
+    if found.searches:
+        _heading("Found again")
+    for each in found.searches:
+        place = f"{each.handle} ({each.tool}, {each.tokens:,} tokens)" if each.handle else "not among the first hits"
+        _line(f"  search {shortened(repr(each.words), 64)}\n    -> {place}, {each.seconds * 1000:.0f} ms")
+    _line("")
+    _line("Nothing was written or sent. To keep and follow your sessions: contextstash install claude-code --hooks")
+    _line("The main job step by step, on a sample session: contextstash demo --sample")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / max(1, whole):.0%}".replace("%", " %")
 
 
 async def _demonstrate() -> None:
