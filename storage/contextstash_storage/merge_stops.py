@@ -55,7 +55,8 @@ def resume_automatic_merge(db: sqlite3.Connection) -> None:
 
 def is_suspended(db: sqlite3.Connection) -> bool:
     """Whether a deletion of much text is not finished."""
-    return db.execute("SELECT v FROM search_pieces_config WHERE k = 'automerge'").fetchone() == (0,)
+    row = db.execute("SELECT v FROM search_pieces_config WHERE k = 'automerge'").fetchone()
+    return row is not None and row[0] == 0
 
 
 def _configure(db: sqlite3.Connection, values: dict[str, int]) -> None:
