@@ -15,7 +15,16 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.hidden_sessions import DELETED_OWNER, give_up_abandoned
 from contextstash_storage.index_work import remove_former_index
 from contextstash_storage.merge_stops import MERGED_PAGES as STOPPED_PAGES
-from contextstash_storage.merge_stops import has_stops, insert_stops, is_much, remove_stops, stop_words
+from contextstash_storage.merge_stops import (
+    has_stops,
+    insert_stops,
+    is_much,
+    is_suspended,
+    remove_stops,
+    resume_automatic_merge,
+    stop_words,
+    suspend_automatic_merge,
+)
 from contextstash_storage.search_documents import Piece
 from contextstash_storage.search_index import (
     Searchable,
@@ -76,7 +85,6 @@ class Deletion:
         self._alone = asyncio.Lock()
         self._closing = asyncio.Event()
         self._tasks: set[asyncio.Task[bool]] = set()
-        self._may_be_much = True  # at first, as a process that was killed may have begun the deletion
 
     async def finish(self) -> bool:
         """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
@@ -121,11 +129,12 @@ class Deletion:
 
     async def _all_taken_out(self) -> bool:
         await self._write(give_up_abandoned)
-        much = self._may_be_much = self._may_be_much or await self._writer.read(is_much)
-        if not await self._all_rows_removed() or not await self._pieces(remove_former_index):
+        much = await self._writer.read(lambda db: is_suspended(db) or is_much(db))
+        if not await self._all_rows_removed(much) or not await self._pieces(remove_former_index):
             return False
         marks = await self._writer.read(_marks)
         if not marks:
+            await self._write(resume_automatic_merge)
             return True
         if any(indexed for _, indexed in marks):
             if not await self._index_merged(much):
@@ -137,13 +146,13 @@ class Deletion:
             return False
         # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
         await self._write(lambda db: _remove_marks(db, marks))
-        self._may_be_much = False
         return True
 
     async def _index_merged(self, much: bool) -> bool:
         """Merge the whole search index, after which no deleted word is left in it. If much was deleted, it is merged
         with stops in it, and once more without them."""
         if much:
+            await self._write(suspend_automatic_merge)
             words = await self._writer.read(stop_words)
             if not await self._pieces(lambda db: _inserted_stops(db, words)):
                 return False
@@ -159,11 +168,13 @@ class Deletion:
         await self._write(lambda db: merge_index(db, -pages))
         return await self._pieces(lambda db: _merged_piece(db, pages))
 
-    async def _all_rows_removed(self) -> bool:
+    async def _all_rows_removed(self, much: bool) -> bool:
         """Remove the rows of everything that is marked; a message with very much text is prepared outside the
         transactions."""
         long: _LongText | None = None
         while not self._closing.is_set():
+            if much:
+                await self._write(_merged_without_text)
             more, message = await self._write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
             if not more:
                 return True
@@ -279,6 +290,12 @@ def _inserted_stops(db: sqlite3.Connection, words: list[str]) -> bool:
     return bool(words)
 
 
+def _merged_without_text(db: sqlite3.Connection) -> bool:
+    """Merge what holds deleted words alone, so that the index does not fall into hundreds of parts."""
+    suspend_automatic_merge(db)
+    return _merged_piece(db, MERGED_PAGES)
+
+
 def _merged_piece(db: sqlite3.Connection, pages: int) -> bool:
     """Merge the index for the time of a piece; False if it is all merged."""
     until = time.monotonic() + PIECE_SECONDS
@@ -306,6 +323,7 @@ def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:
 
 
 def _remove_marks(db: sqlite3.Connection, marks: Sequence[tuple[str, bool]]) -> None:
+    resume_automatic_merge(db)
     db.executemany(
         "DELETE FROM sessions WHERE owner = ? AND session_id = ?", [(DELETED_OWNER, name) for name, _ in marks]
     )

@@ -4,6 +4,9 @@ FTS5 merges until it has written a number of pages. Deleted words are read but n
 much text one step reads all of it: 0.5 s of CPU time for 10 MB, for which others wait. Therefore rows are inserted that
 are written: each is one word, often enough to fill pages, and the words are those that begin every STOP_PAGES-th page
 of the index. When the index is merged, they are deleted, and it is merged once more, now writing nearly all it reads.
+
+FTS5 also merges at commits, and reads as much for it: that is suspended until the deletion is finished. The suspension
+is stored in the database, so the next process sees that a deletion of much text was begun.
 """
 
 from __future__ import annotations
@@ -29,6 +32,35 @@ FIRST_STOP = 2**40
 
 MIN_CHARACTERS = 2_000_000
 """Deleted text from which stops are needed: to merge so much takes about 100 ms."""
+
+_SUSPENDED = {"automerge": 0, "crisismerge": 1_999, "usermerge": 16}
+"""Nothing is merged at a commit, and if asked only what is 16 times on the same level: parts of deleted words alone,
+which are written again, and none of the much larger parts that hold the text."""
+
+_USUAL = {"automerge": 4, "crisismerge": 16, "usermerge": 4}
+"""FTS5's own values: how many parts of the index of the same level are merged at a commit, how many are merged at once
+whatever it costs, and how many if asked."""
+
+
+def suspend_automatic_merge(db: sqlite3.Connection) -> None:
+    """Let FTS5 merge nothing at commits, of any process, until it is resumed."""
+    if not is_suspended(db):
+        _configure(db, _SUSPENDED)
+
+
+def resume_automatic_merge(db: sqlite3.Connection) -> None:
+    if is_suspended(db):
+        _configure(db, _USUAL)
+
+
+def is_suspended(db: sqlite3.Connection) -> bool:
+    """Whether a deletion of much text is not finished."""
+    row = db.execute("SELECT v FROM search_pieces_config WHERE k = 'automerge'").fetchone()
+    return row is not None and row[0] == 0
+
+
+def _configure(db: sqlite3.Connection, values: dict[str, int]) -> None:
+    db.executemany("INSERT INTO search_pieces (search_pieces, rank) VALUES (?, ?)", values.items())
 
 
 def is_much(db: sqlite3.Connection) -> bool:

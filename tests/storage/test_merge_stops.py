@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage import deletion, merge_stops
-from contextstash_storage.merge_stops import insert_stops, remove_stops, stop_words
+from contextstash_storage.merge_stops import (
+    insert_stops,
+    remove_stops,
+    resume_automatic_merge,
+    stop_words,
+    suspend_automatic_merge,
+)
 from contextstash_storage.migrations import migrate
 from contextstash_storage.search_index import merge_index
 from contextstash_storage.sqlite import open_sqlite
@@ -39,6 +45,11 @@ def merge_steps(db: sqlite3.Connection, pages: int) -> int:
     while merge_index(db, pages):
         steps += 1
     return steps
+
+
+def parts(db: sqlite3.Connection) -> set[int]:
+    """The numbers of the segments of which the index consists."""
+    return {segment for (segment,) in db.execute("SELECT DISTINCT segid FROM search_pieces_idx")}
 
 
 def add_and_delete(db: sqlite3.Connection, count: int) -> None:
@@ -69,11 +80,31 @@ def test_merging_stops_at_every_stop_and_leaves_no_word_of_what_was_deleted(db: 
     assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
 
 
+def test_no_commit_merges_the_index_while_stops_are_inserted_and_removed(db: sqlite3.Connection) -> None:
+    add_and_delete(db, 20)
+    suspend_automatic_merge(db)
+    former = parts(db)
+    words = stop_words(db)[:2] * 10
+    commits = 0
+    while words:
+        del words[: insert_stops(db, words, time.monotonic())]
+        commits += 1
+    while remove_stops(db, time.monotonic()):
+        commits += 1
+    assert commits == 40
+    assert former < parts(db)
+    assert len(parts(db) - former) == 40
+    resume_automatic_merge(db)
+    db.execute("INSERT INTO search_pieces (rowid, place, call, text) VALUES (1000, 's1', '', ?)", (text(0),))
+    assert len(parts(db)) < 20
+
+
 @pytest.mark.parametrize("pieces", [3, 30, 100])
 async def test_a_deletion_with_stops_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
     monkeypatch.setattr(merge_stops, "STOP_PAGES", 1)
+    monkeypatch.setattr(merge_stops, "MIN_CHARACTERS", 1)
     monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
     monkeypatch.setattr(deletion, "PAUSE_SECONDS", 0.0)
     store = await open_sqlite(path)
@@ -94,6 +125,8 @@ async def test_a_deletion_with_stops_is_finished_by_the_next_opening(
         assert db.execute("SELECT count(*) FROM sessions").fetchone() == (1,)
         assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
         assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (20,)
+        suspended = "SELECT count(*) FROM search_pieces_config WHERE (k, v) IN (VALUES ('automerge', 0))"
+        assert db.execute(suspended).fetchone() == (0,)
     word = text(100, 300).split()[0]
     assert {hit.session_id for hit in await again.search(word)} == {"kept"}
     assert await again.delete_session("kept")

@@ -12,7 +12,7 @@ from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
 from contextstash.proxy.preparation import Prepared
 from contextstash.proxy.upstream import Upstream
 from contextstash.proxy.usage_tap import UsageTap, decoded
-from contextstash.proxy.wire import RawHeaders, header, passed_on
+from contextstash.proxy.wire import RawHeaders, header, is_foreign_page, passed_on
 
 if TYPE_CHECKING:
     import httpx2
@@ -53,7 +53,9 @@ class ProxyApp:
         self._at_end = at_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and is_foreign_page(scope["headers"]):
+            await self._refuse(send)
+        elif scope["type"] == "http":
             await Exchange(scope, receive, send, self._upstream, self._engine).run()
         elif scope["type"] == "lifespan":
             await receive()
@@ -61,6 +63,10 @@ class ProxyApp:
             await receive()
             await self._at_end()
             await send({"type": "lifespan.shutdown.complete"})
+
+    async def _refuse(self, send: Send) -> None:
+        logger.warning("refused a request of a web page")
+        await send_error(send, 403, "permission_error", "contextstash proxy: web pages of other hosts are refused.")
 
 
 class Exchange:
@@ -110,18 +116,22 @@ class Exchange:
             await self._pass_on(read)
             return
         response = await self._request(prepared.body)
-        healed = False
-        if response.status_code in EDIT_REFUSALS and (error := await _short_body(response)) is not None:
-            readable = decoded(error, response.headers.get("content-encoding"))
-            again = await self._engine.after_refusal(prepared, response.status_code, readable)
-            if again is not None:
-                await response.aclose()
-                response = await self._request(again.body)
-                prepared, healed = again, again.edited and response.status_code < 400
-            else:
-                await self._answer(response, prepared, error)
-                return
-        await self._relay(response, prepared, healed=healed)
+        if response.status_code not in EDIT_REFUSALS or "json" not in response.headers.get("content-type", ""):
+            await self._relay(response, prepared)
+            return
+        chunks = response.aiter_raw()
+        error, whole = await _beginning(chunks)
+        if not whole:
+            await self._relay(response, prepared, _joined([error], chunks))
+            return
+        readable = decoded(error, response.headers.get("content-encoding"))
+        again = await self._engine.after_refusal(prepared, response.status_code, readable)
+        if again is None:
+            await self._answer(response, prepared, error)
+            return
+        await response.aclose()
+        response = await self._request(again.body)
+        await self._relay(response, again, healed=again.edited and response.status_code < 400)
 
     async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
@@ -137,11 +147,19 @@ class Exchange:
         await self._start(response, prepared)
         await self._send({"type": "http.response.body", "body": body})
 
-    async def _relay(self, response: httpx2.Response, prepared: Prepared | None, *, healed: bool = False) -> None:
-        """The response, chunk by chunk as it comes. Ends the upstream request if the client goes away: a reply that
-        nobody reads costs money."""
+    async def _relay(
+        self,
+        response: httpx2.Response,
+        prepared: Prepared | None,
+        body: AsyncIterator[bytes] | None = None,
+        *,
+        healed: bool = False,
+    ) -> None:
+        """The response, chunk by chunk as it comes; `body` is its body if some of it was read. Ends the upstream
+        request if the client goes away: a reply that nobody reads costs money."""
         tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
-        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap, healed=healed))
+        chunks = response.aiter_raw() if body is None else body
+        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap, chunks, healed=healed))
         watching = asyncio.ensure_future(self._gone())
         try:
             await asyncio.wait({relaying, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -162,10 +180,16 @@ class Exchange:
             self._engine.finish(prepared, tap.usage, healed=healed)
 
     async def _chunks(
-        self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap, *, healed: bool
+        self,
+        response: httpx2.Response,
+        prepared: Prepared | None,
+        tap: UsageTap,
+        chunks: AsyncIterator[bytes],
+        *,
+        healed: bool,
     ) -> None:
         await self._start(response, prepared)
-        async for chunk in response.aiter_raw():
+        async for chunk in chunks:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
             if prepared is not None:
                 tap.take(chunk)
@@ -183,11 +207,7 @@ class Exchange:
     async def _no_response(self, error: Exception) -> None:
         """The upstream could not be reached, or closed the connection: an error that clients try again on."""
         logger.warning("no response from upstream: %s", type(error).__name__)
-        text = "contextstash proxy: the model API could not be reached."
-        body = json.dumps({"type": "error", "error": {"type": "api_error", "message": text}}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        await self._send({"type": "http.response.start", "status": 502, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        await send_error(self._send, 502, "api_error", "contextstash proxy: the model API could not be reached.")
 
     async def _body(self) -> AsyncIterator[bytes]:
         while True:
@@ -216,6 +236,14 @@ class Exchange:
             pass
 
 
+async def send_error(send: Send, status: int, kind: str, text: str) -> None:
+    """Send an error of ours in the form of the providers' errors."""
+    body = json.dumps({"type": "error", "error": {"type": kind, "message": text}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
@@ -223,12 +251,14 @@ async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncItera
         yield chunk
 
 
-async def _short_body(response: httpx2.Response) -> bytes | None:
-    """The raw body of a refusal; None if it is a stream or too long: it is passed on as it comes."""
-    length = response.headers.get("content-length")
-    if "json" not in response.headers.get("content-type", "") or (length and int(length) > MAX_ERROR_BYTES):
-        return None
-    return b"".join([chunk async for chunk in response.aiter_raw()])
+async def _beginning(chunks: AsyncIterator[bytes]) -> tuple[bytes, bool]:
+    """The first part of a body, and whether it is all of it: a refusal that is too long is passed on as it comes."""
+    found = b""
+    async for chunk in chunks:
+        found += chunk
+        if len(found) > MAX_ERROR_BYTES:
+            return found, False
+    return found, True
 
 
 def _is_transport_error(error: Exception) -> bool:

@@ -13,6 +13,10 @@ MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
 """Longer events and bodies are not read for their usage; they are passed on all the same. Guesses."""
 
+MAX_DECODED_BYTES = 4 << 20
+"""What one chunk, of 64 KB, may hold decoded. Text is compressed to a tenth, zeros to a thousandth: a megabyte of those
+would take a gigabyte of memory. A guess."""
+
 
 class UsageTap:
     """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable."""
@@ -87,9 +91,21 @@ def _decoder(encoding: str | None) -> Any:
     if name in ("", "identity"):
         return lambda data: data
     if name in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS).decompress
+        return _bounded(zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS))
 
     def unknown(_: bytes) -> bytes:
         raise ValueError(f"unknown encoding {name}")
 
     return unknown
+
+
+def _bounded(decoder: Any) -> Any:
+    """A function that decodes the next bytes. Raises ValueError if they hold more than MAX_DECODED_BYTES."""
+
+    def decode(data: bytes) -> bytes:
+        found: bytes = decoder.decompress(data, MAX_DECODED_BYTES)
+        if decoder.unconsumed_tail:
+            raise ValueError("too long")
+        return found
+
+    return decode

@@ -40,6 +40,19 @@ def check_upstream(url: str) -> str:
     return url.rstrip("/")
 
 
+def is_foreign_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser sends a request for a page that is not from this machine. Such a page could have the user's
+    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin."""
+    origin = header(headers, b"origin")
+    if origin is None:
+        return False
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return True
+    return origin == "null" or (parts.scheme in ("http", "https") and parts.hostname not in LOOPBACK)
+
+
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
     """The headers without those about the connection, in their order and spelling."""
     listed = list(headers)

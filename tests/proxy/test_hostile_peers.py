@@ -1,0 +1,105 @@
+"""Neither a web page nor a broken model API can misuse the proxy, fill its memory, or hold up its other requests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from contextstash.hosts.request_identity import announces, is_compaction
+from contextstash.proxy.usage_tap import MAX_DECODED_BYTES, UsageTap, decoded
+from tests.support.caching_provider import caching_provider
+from tests.support.proxies import Clock, request_of, running_proxy, session
+
+MEBIBYTE = 1 << 20
+BOMB = gzip.compress(b"a" * (64 * MEBIBYTE), 9)
+
+
+@contextmanager
+def raw_provider(*pieces: bytes) -> Iterator[str]:
+    """A model API that sends these bytes to whoever connects, and closes the connection."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
+                    connection.recv(1 << 16)
+                    for piece in pieces:
+                        connection.sendall(piece)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(1 << 16):
+                        pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+def head(status: int, *fields: str) -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status} X", "connection: close", *fields, "", ""]).encode()
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example:80", "http://[bad"])
+def test_a_web_page_of_another_host_is_refused(origin: str, tmp_path: Path) -> None:
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        response = proxy.send(request_of(session(1)), {"origin": origin, "content-type": "text/plain"})
+        assert response.status_code == 403
+        assert "web pages of other hosts" in response.json()["error"]["message"]
+        assert provider.asked == []
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "vscode-file://vscode-app"])
+def test_programs_and_pages_of_this_machine_may_name_their_origin(origin: str, tmp_path: Path) -> None:
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        assert proxy.send(request_of(session(1)), {"origin": origin}).status_code == 200
+
+
+def test_a_refusal_without_a_length_and_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> None:
+    chunk = b"x" * MEBIBYTE
+    refusal = head(400, "content-type: application/json")
+    with raw_provider(refusal, *[chunk] * 5) as url, running_proxy(url, tmp_path / "stash.db", Clock()) as proxy:
+        content = json.dumps(request_of(session(1))).encode()
+        with proxy.http.stream("POST", f"{proxy.url}/v1/messages", content=content) as response:
+            assert response.status_code == 400
+            assert sum(len(part) for part in response.iter_raw()) == 5 * MEBIBYTE
+
+
+def test_a_compressed_refusal_of_gigabytes_is_passed_on_and_not_decoded(tmp_path: Path) -> None:
+    refusal = head(400, "content-type: application/json", "content-encoding: gzip", f"content-length: {len(BOMB)}")
+    with raw_provider(refusal, BOMB) as url, running_proxy(url, tmp_path / "stash.db", Clock()) as proxy:
+        content = json.dumps(request_of(session(1))).encode()
+        with proxy.http.stream("POST", f"{proxy.url}/v1/messages", content=content) as response:
+            assert response.status_code == 400
+            assert b"".join(response.iter_raw()) == BOMB
+
+
+def test_what_is_decoded_of_a_response_is_bounded() -> None:
+    assert decoded(BOMB, "gzip") == b""
+    assert decoded(gzip.compress(b"a" * MAX_DECODED_BYTES), "gzip") == b"a" * MAX_DECODED_BYTES
+    tap = UsageTap("text/event-stream", "gzip")
+    tap.take(BOMB)
+    assert tap.usage is None
+    assert len(tap._pending) <= MAX_DECODED_BYTES
+
+
+def test_the_prompt_of_a_compaction_is_found_in_any_case_and_place() -> None:
+    long = "word " * 10_000
+    assert is_compaction(
+        {"role": "user", "content": f"{long}YOUR TASK is to create a detailed summary of the conversation"}
+    )
+    assert is_compaction({"role": "user", "content": [{"type": "text", "text": f"Create a Handoff Summary {long}"}]})
+    assert not is_compaction({"role": "user", "content": [{"type": "text", "text": long}, {"type": "image"}, None]})
+    assert not is_compaction({"role": "user", "content": None})
+    connecting = {"role": "user", "content": "MCP servers are still connecting: github, contextstash"}
+    assert announces(connecting, "get_archived_output")
+    assert not announces({"role": "user", "content": "MCP servers are still connecting: github"}, "get_archived_output")
