@@ -36,10 +36,10 @@ test: $(DEVELOPMENT)
 test-all: $(DEVELOPMENT)
 	TEST_EFFORT=thorough $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-# The adapters in their real frameworks, which no other test needs.
+# The adapters in their real frameworks and the loop through Google's SDK, which no other test needs.
 test-adapters: $(DEVELOPMENT)
 	@$(PIP) --editable '.[adapters-test]'
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters tests/service/requests/test_gemini_loop.py
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

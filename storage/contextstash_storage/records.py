@@ -291,9 +291,11 @@ Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 class Declared(Record):
     """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
     `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for. `factor` is
-    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON."""
+    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON.
+    `approximate` says that the counter's vocabulary is not the model's own."""
 
     factor: float = 1.0
+    approximate: bool = False
     system: int | None = None
     tools: int | None = None
     system_tokens: int = 0
@@ -315,14 +317,15 @@ class Counters(Record):
     reply were by count, `reported_declared` the tokens of its declared parts. `true_growth` and `counted_growth`
     add up, over pairs of successive reports, how much the prompt grew by report and by count: their ratio
     calibrates the counter, as long as `calibrated_error`, the sum of the errors with it, is clearly below
-    `plain_error`, the sum without it. `mixed` says that since the last report something else came than replies and
-    tool results. `reported_group` is that reply's id. `replying` are the tokens of a reply's messages that came
-    before the one with its report. `summary_seq` is the last message that a summary covers, -1 for none.
-    `view_results` are the tool results in the view that are not archived, `system_messages` the system messages
-    recorded. `unsent` is by how many tokens edits of ours have shrunk the view since the last report: a client that
-    sends its own history has not seen them. `own` is by how much edits of ours change each part of the view, since
-    the client's last own compaction. `appended` are the tokens of all messages ever added to the view, `requests`
-    how many requests were handed out, `request` the newest of them if no usage was reported for it yet.
+    `plain_error`, the sum without it; it begins at `prior_ratio`, which the first report gave for the declared parts.
+    `mixed` says that since the last report something else came than replies and tool results. `reported_group` is that
+    reply's id. `replying` are the tokens of a reply's messages that came before the one with its report. `summary_seq`
+    is the last message that a summary covers, -1 for none. `view_results` are the tool results in the view that are not
+    archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits of ours have shrunk
+    the view since the last report: a client that sends its own history has not seen them. `own` is by how much edits of
+    ours change each part of the view, since the client's last own compaction. `appended` are the tokens of all messages
+    ever added to the view, `requests` how many requests were handed out, `request` the newest of them if no usage was
+    reported for it yet.
     `host_window` is the window in tokens that the client last said it uses, None if it does not say.
     """
 
@@ -343,6 +346,7 @@ class Counters(Record):
     counted_growth: int = 0
     plain_error: int = 0
     calibrated_error: int = 0
+    prior_ratio: float = 1.0
     mixed: bool = False
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)

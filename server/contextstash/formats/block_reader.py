@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
+from contextstash.formats.relayed_calls import relayed
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
@@ -52,9 +53,11 @@ def image_piece(data: object, *, call_id: str | None = None) -> Piece:
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
-    """A tool call; its text is the arguments as JSON, unchanged if they are text already."""
+    """A tool call; its text is the arguments as JSON, unchanged if they are text already. A call that the client relays
+    to an MCP server is one of the server's tool."""
     text = arguments if isinstance(arguments, str) else as_json(arguments)
-    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
+    tool, given = relayed(tool, arguments)
+    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(given))
 
 
 def result_pieces(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contextstash.context.extraction.extractive_summary import extract_summary
 from contextstash.context.extraction.names_in_use import name_lines, names_of
 from contextstash.context.extraction.summary_format import Section, read_summary
@@ -58,6 +60,12 @@ def test_the_system_prompt_lends_no_names() -> None:
     system = reads(Script(), text="tool_policy prefix_rule").turns
     turns = [*(turn.__class__(turn.seq, "system", turn.blocks, turn.texts) for turn in system), *script.turns]
     assert "prefix_rule" not in " ".join(name_lines(turns, [], [], 200, quarter))
+
+
+def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
+    script = Script().user("<environment_context><current_date>2026-11-22</current_date></environment_context>")
+    turns = [*(replace(turn, kind="host") for turn in script.turns), *reads(Script()).turns]
+    assert "current_date" not in " ".join(name_lines(turns, [], [], 200, quarter))
 
 
 def test_names_of_an_earlier_summary_stay_while_there_is_room() -> None:

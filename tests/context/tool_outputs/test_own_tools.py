@@ -18,6 +18,10 @@ from contextstash.context.tool_outputs.own_tools import is_own_call
         "contextstash__compact_session",
         "contextstash.search_history",
         "contextstash/get_context",
+        "mcp--contextstash--search_history",
+        "contextstash/get_summary",
+        "cAb3dE0mcp0search_history",
+        "c_-3dE0mcp0get_archived_output",
         "get_archived_output",
         "restore_outputs",
     ],
@@ -27,7 +31,17 @@ def test_our_tools_are_recognized_however_the_client_names_them(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["search_history", "mcp__contextstash__github_list_sessions", "mcp__zoom__list_sessions", "Bash", "", None]
+    "name",
+    [
+        "search_history",
+        "mcp__contextstash__github_list_sessions",
+        "mcp__zoom__list_sessions",
+        "cAb3dE0mcp0list_sessions",
+        "use_mcp_tool",
+        "Bash",
+        "",
+        None,
+    ],
 )
 def test_the_tools_of_others_are_not_ours(name: str | None) -> None:
     assert not is_own_call(name)

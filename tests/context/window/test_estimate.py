@@ -103,6 +103,41 @@ def test_a_calibration_that_would_have_made_estimates_worse_is_not_used() -> Non
     assert growth_ratio(counters, SETTINGS) == 1.0
 
 
+def first_report(true: int, *, approximate: bool = True, counted: int = 2_000) -> Counters:
+    """A session whose declared parts, counted as so many tokens, were `true` tokens in the first report."""
+    declared = Declared(system=1, tools=1, system_tokens=500, tools_tokens=counted - 500, approximate=approximate)
+    asked = count_message(Counters(declared=declared), turn("user", 100), 0)
+    sent = asked.model_copy(update={"request": SentRequest(number=1, counted=100, messages=1, edits=0, appended=100)})
+    return count_message(sent, turn("assistant", 20, prompt=true + 100), 1)
+
+
+def test_the_first_report_of_declared_parts_calibrates_the_messages_after_it() -> None:
+    counters = count_message(first_report(1_600), results(10_000), 2)
+    assert growth_ratio(counters, SETTINGS) == 0.8
+    assert estimate(counters, SETTINGS, "c")[0] == 1_600 + 100 + 20 + 8_000
+
+
+def test_what_the_provider_adds_to_the_first_prompt_is_no_calibration() -> None:
+    assert growth_ratio(first_report(2_346), SETTINGS) == 1.0
+    assert growth_ratio(first_report(2_550), SETTINGS) == 1.1
+    assert growth_ratio(first_report(4_000), SETTINGS) == 1.0
+    assert growth_ratio(first_report(700, counted=900), SETTINGS) == 1.0
+
+
+def test_declared_parts_do_not_calibrate_a_models_own_vocabulary() -> None:
+    """OpenAI's tool definitions take fewer tokens than their JSON; messages do not."""
+    assert growth_ratio(first_report(1_600, approximate=False), SETTINGS) == 1.0
+
+
+def test_later_reports_outvote_the_first() -> None:
+    counters, prompt = first_report(1_600), 1_720
+    for seq in (2, 4):
+        prompt += 4_000
+        counters = count_message(counters, results(4_000), seq)
+        counters = count_message(counters, turn("assistant", 0, prompt=prompt), seq + 1)
+    assert growth_ratio(counters, SETTINGS) == 1.0
+
+
 REQUEST = SentRequest(number=1, counted=1_917, messages=3, edits=0, appended=30_000)
 
 

@@ -85,6 +85,37 @@ def test_messages_in_the_ai_sdks_shape_become_anthropics(tmp_path: Path) -> None
     assert session_of(path).agent == "roo-code"
 
 
+def called(name: str, arguments: dict[str, Any], ts: int) -> dict[str, Any]:
+    call = {"type": "tool_use", "id": f"c{ts}", "name": name, "input": arguments}
+    return {"role": "assistant", "content": [call], "ts": ts}
+
+
+def relayed(server: str, tool: str, ts: int, **arguments: Any) -> dict[str, Any]:
+    """A call of an MCP server's tool, whose arguments Cline writes as JSON text."""
+    given = {"server_name": server, "tool_name": tool, "arguments": json.dumps(arguments)}
+    return called("use_mcp_tool", given, ts)
+
+
+def answered(text: str, ts: int) -> dict[str, Any]:
+    return {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": f"c{ts - 1}", "content": text}],
+        "ts": ts,
+    }
+
+
+async def test_our_own_tools_are_recognized_behind_the_clients_tool_for_all_servers(tmp_path: Path) -> None:
+    history = [said("user", "Where is the leak?", 1)]
+    history += [relayed("contextstash", "search_history", 2, query="leak"), answered("1 hit: the leak is in pool.c", 3)]
+    history += [called("cAb3dE0mcp0search_history", {"query": "leak"}, 4), answered("1 hit: leak", 5)]
+    history += [relayed("github", "get_issue", 6, query="issue 7"), answered("the leak began in May", 7)]
+    async with stash_at(tmp_path / "c.db") as stash:
+        report = await ingest(stash, task(tmp_path, history))
+        assert report.session_id
+        hits = (await stash.search_history("leak", session_id=report.session_id)).hits
+    assert sorted(hit.seq for hit in hits) == [0, 6]
+
+
 def roo(ts: int, role: str = "user", **marks: Any) -> dict[str, Any]:
     """A message whose text is its time."""
     return {"role": role, "content": [{"type": "text", "text": f"at {ts}"}], "ts": ts, **marks}

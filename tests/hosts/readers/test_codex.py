@@ -179,3 +179,16 @@ async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) 
     assert "Report row 77." in text
     for added in ("bullet points", "never stop"):
         assert added not in text
+
+
+@pytest.mark.parametrize("step", [1, 100], ids=["line by line", "at once"])
+async def test_the_summary_of_codex_is_not_handed_off_as_the_agents_last_words(tmp_path: Path, step: int) -> None:
+    """Codex has the model write it, records the reply like any other, and compacts with its text."""
+    records = [meta(), CONTEXT, message("user", "Report row 77."), message("assistant", "Reading the rows first.")]
+    records += [message("assistant", "CODEX SUMMARY"), line("compacted", message="Another model wrote:\nCODEX SUMMARY")]
+    async with stash_at(tmp_path / "t.db") as stash:
+        for end in range(step, len(records) + step, step):
+            await ingest(stash, write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records[:end]))
+        text = await stash.hand_off(SESSION) or ""
+    assert "Reading the rows first." in text
+    assert "CODEX SUMMARY" not in text

@@ -88,12 +88,13 @@ async def test_a_cleared_session_is_handed_off_to_each_new_one_once(stash: Stash
     assert await stash.hand_off(SESSION, to="newer")
 
 
+@pytest.mark.parametrize("hooked", ["Bash", "exec_command"], ids=["same name", "another name for hooks"])
 async def test_the_index_names_the_whole_original_of_an_output_that_a_hook_cut(
-    stash: Stash, client: ClientTranscript
+    stash: Stash, client: ClientTranscript, hooked: str
 ) -> None:
     client.write("user", PROMPT)
     cut = await stash.limit_output(
-        LARGE, tool="Bash", argument="make all", session_id=SESSION, limits={"tokens": None, "chars": 10_000}
+        LARGE, tool=hooked, argument="make all", session_id=SESSION, limits={"tokens": None, "chars": 10_000}
     )
     client.call("Bash", {"command": "make all"}, cut.text)
     client.say("The disk of the builder is full.")

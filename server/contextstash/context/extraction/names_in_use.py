@@ -132,7 +132,7 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
             if a_file:
                 uses.homes[name][path_key(home)] += 1
     for place, turn in enumerate(turns):
-        if turn.role == "system":
+        if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             continue
         weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
         uses.add(_names_in(turn), weight)

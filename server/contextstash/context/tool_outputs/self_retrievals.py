@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 _TOOL = re.compile(
-    r"(?:.*[._/:-])?get_archived_output|(?:.*contextstash[\w./:-]*[._/:-])(?:search_history|get_summary)", re.IGNORECASE
+    r"(?:.*[._/:-])?get_archived_output|(?:.*contextstash[\w./:-]*[._/:-])(?:search_history|get_summary)"
+    r"|c[\w-]{5}0mcp0(?:get_archived_output|search_history)",
+    re.IGNORECASE,
 )
 """Our tools' names with any prefix that a client adds, such as `mcp__contextstash__get_archived_output`. The names of
-the other tools are common, so that for them the prefix must name contextstash."""
+the other tools are common, so that for them the prefix must name contextstash; but Cline writes a random key of six
+characters instead of the server's name (`McpHub.getMcpServerKey` in cline/cline)."""
 
 _COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
 

@@ -11,8 +11,20 @@ MIN_GROWTH = 200
 bench/estimation.py leaves out increments below this size as well."""
 
 PRIOR_GROWTH = 5_000
-"""The calibration starts at a ratio of 1 with the weight of this many tokens, so that one odd report changes little. A
-guess."""
+"""The calibration starts at the prior ratio with the weight of this many tokens, so that one odd report changes little.
+A guess."""
+
+MIN_DECLARED = 1_000
+"""Declared parts of fewer counted tokens say nothing about how the model counts other texts: what the provider adds to
+a prompt would outweigh it. A guess."""
+
+HIDDEN_TOKENS = 350
+"""Up to this many tokens of a first prompt may come from the provider: with tools, Anthropic adds a system prompt of
+346 tokens for Claude 4 (https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview#pricing)."""
+
+MAX_PRIOR = 1.6
+"""A first prompt that differs from its count by more than this factor, or its inverse, is not explained by how the
+model counts: the families' factors lie between 1 and 1.55."""
 
 MAX_STEP = 0.15
 """A report counts as if it differed from the present calibration by at most this share: what a host adds unseen makes
@@ -133,7 +145,15 @@ def _with_factor(counters: Counters, true: int) -> Counters:
         "system_tokens": round(declared.system_tokens * factor),
         "tools_tokens": round(declared.tools_tokens * factor),
     }
-    return counters.model_copy(update={"declared": declared.model_copy(update=scaled)})
+    prior = _prior(true + declared.replaced_tokens, counted) if declared.approximate else 1.0
+    return counters.model_copy(update={"declared": declared.model_copy(update=scaled), "prior_ratio": prior})
+
+
+def _prior(true: int, counted: int) -> float:
+    """What the first prompt says about how the model counts: the ratio nearest to 1 that explains it."""
+    if counted < MIN_DECLARED or not 1 / MAX_PRIOR < true / counted < MAX_PRIOR:
+        return 1.0
+    return true / counted if true < counted else max(1.0, (true - HIDDEN_TOKENS) / counted)
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
@@ -189,12 +209,14 @@ def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
 
 
 def _helps(counters: Counters) -> bool:
-    is_known = counters.counted_growth >= MIN_EVIDENCE
+    if counters.counted_growth == 0:
+        return counters.prior_ratio != 1.0
+    is_known = counters.prior_ratio != 1.0 or counters.counted_growth >= MIN_EVIDENCE
     return is_known and counters.calibrated_error < USEFUL_SHARE * counters.plain_error
 
 
 def _ratio(counters: Counters) -> float:
-    ratio = (counters.true_growth + PRIOR_GROWTH) / (counters.counted_growth + PRIOR_GROWTH)
+    ratio = (counters.true_growth + PRIOR_GROWTH * counters.prior_ratio) / (counters.counted_growth + PRIOR_GROWTH)
     return min(MAX_RATIO, max(1 / MAX_RATIO, ratio))
 
 

@@ -73,6 +73,11 @@ class Counter:
     rounds_up: bool = False
     image: ImageTokens | None = None
 
+    @property
+    def is_approximate(self) -> bool:
+        """Whether another family's vocabulary is scaled by a factor: the model's own is not public."""
+        return self.factor != 1.0
+
     def count(self, text: str) -> int:
         """Tokens of a text."""
         return self.tokens(self.raw(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 
 from contextstash.context.extraction.extractive_summary import extract_summary
 from contextstash.context.extraction.turns import Turn, without_own_calls
@@ -82,7 +83,8 @@ async def _turns(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs,
     """The session's messages from `first` on, also those that the client has compacted; without abandoned branches, the
     client's summaries, and the calls of our own tools."""
     listed = await access.store.read_messages(snapshot.session_id, first=first, bodies=False)
-    wanted = _wanted(listed, _abandoned(snapshot))
+    own = await _written_for_client(access, snapshot, listed)
+    wanted = _wanted([message for message in listed if message.seq not in own], _abandoned(snapshot))
     turns: list[Turn] = []
     handles = {place: output.handle for place, output in whole.outputs.items()}
     for start in range(0, len(wanted), READ_AT_ONCE):
@@ -90,6 +92,19 @@ async def _turns(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs,
         read = await asyncio.to_thread(lambda found: [turn_of(snapshot, each, handles) for each in found], messages)
         turns += [_with_whole_texts(turn, whole) for turn in read]
     return without_own_calls(turns)
+
+
+async def _written_for_client(access: Access, snapshot: SessionSnapshot, listed: Sequence[Message]) -> set[int]:
+    """The positions of replies in which the model wrote a summary for its client. Codex records such a reply like any
+    other, and then compacts with a message that ends with its text."""
+    before = {
+        after.seq: reply.seq
+        for reply, after in pairwise(listed)
+        if after.kind == "summary" and reply.role == "assistant"
+    }
+    read = await access.store.read_messages_at(snapshot.session_id, sorted({*before, *before.values()}))
+    texts = {message.seq: "\n".join(snapshot.format.read(message.body or {}).texts).strip() for message in read}
+    return {reply for summary, reply in before.items() if texts[reply] and texts[summary].endswith(texts[reply])}
 
 
 def _wanted(listed: Sequence[Message], abandoned: Sequence[RewindEdit]) -> list[int]:

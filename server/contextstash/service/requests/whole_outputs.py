@@ -26,20 +26,32 @@ class WholeOutputs:
 
 async def whole_outputs(access: Access, snapshot: SessionSnapshot) -> WholeOutputs:
     """The outputs of a session, with the originals in the places of cut copies. A copy names the handle of its
-    original; it counts only if that was archived for this session, from the same tool."""
+    original; it counts only if that was archived for this session, from the same call."""
     try:
         archive = await access.store.get_session(outputs_session_id(snapshot.session_id))
     except (NotFoundError, BadInputError):
         return WholeOutputs(snapshot.outputs, {})
     archived = {output.handle: output for output in await access.store.read_outputs(archive.session_id)}
     tools = {output.tool for output in archived.values()}
-    copies = [output for output in snapshot.outputs.values() if output.tool in tools]
+    arguments = {output.argument for output in archived.values() if output.argument}
+    copies = [output for output in snapshot.outputs.values() if output.tool in tools or output.argument in arguments]
     outputs, texts = dict(snapshot.outputs), {}
     async for batch in access.output_texts(snapshot, copies):
         for copy, text in batch:
             named = (archived[handle] for handle in _HANDLE.findall(text) if handle in archived)
-            original = next((found for found in named if found.tool == copy.tool and found.tokens > copy.tokens), None)
+            original = next((found for found in named if _same_call(copy, found) and _is_larger(found, copy)), None)
             if original is not None:
                 outputs[copy.seq, copy.block] = original
                 texts[copy.seq, copy.block] = await access.output_text(archive, original)
     return WholeOutputs(outputs, texts)
+
+
+def _same_call(copy: Output, original: Output) -> bool:
+    """Whether both are of the same tool, or of the same command: Codex names its shell `Bash` to hooks, and
+    `exec_command` in its rollout."""
+    return copy.tool == original.tool or (bool(copy.argument) and copy.argument == original.argument)
+
+
+def _is_larger(original: Output, copy: Output) -> bool:
+    # In characters: a hook estimates the tokens of what it archives.
+    return original.characters > copy.characters
