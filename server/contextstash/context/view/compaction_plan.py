@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
@@ -200,7 +201,7 @@ def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
         # A summary that would have to be merged at once is written together with the earlier ones instead.
         levels = levels and _one_more_fits(snapshot)
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
-        tokens = max(tokens - _fixed_tokens(snapshot, levels), snapshot.budget.usable // 8)
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.usable // 8)
         whole = int(tokens * WHOLE_SHARE)
     return KeepLimits(
         tokens=tokens,

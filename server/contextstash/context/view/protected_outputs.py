@@ -14,6 +14,8 @@ RECENT_CALLS = 60
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
 _WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
 _READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
+_SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
+_SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
 _PATHS = re.compile(r"[\w./~\\-]*[\w-]\.\w+|[\w~.-]*/[\w./-]+")
 
 UNKNOWN_TIME = float("inf")
@@ -37,6 +39,13 @@ class MadeCall:
         if _WRITES.search(self.tool):
             return False
         return bool(_READS.search(self.tool) or _READING_COMMAND.match(self.argument))
+
+    @property
+    def shows_file(self) -> bool:
+        """Whether its output is the text of a file, by the tool's name or by the command."""
+        if _WRITES.search(self.tool):
+            return False
+        return bool(_SHOWS.search(self.tool) or _SHOWING_COMMAND.match(self.argument))
 
     @property
     def paths(self) -> set[str]:
