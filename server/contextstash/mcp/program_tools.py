@@ -113,9 +113,9 @@ class ProgramTools:
 
     async def configure_session(
         self,
-        settings: Annotated[JsonObject | None, Field(description="Such as preset or window")] = None,
-        pin: Annotated[list[str] | None, Field(description="Handles or file paths to keep in view")] = None,
-        unpin: Annotated[list[str] | None, Field(description="Pins to remove")] = None,
+        settings: Annotated[JsonObject | None, Field(description="Such as window")] = None,
+        pin: Annotated[list[str] | None, Field(description="Handles or paths to keep")] = None,
+        unpin: Annotated[list[str] | None, Field(description="Remove")] = None,
         session_id: SessionId = None,
     ) -> ConfigureResult:
         stash = await self._stash.get()
