@@ -13,7 +13,7 @@ from contextstash.context.text.sanitize import MARKER, one_line, unforged
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.view.protected_outputs import MadeCall
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
-from contextstash_storage.records import Output, RewindEdit
+from contextstash_storage.records import Output
 
 PINNED_SHARE = 4
 """Pinned outputs behind summaries take at most the usable window divided by this; beyond, each is cut. A guess: with
@@ -27,12 +27,7 @@ def pinned_outputs(snapshot: SessionSnapshot) -> dict[Place, Output]:
     pins = snapshot.settings.pin
     if not pins:
         return {}
-    hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
-    recorded = [
-        output
-        for _, output in sorted(snapshot.outputs.items())
-        if not any(first <= output.seq <= last for first, last in hidden)
-    ]
+    recorded = snapshot.current_outputs
     found = (_pinned(pin, recorded) for pin in pins)
     return {(output.seq, output.block): output for output in found if output is not None}
 

@@ -10,6 +10,7 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,
+    KeepLimits,
     keep_limits,
     outputs_to_archive,
     plan_compaction,
@@ -25,6 +26,7 @@ from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.context.view.view import Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
+from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.pinned_texts import pinned_within
@@ -80,10 +82,11 @@ async def _compact(
 
     async def attempt() -> CompactResult:
         snapshot = await access.snapshot(session_id)
+        keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
         plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
         if plan is None:
             earlier.summary = None
-            plan = _plan(snapshot, asked)
+            plan = _plan(snapshot, keep, asked)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -92,7 +95,7 @@ async def _compact(
             and preserves_thinking(snapshot.session.model)
         ):
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, snapshot, plan, writers, earlier, dry_run, lease)
+        return await _carry_out(access, snapshot, plan, keep, writers, earlier, dry_run, lease)
 
     result = await retrying(attempt)
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
@@ -100,8 +103,7 @@ async def _compact(
     return result
 
 
-def _plan(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
-    keep = keep_limits(snapshot)
+def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> CompactPlan:
     outputs = unpinned_outputs(snapshot)
     plan = plan_compaction(snapshot.entries, keep, outputs)
     if plan.covered or not asked or keep.whole is None:
@@ -139,6 +141,7 @@ async def _carry_out(
     access: Access,
     snapshot: SessionSnapshot,
     plan: CompactPlan,
+    keep: KeepLimits,
     writers: Writers,
     earlier: _Written,
     dry_run: bool,
@@ -149,7 +152,7 @@ async def _carry_out(
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
     turns = await turns_of(access, snapshot, plan.covered)
-    archived = outputs_to_archive(plan.kept, keep_limits(snapshot), unpinned_outputs(snapshot))
+    archived = outputs_to_archive(plan.kept, keep, unpinned_outputs(snapshot))
     covered = {id(entry) for entry in plan.covered}
     others = [entry for entry in snapshot.entries if id(entry) not in covered]
     shown = await shown_turns(access, snapshot, others, archived)
@@ -173,7 +176,7 @@ async def _carry_out(
         )
     edits = await _edits(access, snapshot, plan, edit, archived, stripping)
     entries = await entries_after(access, snapshot, edits)
-    count = sum(1 for entry in plan.covered if entry.message)
+    count = sum(entry.message is not None for entry in plan.covered)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)

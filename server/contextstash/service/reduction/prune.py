@@ -26,6 +26,7 @@ from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import Digests, digest_edits
+from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
@@ -73,7 +74,8 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id)
-        chosen = outputs_to_archive(snapshot.entries, keep_limits(snapshot), unpinned_outputs(snapshot))
+        keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
+        chosen = outputs_to_archive(snapshot.entries, keep, unpinned_outputs(snapshot))
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
