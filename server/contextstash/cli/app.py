@@ -25,6 +25,7 @@ from contextstash.cli.gateway import gateway
 from contextstash.cli.hook import hook
 from contextstash.cli.import_ import import_files
 from contextstash.cli.install import install
+from contextstash.cli.pin import pin
 from contextstash.cli.proxy import proxy
 from contextstash.cli.prune import prune
 from contextstash.cli.restore import restore
@@ -85,6 +86,7 @@ COMMANDS = (
     prune,
     compact,
     restore,
+    pin,
     delete,
     clip,
     validate,

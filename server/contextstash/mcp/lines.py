@@ -81,7 +81,8 @@ def sessions(result: results.SessionList) -> str:
 
 
 def configure(result: results.ConfigureResult) -> str:
-    return f"Changed for session {result.session_id}: {', '.join(result.changed) or 'nothing'}."
+    note = f" {result.note}" if result.note else ""
+    return f"Changed for session {result.session_id}: {', '.join(result.changed) or 'nothing'}.{note}"
 
 
 def delete(result: results.DeleteResult) -> str:

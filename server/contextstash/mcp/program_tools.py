@@ -113,11 +113,13 @@ class ProgramTools:
 
     async def configure_session(
         self,
-        settings: Annotated[JsonObject, Field(description="Settings to change, such as preset or window")],
+        settings: Annotated[JsonObject | None, Field(description="Such as window")] = None,
+        pin: Annotated[list[str] | None, Field(description="Handles or paths to keep")] = None,
+        unpin: Annotated[list[str] | None, Field(description="Remove")] = None,
         session_id: SessionId = None,
     ) -> ConfigureResult:
         stash = await self._stash.get()
-        return await stash.configure_session(session_id, settings=settings)
+        return await stash.configure_session(session_id, settings=settings, pin=pin or (), unpin=unpin or ())
 
     async def delete_session(self, session_id: NamedSession) -> DeleteResult:
         stash = await self._stash.get()

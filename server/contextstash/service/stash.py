@@ -30,6 +30,7 @@ from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction import compact, prune, restore
 from contextstash.service.reduction import summaries as kept_summaries
 from contextstash.service.reduction.automatic import AutoReducer
+from contextstash.service.reduction.pins import PinChange, configure
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery
 from contextstash.service.requests import sampling as sampled_summaries
@@ -464,9 +465,17 @@ class Stash:
         """Sessions, the most recently changed first."""
         return await sessions.list_sessions(self._access, limit, cursor)
 
-    async def configure_session(self, session_id: str | None = None, *, settings: Mapping[str, Any]) -> ConfigureResult:
-        """Change a session's own layer of settings; a value of None removes the setting from it."""
-        return await sessions.configure(self._access, session_id, settings)
+    async def configure_session(
+        self,
+        session_id: str | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        pin: Sequence[str] = (),
+        unpin: Sequence[str] = (),
+    ) -> ConfigureResult:
+        """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
+        handles of outputs or paths of files to its pins, and remove them. What is pinned and archived is restored."""
+        return await configure(self._access, session_id, settings or {}, PinChange(tuple(pin), tuple(unpin)))
 
     async def delete_session(self, session_id: str) -> DeleteResult:
         """Delete a session and everything in it permanently."""

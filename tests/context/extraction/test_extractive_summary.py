@@ -61,6 +61,15 @@ def test_the_first_request_is_kept_verbatim() -> None:
     assert summary_of(fines_session())[Section.TASK][0] == TASK
 
 
+def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_if_not() -> None:
+    wish = " ".join(f"Fine number {number} is charged once." for number in range(120))
+    script = fines_session().user(wish).assistant("All fines are charged once now.")
+    assert wish in summary_of(script, most=3_000)[Section.TASK]
+    small = summary_of(script, most=900)
+    assert any(text.startswith("Fine number 0") and "[…]" in text for text in small[Section.TASK])
+    assert small[Section.FILES] == summary_of(script, most=3_000)[Section.FILES]
+
+
 def test_what_the_user_decided_is_kept_with_the_question_it_answers() -> None:
     decisions = summary_of(fines_session())[Section.DECISIONS]
     assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in decisions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from contextstash.context.view.compaction_plan import (
     PLACEHOLDER_TOKENS,
     KeepLimits,
@@ -9,6 +11,7 @@ from contextstash.context.view.compaction_plan import (
     plan_compaction,
     plan_same,
 )
+from contextstash.context.view.output_importance import Importance
 from contextstash.context.view.view import Entry
 from tests.support.handmade_views import call, loop, message, outputs_of, result, text
 from tests.support.stored_edits import summarizing
@@ -113,3 +116,23 @@ def test_older_outputs_among_the_kept_messages_become_placeholders_so_that_more_
 def test_no_output_becomes_a_placeholder_without_a_limit_for_whole_messages() -> None:
     entries = loop([500] * 4)
     assert outputs_to_archive(entries, KeepLimits(100, 0), outputs_of(entries)) == ()
+
+
+def test_superseded_outputs_go_first_and_the_working_set_goes_last() -> None:
+    entries = loop([500] * 20)
+    outputs = outputs_of(entries)
+    places = sorted(outputs)
+    importance = Importance(superseded=frozenset({places[-2]}), working=frozenset({places[3]}))
+    plain = KeepLimits(20_000, 0, whole=3_000)
+    usual = {each.output.seq for each in outputs_to_archive(entries, plain, outputs)}
+    by_importance = outputs_to_archive(entries, replace(plain, importance=importance), outputs)
+    assert {each.output.seq for each in by_importance} == usual - {places[3][0]} | {places[-2][0]}
+
+
+def test_a_large_working_set_leaves_room_for_other_messages() -> None:
+    entries = loop([500] * 20)
+    outputs = outputs_of(entries)
+    keep = KeepLimits(20_000, 0, whole=3_000, importance=Importance(working=frozenset(outputs)))
+    archived = {each.output.seq for each in outputs_to_archive(entries, keep, outputs)}
+    kept_older = [seq for seq, _ in sorted(outputs) if seq not in archived][:-5]
+    assert 0 < len(kept_older) * 500 <= 0.5 * 3_000 + 500

@@ -168,19 +168,19 @@ def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, ins
 
 
 def _task(material: _Material, room: int, count: Count) -> list[Item]:
-    """The first request verbatim, then the later requests, shortened."""
+    """The first request, then the later ones; long ones are shortened unless there is room for all their words."""
     wanted = [request for request in material.requests if not request.is_reply]
     texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
     items: list[Item] = []
     for place, text in enumerate(in_place(old, texts)):
-        first = place == 0
+        first, whole = place == 0, text
         if first and count(text) > room * 2 // 3:
             text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
         elif not first:
             # Guesses, in characters: 1,200 are about 300 tokens; of a longer text the end often has the actual request.
             text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
-        items.append(Item(text, weight=1e6 if first else float(place), cut=True))
+        items.append(Item(text, weight=1e6 if first else float(place), cut=True, whole=whole if whole != text else ""))
     return items
 
 

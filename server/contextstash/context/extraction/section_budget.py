@@ -18,11 +18,13 @@ MIN_CUT = 12
 class Item:
     """An entry that may be part of a summary. The items of a section with the highest `weight` are added first; they
     are shown in the given order. The middle of an item with `cut` may be removed so that
-    it fits; any other item is shown as one line."""
+    it fits; any other item is shown as one line. `whole` is the text before it was shortened, which is shown instead if
+    there is room for all of it."""
 
     text: str
     weight: float = 0.0
     cut: bool = False
+    whole: str = ""
 
 
 SHARES: Mapping[Section, float] = {
@@ -78,6 +80,7 @@ def fill(sections: Mapping[Section, Sequence[Item]], max_tokens: int, count: Cou
     for section in REFILL:
         if section in present:
             chosen.take(section, chosen.spent[section] + budget - sum(chosen.spent.values()))
+            chosen.uncut(section, budget - sum(chosen.spent.values()))
     return chosen.text_within(max_tokens)
 
 
@@ -105,6 +108,17 @@ class _Chosen:
             text = self._texts.get(place, "")
             if text != item.text and left > self._spent_on(place):
                 self._put(place, item, left)
+
+    def uncut(self, section: Section, room: int) -> None:
+        """Show the items of the section whole that were shortened, highest weight first, as far as `room` allows."""
+        items = self._sections[section]
+        for index in sorted(range(len(items)), key=lambda index: -items[index].weight):
+            whole, place = encodable(items[index].whole), (section, index)
+            more = self._cost(whole) - self._spent_on(place) if whole else 0
+            if 0 < more <= room:
+                room -= more
+                self.spent[section] += more
+                self._texts[place], self._costs[place] = whole, self._cost(whole)
 
     def _spent_on(self, place: tuple[Section, int]) -> int:
         return self._costs.get(place, 0) if place in self._texts else 0

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.context.pairing import safe_cuts
+from contextstash.context.view.output_importance import UNKNOWN, Importance
+from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
@@ -21,6 +23,10 @@ WHOLE_SHARE = 0.6
 """Of the messages that a reduction to the low-water mark keeps, the newest with this share of the tokens stay whole; in
 older ones, outputs become placeholders. Measured with bench/fidelity: 0.3 to 1 keep about as much of what is needed
 later; with 0.6 the history that is kept is about half as long again, and each of its outputs has a handle."""
+
+WORKING_SHARE = 0.5
+"""Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
+this share in addition. A guess: more would leave too few messages."""
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes. Ours take about 50."""
@@ -54,7 +60,8 @@ class KeepLimits:
     """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
     `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
     messages with `whole` tokens keep outputs of more than `smallest` tokens, the others keep placeholders; all keep
-    them if `whole` is None."""
+    them if `whole` is None. By `importance`, superseded outputs become placeholders in newer messages too, and those of
+    the working set stay in older ones."""
 
     tokens: int
     messages: int
@@ -62,6 +69,7 @@ class KeepLimits:
     levels: bool = False
     whole: int | None = None
     smallest: int = 0
+    importance: Importance = UNKNOWN
 
 
 def plan_compaction(
@@ -179,28 +187,35 @@ def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, 
 def outputs_to_archive(
     kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[tuple[int, int], Output]
 ) -> tuple[Candidate, ...]:
-    """The outputs in kept messages that become placeholders: all but those of the newest messages."""
+    """The outputs in kept messages that become placeholders: all but those of the newest messages and the working set,
+    and those that are superseded."""
     if keep.whole is None:
         return ()
     found: list[Candidate] = []
-    tokens = 0
-    for place, entry in enumerate(reversed(kept)):
+    tokens, room = 0, int(keep.whole * WORKING_SHARE)
+    for position, entry in enumerate(reversed(kept)):
         tokens += entry.tokens
-        if tokens > keep.whole and place >= keep.messages:
-            candidates = visible_outputs(entry, outputs)
-            found += [each for each in candidates if each.view_tokens > max(keep.smallest, PLACEHOLDER_TOKENS)]
+        recent = tokens <= keep.whole
+        for candidate in visible_outputs(entry, outputs) if position >= keep.messages else ():
+            place, cost = (candidate.output.seq, candidate.output.block), candidate.view_tokens
+            if cost <= max(keep.smallest, PLACEHOLDER_TOKENS) or (recent and place not in keep.importance.superseded):
+                continue
+            if place in keep.importance.working and cost <= room:
+                room -= cost
+            else:
+                found.append(candidate)
     return tuple(reversed(found))
 
 
-def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
-    """What a compaction keeps, by the session's settings."""
+def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> KeepLimits:
+    """What a compaction keeps, by the session's settings and the importance of the outputs in the view."""
     settings, tokens = snapshot.settings, snapshot.budget.compact_keep_tokens
     levels, whole = settings.summaries == "levels", None
     if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
         # A summary that would have to be merged at once is written together with the earlier ones instead.
         levels = levels and _one_more_fits(snapshot)
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
-        tokens = max(tokens - _fixed_tokens(snapshot, levels), snapshot.budget.usable // 8)
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.usable // 8)
         whole = int(tokens * WHOLE_SHARE)
     return KeepLimits(
         tokens=tokens,
@@ -209,6 +224,7 @@ def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
         levels=levels,
         whole=whole,
         smallest=settings.prune_smallest_tokens,
+        importance=importance,
     )
 
 

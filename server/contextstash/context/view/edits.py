@@ -81,13 +81,17 @@ def summary_edit(
     strategy: str,
     level: SummaryLevel = "recent",
     merges: tuple[str, ...] = (),
+    pinned: str = "",
 ) -> SummaryEdit:
-    """The edit that shows `first_seq` to `last_seq` as this text. The caller adds the change of the counters."""
+    """The edit that shows `first_seq` to `last_seq` as this text, and after it the `pinned` outputs among them. The
+    caller adds the change of the counters."""
     marker = snapshot.settings.summary_marker
     if marker is None:
         shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1)
     else:
         shown = f"{marker}\n{unforged(text)}"
+    if pinned:
+        shown = f"{shown}\n\n{pinned}"
     return SummaryEdit(
         first_seq=first_seq,
         last_seq=last_seq,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.view.compaction_plan import cuts_of, leading_system
+from contextstash.context.view.session_snapshot import Place
 from contextstash.context.view.view import Entry, output_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Message, Output, Replacement
 
@@ -55,11 +56,15 @@ def fit(
     notice_tokens: int = NOTICE_TOKENS,
     archive: bool = True,
     keep_messages: int = 0,
+    pinned: Collection[Place] = (),
 ) -> Fitted:
     """Shortens a view to `budget` tokens. If `archive`, tool outputs become placeholders first, the oldest first, and
     then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
     position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
-    cut, also those that are cut already, and if that is not enough, they become placeholders too."""
+    cut, also those that are cut already, and if that is not enough, they become placeholders too; `pinned` ones only if
+    nothing else is left."""
+    everything = outputs
+    outputs = {place: output for place, output in outputs.items() if place not in pinned}
     steps = [
         lambda view, excess: _shorten_outputs(view, outputs, range(_tail_start(view)), excess, shorten, None),
         lambda view, excess: _cut_to_level(view, outputs, excess, shorten, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)),
@@ -70,12 +75,16 @@ def fit(
     if total_tokens(current) > budget:
         current, dropped = _drop_oldest(current, total_tokens(current) - goal + notice_tokens, keep_messages)
     room = budget - (notice_tokens if dropped else 0)
-    last_steps = [
+    last_steps = [*_last_steps(outputs, shorten), *(_last_steps(everything, shorten) if pinned else ())]
+    current, cut = _stepwise(current, last_steps, room, room)
+    return Fitted(tuple(current), dropped, shortened + cut, max(0, total_tokens(current) - room))
+
+
+def _last_steps(outputs: Mapping[Place, Output], shorten: Shorten) -> list[Step]:
+    return [
         lambda view, excess: _cut_to_level(view, outputs, excess, shorten, MIN_CUT_TOKENS),
         lambda view, excess: _shorten_outputs(view, outputs, range(len(view)), excess, shorten, None),
     ]
-    current, cut = _stepwise(current, last_steps, room, room)
-    return Fitted(tuple(current), dropped, shortened + cut, max(0, total_tokens(current) - room))
 
 
 def _stepwise(entries: list[Entry], steps: Sequence[Step], budget: int, goal: int) -> tuple[list[Entry], int]:

@@ -12,8 +12,15 @@ RECENT_CALLS = 60
 """A file is under edit if it was changed in so many newest calls. A guess: about one task."""
 
 _READS = re.compile(r"read|view|open|cat|get_file|show|grep|search|glob|find|list|fetch|ls", re.IGNORECASE)
+_WRITING_COMMAND = re.compile(
+    r"\s*(?:cd [^;&|]+&&\s*)?(?:sed -i|cat *>|tee|apply_patch)\b|.*(?<![0-9&<>])>{1,2} *[\w./~]"
+)
+_REWRITES = re.compile(r"^(?:.*__)?(?:write|write_file|create|create_file|writefile)$", re.IGNORECASE)
+_REWRITING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?cat *> *(\S+)")
 _WRITES = re.compile(r"edit|write|replace|insert|patch|update|create|append", re.IGNORECASE)
 _READING_COMMAND = re.compile(r"\s*(?:cat|head|tail|sed -n|less|bat|grep|rg|ls|find)\b")
+_SHOWS = re.compile(r"read|view|open|cat|get_file|show|fetch", re.IGNORECASE)
+_SHOWING_COMMAND = re.compile(r"\s*(?:cd [^;&|]+&&\s*)?(?:cat|head|tail|sed -n|less|bat|nl)\b(?! *>)")
 _PATHS = re.compile(r"[\w./~\\-]*[\w-]\.\w+|[\w~.-]*/[\w./-]+")
 
 UNKNOWN_TIME = float("inf")
@@ -39,6 +46,26 @@ class MadeCall:
         return bool(_READS.search(self.tool) or _READING_COMMAND.match(self.argument))
 
     @property
+    def shows_file(self) -> bool:
+        """Whether its output is the text of a file, by the tool's name or by the command."""
+        if _WRITES.search(self.tool):
+            return False
+        return bool(_SHOWS.search(self.tool) or _SHOWING_COMMAND.match(self.argument))
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes a file, by the tool's name or by the command."""
+        return bool(_WRITES.search(self.tool) or _WRITING_COMMAND.match(self.argument))
+
+    @property
+    def rewrites(self) -> str:
+        """The path of the file that it writes as a whole; empty if it does not."""
+        if _REWRITES.match(self.tool):
+            return self.argument
+        command = _REWRITING_COMMAND.match(self.argument)
+        return command.group(1) if command else ""
+
+    @property
     def paths(self) -> set[str]:
         return {self.argument, *_PATHS.findall(self.argument)} - {""}
 
@@ -60,7 +87,7 @@ def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set
 def protected_calls(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
     """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
     and outputs that were fetched again after they had been pruned: the model needs them."""
-    edited = {path for call in calls[-RECENT_CALLS:] if _WRITES.search(call.tool) for path in call.paths}
+    edited = {path for call in calls[-RECENT_CALLS:] if call.writes for path in call.paths}
     newest: dict[str, str] = {}
     for call in calls:
         if call.reads:

@@ -11,7 +11,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats.base import Format
-from contextstash_storage.records import Edit, Event, EventKind, Output, Session
+from contextstash_storage.records import Edit, Event, EventKind, Output, RewindEdit, Session
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
@@ -39,6 +39,16 @@ class SessionSnapshot:
     def followed(self) -> bool:
         """Whether a client sends its own history, which is read from its transcript."""
         return self.session.source is not None
+
+    @property
+    def current_outputs(self) -> list[Output]:
+        """The outputs in order, without those of branches that the conversation has left."""
+        left = [edit.span for edit in self.edits if isinstance(edit, RewindEdit)]
+        return [
+            output
+            for _, output in sorted(self.outputs.items())
+            if not any(first <= output.seq <= last for first, last in left)
+        ]
 
     @property
     def client_tokens(self) -> int | None:

@@ -20,6 +20,12 @@ MAX_PLACEHOLDER_CHARACTERS = 1_000
 """Longest placeholder that a user may set. A guess: ours take up to 300 characters, and a placeholder as long as a
 small output saves nothing."""
 
+MAX_PINS = 50
+"""Pins of a session. A guess: more than anybody works on at once; each is looked up at each reduction."""
+
+MAX_PIN_CHARACTERS = 500
+"""Length of a pin. A guess: longer than the paths of real projects."""
+
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
@@ -340,11 +346,25 @@ class ContextSettings(BaseModel):
         default=False,
         description="Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target.",
     )
+    pin: tuple[str, ...] = Field(
+        default=(),
+        max_length=MAX_PINS,
+        description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
+        " that shows the file stays. What a summary replaces follows it word for word.",
+    )
     thinking: Thinking = Field(
         default="auto",
         description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"
         " kept, or the edit waits; `auto` chooses.",
     )
+
+    @field_validator("pin")
+    @classmethod
+    def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
+        for pin in pins:
+            if not pin.strip() or len(pin) > MAX_PIN_CHARACTERS:
+                raise ValueError(f"must hold handles or paths of 1 to {MAX_PIN_CHARACTERS} characters")
+        return tuple(dict.fromkeys(pins))
 
     @field_validator("placeholder")
     @classmethod

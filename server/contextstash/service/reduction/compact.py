@@ -10,6 +10,7 @@ from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,
+    KeepLimits,
     keep_limits,
     outputs_to_archive,
     plan_compaction,
@@ -17,6 +18,7 @@ from contextstash.context.view.compaction_plan import (
     plan_without_thinking,
 )
 from contextstash.context.view.edits import summary_edit
+from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import Candidate, plan_oldest
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
@@ -24,8 +26,10 @@ from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.context.view.view import Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
+from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
+from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
 from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
@@ -78,10 +82,11 @@ async def _compact(
 
     async def attempt() -> CompactResult:
         snapshot = await access.snapshot(session_id)
+        keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
         plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
         if plan is None:
             earlier.summary = None
-            plan = _plan(snapshot, asked)
+            plan = _plan(snapshot, keep, asked)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -90,7 +95,7 @@ async def _compact(
             and preserves_thinking(snapshot.session.model)
         ):
             plan = plan_without_thinking(plan)
-        return await _carry_out(access, snapshot, plan, writers, earlier, dry_run, lease)
+        return await _carry_out(access, snapshot, plan, keep, writers, earlier, dry_run, lease)
 
     result = await retrying(attempt)
     if result.compacted and (merged := await merge_summaries(access, session_id, writers, lease)):
@@ -98,13 +103,13 @@ async def _compact(
     return result
 
 
-def _plan(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
-    keep = keep_limits(snapshot)
-    plan = plan_compaction(snapshot.entries, keep, snapshot.outputs)
+def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> CompactPlan:
+    outputs = unpinned_outputs(snapshot)
+    plan = plan_compaction(snapshot.entries, keep, outputs)
     if plan.covered or not asked or keep.whole is None:
         return plan
     # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
-    return plan_compaction(snapshot.entries, replace(keep, whole=None), snapshot.outputs)
+    return plan_compaction(snapshot.entries, replace(keep, whole=None), outputs)
 
 
 def summary_request(
@@ -136,6 +141,7 @@ async def _carry_out(
     access: Access,
     snapshot: SessionSnapshot,
     plan: CompactPlan,
+    keep: KeepLimits,
     writers: Writers,
     earlier: _Written,
     dry_run: bool,
@@ -146,7 +152,7 @@ async def _carry_out(
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
     turns = await turns_of(access, snapshot, plan.covered)
-    archived = outputs_to_archive(plan.kept, keep_limits(snapshot), snapshot.outputs)
+    archived = outputs_to_archive(plan.kept, keep, unpinned_outputs(snapshot))
     covered = {id(entry) for entry in plan.covered}
     others = [entry for entry in snapshot.entries if id(entry) not in covered]
     shown = await shown_turns(access, snapshot, others, archived)
@@ -161,18 +167,20 @@ async def _carry_out(
     audit = await audited(
         snapshot, turns, earlier.summary.text, plan.tokens, request.previous if request.replaces else None
     )
-    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=earlier.summary.strategy)
+    pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
+    strategy = earlier.summary.strategy
+    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=strategy, pinned=pinned)
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )
     edits = await _edits(access, snapshot, plan, edit, archived, stripping)
     entries = await entries_after(access, snapshot, edits)
-    count = sum(1 for entry in plan.covered if entry.message)
+    count = sum(entry.message is not None for entry in plan.covered)
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
-        event = event.model_copy(update={"strategy": earlier.summary.strategy, "cost": earlier.cost})
+        event = event.model_copy(update={"strategy": strategy, "cost": earlier.cost})
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _result(snapshot, edit, entries, count, reason, earlier, audit, stripping, dry_run)
@@ -194,7 +202,7 @@ async def _edits(
     changes = difference(snapshot.entries, entries)
     edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
-        oldest = plan_oldest(plan.kept, snapshot.outputs, settings.prune_at_results)
+        oldest = plan_oldest(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest.chosen, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)

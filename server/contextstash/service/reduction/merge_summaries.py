@@ -11,6 +11,7 @@ from contextstash.context.view.summary_tiers import MERGED_SHARE, MergePlan, pla
 from contextstash.context.view.view import difference
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.lease import Lease, LeaseLostError
+from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.write_summary import Writers, written
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
@@ -68,6 +69,7 @@ async def _merge_once(
         strategy=summary.strategy,
         level=plan.level,
         merges=names,
+        pinned=await pinned_within(access, snapshot, plan.first_seq, plan.last_seq),
     )
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return None

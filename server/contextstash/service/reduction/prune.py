@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit, replaced, weighed
+from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
     BY_SETTINGS,
     Candidate,
@@ -19,11 +20,13 @@ from contextstash.context.view.prune_plan import (
     plan_oldest,
     plan_prune,
     prune_limits,
+    visible_outputs,
 )
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import Digests, digest_edits
+from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
@@ -59,7 +62,7 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id)
-        plan = plan_prune(snapshot.entries, snapshot.outputs, prune_limits(snapshot, options))
+        plan = plan_prune(snapshot.entries, unpinned_outputs(snapshot), prune_limits(snapshot, options))
         return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
 
     return await retrying(attempt)
@@ -71,7 +74,8 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id)
-        chosen = outputs_to_archive(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
+        keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
+        chosen = outputs_to_archive(snapshot.entries, keep, unpinned_outputs(snapshot))
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
@@ -86,7 +90,10 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id)
-        plan = plan_oldest(snapshot.entries, snapshot.outputs, snapshot.settings.prune_at_results or 0)
+        pinned = pinned_outputs(snapshot)
+        shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
+        keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
+        plan = plan_oldest(snapshot.entries, unpinned_outputs(snapshot), keep)
         return await _carry_out(access, snapshot, plan, digests=digests)
 
     return await retrying(attempt)

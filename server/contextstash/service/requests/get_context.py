@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
 from contextstash.context.view.fit_to_budget import Fitted, fit
+from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
 from contextstash.context.window import estimate as counting
@@ -47,6 +49,8 @@ from contextstash_storage.records import (
 
 REPAIR_TOKENS = 40
 """About the tokens of the result that is inserted for a tool call whose own result was never recorded."""
+
+EVERYTHING = LeftOutSpan(first_seq=0, last_seq=sys.maxsize, messages=0, tokens=0)
 
 NOTICE_OVERHEAD = 10
 """Tokens of the notice about left-out messages in addition to its text: its message, and digits of a larger number."""
@@ -113,7 +117,7 @@ async def get_context(
         if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
             session = await _append(access, snapshot, plan)
         result = await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
-        request = await _kept_request(access, session, plan, sources, result, _counted(snapshot, plan))
+        request = await _kept_request(access, session, plan, sources, result, _counted(snapshot, plan, sources.bodies))
         return result.model_copy(update={"request_id": request_id_of(request)})
 
     return await retrying(attempt)
@@ -221,7 +225,8 @@ async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _P
     """What must be shortened and left out, in addition to what the last request left out."""
     known = _still_left_out(snapshot, sources.last)
     entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)]
-    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD
+    # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
+    notice = _notice_tokens(snapshot, EVERYTHING, sources.bodies)
     limit = _budget(snapshot, budget).counted(total_tokens(snapshot.entries))
     fitted = await asyncio.to_thread(_fitted, snapshot, entries, limit, notice, known, sources)
     cut = _cut_edits(snapshot.entries, fitted.kept)
@@ -273,6 +278,7 @@ def _fitted(
         notice_tokens=0 if known else notice,
         archive=snapshot.settings.fit_by == "archive",
         keep_messages=snapshot.settings.fit_keep_messages,
+        pinned=pinned_outputs(snapshot),
     )
 
 
@@ -327,7 +333,7 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
     fmt = snapshot.format
     natives = with_system(fmt, _natives(snapshot, plan, sources.bodies), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
-    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD if plan.left_out else 0
+    notice = _notice_tokens(snapshot, plan.left_out, sources.bodies)
     tokens = limit.after(view, total_tokens(plan.sent) + notice)
     fits = plan.excess == 0
     return ContextResult(
@@ -345,9 +351,9 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
     )
 
 
-def _counted(snapshot: SessionSnapshot, plan: _Plan) -> int:
+def _counted(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> int:
     """The size of the request's messages by our count, with notice and repairs."""
-    notice = snapshot.counter.count(_notice(0)) + NOTICE_OVERHEAD if plan.left_out else 0
+    notice = _notice_tokens(snapshot, plan.left_out, bodies)
     repairs = REPAIR_TOKENS * _unanswered(snapshot.entries)
     return total_tokens(plan.sent) + notice + repairs
 
@@ -394,11 +400,11 @@ def _natives(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native
     span = plan.left_out
     for entry in plan.sent:
         if span is not None and entry.first_seq > span.first_seq:
-            natives.append(snapshot.format.user_message(_notice(span.messages)))
+            natives.append(snapshot.format.user_message(_notice(snapshot, span, bodies)))
             span = None
         natives += native_of(snapshot.format, bodies, entry)
     if span is not None:
-        natives.append(snapshot.format.user_message(_notice(span.messages)))
+        natives.append(snapshot.format.user_message(_notice(snapshot, span, bodies)))
     return natives
 
 
@@ -414,11 +420,27 @@ def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[N
     return [] if body is None else [body]
 
 
-def _notice(count: int) -> str:
-    return (
-        f"[contextstash: {count} earlier messages are left out here to fit the context window."
-        " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]"
+def _notice(snapshot: SessionSnapshot, span: LeftOutSpan, bodies: Mapping[int, Native]) -> str:
+    """The message that stands for those that are left out, with the pinned outputs among them."""
+    pinned = [
+        (output, snapshot.format.read(bodies[output.seq]).texts[output.block])
+        for output in pinned_outputs(snapshot).values()
+        if span.first_seq <= output.seq <= span.last_seq and output.seq in bodies
+    ]
+    return "\n\n".join(
+        [
+            f"[contextstash: {span.messages} earlier messages are left out here to fit the context window."
+            " Nothing is lost: search_history finds them, get_archived_output returns tool outputs.]",
+            *([pinned_text(snapshot, pinned)] if pinned else []),
+        ]
     )
+
+
+def _notice_tokens(snapshot: SessionSnapshot, span: LeftOutSpan | None, bodies: Mapping[int, Native]) -> int:
+    if span is None:
+        return 0
+    empty = span.model_copy(update={"messages": 0})
+    return snapshot.counter.count(_notice(snapshot, empty, bodies)) + NOTICE_OVERHEAD
 
 
 def _system_text(snapshot: SessionSnapshot, bodies: Mapping[int, Native]) -> str:

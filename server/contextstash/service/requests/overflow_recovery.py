@@ -8,6 +8,7 @@ from typing import Any
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.context.window.estimate import refused
@@ -166,14 +167,15 @@ async def _over(access: Access, session_id: str) -> bool:
 
 
 async def _cut_outputs(access: Access, session_id: str) -> str | None:
-    """Truncate every visible output that is over the limit of a recovery, also one that is truncated already."""
+    """Truncate every visible output that is over the limit of a recovery, also one that is truncated already, but no
+    pinned one."""
     snapshot = await access.snapshot(session_id)
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
     shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
     visible = [
         output
-        for (seq, _), output in snapshot.outputs.items()
+        for (seq, _), output in unpinned_outputs(snapshot).items()
         if seq in shown and _shown_characters(shown[seq], output) > most // 4
     ]
     cut = []

@@ -1,0 +1,22 @@
+"""The importance of the outputs in a session's view, by their texts."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contextstash.context.view.output_importance import UNKNOWN, Importance, importance_of
+from contextstash.context.view.prune_plan import visible_outputs
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot
+from contextstash.service.session_access import Access
+
+
+async def importance_in_view(access: Access, snapshot: SessionSnapshot) -> Importance:
+    """The importance of the outputs that the view shows; unknown for presets without a low-water mark, whose contracts
+    say which outputs they keep."""
+    if snapshot.budget.low_water is None or snapshot.settings.compact_keep_tokens is not None:
+        return UNKNOWN
+    shown = [each.output for entry in snapshot.entries for each in visible_outputs(entry, snapshot.outputs)]
+    texts: dict[Place, str] = {}
+    async for batch in access.output_texts(snapshot, sorted(shown, key=lambda output: (output.seq, output.block))):
+        texts |= {(output.seq, output.block): text for output, text in batch}
+    return await asyncio.to_thread(importance_of, snapshot.current_outputs, texts)
