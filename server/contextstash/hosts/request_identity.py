@@ -104,10 +104,11 @@ _CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextst
 
 def announces(message: Mapping[str, Any], tool: str) -> bool:
     """Whether a message says that a search for tools finds this one. Claude Code (2.1) lists the tools of MCP
-    servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`.
+    servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`; for
+    newer models these are messages of the role `system`.
     Results of tools do not count: a placeholder of ours names the tool too."""
     content = message.get("content")
-    if message.get("role") != "user" or not isinstance(content, str | list):
+    if message.get("role") not in ("user", "system") or not isinstance(content, str | list):
         return False
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = (block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text")

@@ -36,8 +36,8 @@ class Conversation:
 
     `recorded` and `positions` are the messages that the session holds of the last recorded request, and where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `counted` are the repeated calls that are booked already; `unoffered_since` is when the client stopped to offer the
-    retrieval tool, in seconds since 1970.
+    `edits` are those in force, `shown` those of the last request. `counted` are the repeated calls that are booked
+    already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
     """
 
     session_id: str
@@ -52,6 +52,7 @@ class Conversation:
     positions: tuple[int, ...] = ()
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
+    shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None
@@ -134,7 +135,7 @@ class Conversations:
         and belongs to none, unless it asks for the summary of a known one."""
         found = None
         offers_tools = bool(tool_names(request))
-        if offers_tools or is_compaction(request.messages[-1].native):
+        if offers_tools or is_compaction(request.latest.native):
             found = self._by_messages(request, client.session_id if client else None)
         if not offers_tools:
             return found

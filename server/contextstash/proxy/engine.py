@@ -24,6 +24,7 @@ from contextstash.proxy.preparation import (
     cold_now,
     is_side_call,
     is_understood,
+    may_show,
     offers_retrieval,
     outputs_of,
     plan,
@@ -49,7 +50,8 @@ STEP_SECONDS = 1.0
 the first byte anyway; another process's transaction takes some 10 ms."""
 
 LOAD_FACTOR = 5
-"""How many times longer the first request of a session waits in this process: its outputs are read. A guess."""
+"""How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
+and an original in between would cost the cache. A guess."""
 
 HEAL_SECONDS = 30.0
 """How long a refused request may wait until its messages are recorded, so that they can be pruned. A guess: the client
@@ -180,20 +182,25 @@ class Engine:
             )
             if not chosen.chosen:
                 return 0
-            return await self._within(self._options.step_seconds, self._archive(conversation, request, chosen))
+            archiving = self._archive(conversation, request, chosen)
+            return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
         except Exception as error:
             logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
             return 0
 
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
+        conversation = original.conversation
+        if not may_show(conversation, original.request):
+            conversation.edits, pruned = conversation.shown, 0
         prepared = rendered(
-            original.conversation,
+            conversation,
             original.request,
             original.prices,
             original.started,
             cold=original.cold,
             pruned=pruned,
         )
+        conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
 
@@ -237,6 +244,8 @@ class Engine:
         if not conversation.loaded or session.counters.edits != conversation.edits.edits:
             await self._sessions.catalog(conversation.session_id, conversation.catalog)
             conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        if not conversation.loaded:
+            conversation.shown = conversation.edits
         conversation.loaded = True
 
     async def _archive(self, conversation: Conversation, request: RequestText, chosen: CachedPrune) -> int:
