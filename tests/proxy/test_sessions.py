@@ -180,6 +180,24 @@ def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_sam
     assert placeholders(provider.bodies[-1]) == OLD
 
 
+def test_the_estimate_of_a_followed_session_follows_the_edits_that_its_proxy_makes(
+    proxy: RunningProxy, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(4)
+    path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
+    in_stash(proxy.database, lambda stash: ingest(stash, path))
+    alone = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1, dry_run=True))
+    play(proxy, clock, messages, first=len(messages))
+    before = in_stash(proxy.database, lambda stash: stash.estimate_context(ID))
+    pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1))
+    after = in_stash(proxy.database, lambda stash: stash.estimate_context(ID))
+    assert alone.client_tokens is not None
+    assert pruned.client_tokens is None
+    assert "next request shows the change" in pruned.note
+    assert after.tokens < before.tokens - 0.9 * pruned.tokens_saved
+    assert after.view_tokens is None
+
+
 def test_a_prune_and_a_restore_by_the_tools_show_in_the_next_request(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contextstash.service.requests.proxied import Catalog
 from tests.proxy.test_pruning import OLD, placeholders
 from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session, turn
@@ -118,4 +120,62 @@ def test_a_request_that_lets_the_api_drop_thinking_is_edited_at_once(
     proxy.send(request_of(messages[:-2], model=MODEL, thinking=drop))
     clock.now += 400
     proxy.send(request_of(messages, model=MODEL, thinking=drop))
+    assert placeholders(provider.bodies[-1]) == OLD
+
+
+def test_a_prune_that_was_stored_too_late_for_its_request_waits_for_the_end_of_the_next_loop(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    agent = Agent(proxy, provider, clock)
+    agent.say({"role": "user", "content": "Fix the bug."})
+    agent.work(0, 8)
+    agent.reply({"type": "text", "text": "Fixed."})
+    agent.say({"role": "user", "content": "Now the next one."})
+    agent.work(8, 1)
+    archived = prune_late(proxy, "toolu_0", "toolu_1")
+    agent.work(9, 2)
+    assert archived == 2
+    assert placeholders(provider.bodies[-1]) == []
+    assert provider.refusals[0].times == 1000
+    agent.reply({"type": "text", "text": "Fixed, too."})
+    clock.now += 400
+    agent.say({"role": "user", "content": "And the last one."})
+    assert placeholders(provider.bodies[-1])[:3] == ["toolu_0", "toolu_1", "toolu_2"]
+    assert provider.refusals[0].times == 1000
+
+
+def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
+    """Store a prune between two requests, as a slow one that its request did not wait for."""
+
+    async def archive() -> int:
+        sessions = proxy.engine._sessions
+        assert sessions is not None
+        session_id = "0a1b2c3d-0000-4000-8000-000000000001"
+        catalog = await sessions.catalog(session_id, Catalog())
+        return await sessions.archive(session_id, [catalog.outputs[call_id].output for call_id in call_ids])
+
+    return asyncio.run_coroutine_threadsafe(archive(), proxy.loop).result(30)
+
+
+def test_a_reminder_behind_the_results_does_not_end_a_tool_loop(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    agent = Agent(proxy, provider, clock)
+    agent.say({"role": "user", "content": "Fix the bug."})
+    agent.work(0, 8)
+    clock.now += 400
+    agent.say({"role": "system", "content": "The task tools haven't been used recently."})
+    assert placeholders(provider.bodies[-1]) == []
+
+
+def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    connecting = "The following MCP servers are still connecting:\ncontextstash\n\nUse ToolSearch."
+    first, *rest = session(8)
+    messages = [first, {"role": "system", "content": connecting}, *rest]
+    tools = [{"name": "ToolSearch", "input_schema": {"type": "object"}}]
+    proxy.send(request_of(messages[:-2], tools=tools))
+    clock.now += 400
+    proxy.send(request_of(messages, tools=tools))
     assert placeholders(provider.bodies[-1]) == OLD

@@ -49,7 +49,8 @@ class Refusal:
 
 @dataclass
 class CachingProvider:
-    """The running provider. `usage` holds the usage of each reply."""
+    """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request
+    of the Responses API."""
 
     url: str = ""
     clock: Callable[[], float] = lambda: 0.0
@@ -60,6 +61,7 @@ class CachingProvider:
     stored: dict[str, tuple[float, float]] = field(default_factory=dict)
     reply: str = "Done."
     broken_stream: bool = False
+    responses_events: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -167,6 +169,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = self._take()
+        if self.path.endswith("/responses") and self.provider.responses_events is not None:
+            self._events(self.provider.responses_events(asked.json))
+            return
         if self.path.split("?")[0] != MESSAGES:
             self._send(200, {"input_tokens": 12, "echo": len(asked.body)})
             return
@@ -214,11 +219,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _stream(self, usage: dict[str, int]) -> None:
+        self._events(stream_events(self.provider.reply, usage))
+
+    def _events(self, events: list[dict[str, Any]]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for event in stream_events(self.provider.reply, usage):
+        for event in events:
             self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
             if self.provider.broken_stream and event["type"] == "content_block_delta":
                 self.close_connection = True

@@ -111,6 +111,14 @@ class RequestText:
     fields: Mapping[str, Span]
     small: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def latest(self) -> TextMessage:
+        """The last message that is not an instruction: Claude Code (2.1) writes reminders for newer models as messages
+        of the role `system` behind the user's."""
+        return next(
+            (each for each in reversed(self.messages) if each.native.get("role") != "system"), self.messages[-1]
+        )
+
     def value(self, key: str) -> Any:
         """A member of the body other than its messages; None if it does not have it."""
         span = self.fields.get(key)

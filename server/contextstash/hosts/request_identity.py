@@ -5,10 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-_SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"session-id", b"conversation_id")
-"""Claude Code's header (seen in 2.1.197), and Codex's: `session_id`, and `conversation_id` in older versions."""
+_SESSION_HEADERS = (
+    b"x-claude-code-session-id",
+    b"thread-id",
+    b"thread_id",
+    b"session-id",
+    b"session_id",
+    b"conversation_id",
+)
+"""Claude Code's header (seen in 2.1.197), and Codex's, whose sub-agents share `session-id` and have a `thread-id` each
+(seen in 0.169). Older versions sent `session_id` and `conversation_id`."""
+
+_PARENT_HEADER = b"x-codex-parent-thread-id"
+"""The thread that started a sub-agent of Codex (seen in 0.169)."""
 
 _IN_USER_ID = re.compile(r"session_([0-9a-fA-F-]{8,64})")
 """The end of Claude Code's `metadata.user_id`: user_…_account_…_session_UUID."""
@@ -28,17 +40,29 @@ _COMPACTION = (
 letters. Not a regular expression: one that ignores case takes a second for each million characters."""
 
 
-def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> str | None:
-    """The client's own id of the conversation, from its headers or else from the body's `metadata` or
-    `prompt_cache_key`; None if the request has none."""
+@dataclass(frozen=True, slots=True)
+class ClientSession:
+    """The client's own id of a conversation, and that of the conversation that started it."""
+
+    session_id: str
+    parent: str | None = None
+
+
+def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> ClientSession | None:
+    """What the client says of its conversation in its headers, or else in the body's `metadata` or `prompt_cache_key`;
+    None if the request has no id."""
     found = dict(headers)
-    for name in _SESSION_HEADERS:
-        if value := found.get(name):
-            return _safe(value.decode("latin-1"))
-    user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if isinstance(user_id, str) and (named := _of_user_id(user_id)):
-        return _safe(named)
-    return _safe(cache_key) if isinstance(cache_key, str) and cache_key else None
+    named = next((value.decode("latin-1") for name in _SESSION_HEADERS if (value := found.get(name))), None)
+    if named is None:
+        user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
+        named = _of_user_id(user_id) if isinstance(user_id, str) else None
+    if named is None and isinstance(cache_key, str):
+        named = cache_key
+    session_id = _safe(named) if named else None
+    if session_id is None:
+        return None
+    parent = _safe(found.get(_PARENT_HEADER, b"").decode("latin-1"))
+    return ClientSession(session_id, parent if parent != session_id else None)
 
 
 def _of_user_id(user_id: str) -> str | None:
@@ -79,10 +103,11 @@ _CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextst
 
 def announces(message: Mapping[str, Any], tool: str) -> bool:
     """Whether a message says that a search for tools finds this one. Claude Code (2.1) lists the tools of MCP
-    servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`.
+    servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`; for
+    newer models these are messages of the role `system`.
     Results of tools do not count: a placeholder of ours names the tool too."""
     content = message.get("content")
-    if message.get("role") != "user" or not isinstance(content, str | list):
+    if message.get("role") not in ("user", "system") or not isinstance(content, str | list):
         return False
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = (block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text")

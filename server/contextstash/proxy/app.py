@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
 from contextstash.proxy.preparation import Prepared
+from contextstash.proxy.stream_start import held_start
 from contextstash.proxy.upstream import Upstream
 from contextstash.proxy.usage_tap import UsageTap, decoded
 from contextstash.proxy.wire import RawHeaders, header, is_foreign_page, passed_on
@@ -37,6 +39,27 @@ SESSION_HEADER = b"x-contextstash-session"
 
 MAX_ERROR_BYTES = 1 << 20
 """A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
+
+
+STREAMED_REFUSAL = 400
+"""The status that stands for a refusal within a stream whose own status is 200."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response of the model API: `chunks` are its body, `refusal` the status and the text with which it refuses the
+    request."""
+
+    response: httpx2.Response
+    chunks: AsyncIterator[bytes]
+    refusal: tuple[int, bytes] | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the model replies."""
+        return self.refusal is None and self.response.status_code < 400
 
 
 class ClientGoneError(Exception):
@@ -115,86 +138,78 @@ class Exchange:
         if prepared is None:
             await self._pass_on(read)
             return
+        reply = await self._unless_gone(self._asked(prepared))
+        healed = False
+        if reply.refusal is not None:
+            again = await self._engine.after_refusal(prepared, *reply.refusal)
+            if again is not None:
+                await reply.response.aclose()
+                reply = await self._unless_gone(self._asked(again))
+                prepared, healed = again, again.edited and reply.succeeded
+        await self._relay(reply, prepared, healed=healed)
+
+    async def _asked(self, prepared: Prepared) -> Reply:
+        """The reply to a request, with what it says if the request is refused."""
         response = await self._request(prepared.body)
-        if response.status_code not in EDIT_REFUSALS or "json" not in response.headers.get("content-type", ""):
-            await self._relay(response, prepared)
-            return
+        encoding = response.headers.get("content-encoding")
         chunks = response.aiter_raw()
-        error, whole = await _beginning(chunks)
-        if not whole:
-            await self._relay(response, prepared, _joined([error], chunks))
-            return
-        readable = decoded(error, response.headers.get("content-encoding"))
-        again = await self._engine.after_refusal(prepared, response.status_code, readable)
-        if again is None:
-            await self._answer(response, prepared, error)
-            return
-        await response.aclose()
-        response = await self._request(again.body)
-        await self._relay(response, again, healed=again.edited and response.status_code < 400)
+        if response.status_code in EDIT_REFUSALS and "json" in response.headers.get("content-type", ""):
+            error, whole = await _beginning(chunks)
+            if not whole:
+                return Reply(response, _joined([error], chunks))
+            return Reply(response, _listed([error]), (response.status_code, decoded(error, encoding)))
+        if prepared.request.format == "openai-responses" and "event-stream" in response.headers.get("content-type", ""):
+            held, refusal = await held_start(chunks, encoding)
+            return Reply(response, _joined(held, chunks), None if refusal is None else (STREAMED_REFUSAL, refusal))
+        return Reply(response, chunks)
 
     async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         response = await self._request(body if has_body else None)
-        await self._relay(response, None)
+        await self._relay(Reply(response, response.aiter_raw()), None)
 
     async def _request(self, body: bytes | AsyncIterator[bytes] | None) -> httpx2.Response:
         return await self._upstream.send(self._scope["method"], self._target, self._headers, body)
 
-    async def _answer(self, response: httpx2.Response, prepared: Prepared, body: bytes) -> None:
-        """A response whose body has been read already."""
-        await response.aclose()
-        await self._start(response, prepared)
-        await self._send({"type": "http.response.body", "body": body})
-
-    async def _relay(
-        self,
-        response: httpx2.Response,
-        prepared: Prepared | None,
-        body: AsyncIterator[bytes] | None = None,
-        *,
-        healed: bool = False,
-    ) -> None:
-        """The response, chunk by chunk as it comes; `body` is its body if some of it was read. Ends the upstream
-        request if the client goes away: a reply that nobody reads costs money."""
+    async def _relay(self, reply: Reply, prepared: Prepared | None, *, healed: bool = False) -> None:
+        """The response, chunk by chunk as it comes."""
+        response = reply.response
         tap = UsageTap(response.headers.get("content-type"), response.headers.get("content-encoding"))
-        chunks = response.aiter_raw() if body is None else body
-        relaying = asyncio.ensure_future(self._chunks(response, prepared, tap, chunks, healed=healed))
-        watching = asyncio.ensure_future(self._gone())
         try:
-            await asyncio.wait({relaying, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if not relaying.done():
-                raise ClientGoneError
-            relaying.result()
+            await self._unless_gone(self._chunks(reply, prepared, tap, healed=healed))
         finally:
-            for task in (relaying, watching):
-                task.cancel()
-            await asyncio.gather(relaying, watching, return_exceptions=True)
             await response.aclose()
-            if not self._finished:
-                self._finish(response, prepared, tap, healed=healed)
+            self._finish(reply, prepared, tap, healed=healed)
 
-    def _finish(self, response: httpx2.Response, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
+    async def _unless_gone(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What `work` returns; it is cancelled if the client goes away: a reply that nobody reads costs money. Raises
+        ClientGoneError then."""
+        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientGoneError
+            return working.result()
+        finally:
+            for task in (working, watching):
+                task.cancel()
+            await asyncio.gather(working, watching, return_exceptions=True)
+
+    def _finish(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
+        if self._finished:
+            return
         self._finished = True
-        if prepared is not None and response.status_code < 400:
+        if prepared is not None and reply.succeeded:
             self._engine.finish(prepared, tap.usage, healed=healed)
 
-    async def _chunks(
-        self,
-        response: httpx2.Response,
-        prepared: Prepared | None,
-        tap: UsageTap,
-        chunks: AsyncIterator[bytes],
-        *,
-        healed: bool,
-    ) -> None:
-        await self._start(response, prepared)
-        async for chunk in chunks:
+    async def _chunks(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
+        await self._start(reply.response, prepared)
+        async for chunk in reply.chunks:
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
             if prepared is not None:
                 tap.take(chunk)
         # Booked before the client sees the end: its next request may come at once.
-        self._finish(response, prepared, tap, healed=healed)
+        self._finish(reply, prepared, tap, healed=healed)
         await self._send({"type": "http.response.body", "body": b""})
 
     async def _start(self, response: httpx2.Response, prepared: Prepared | None) -> None:
@@ -242,6 +257,11 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def _listed(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -7,10 +7,12 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.hosts.request_identity import ClientSession, is_compaction
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -34,7 +36,8 @@ class Conversation:
 
     `recorded` and `positions` are the messages that the session holds of the last recorded request, and where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `counted` are the repeated calls that are booked already.
+    `edits` are those in force, `shown` those of the last request. `counted` are the repeated calls that are booked
+    already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
     """
 
     session_id: str
@@ -49,8 +52,10 @@ class Conversation:
     positions: tuple[int, ...] = ()
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
+    shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
+    unoffered_since: float | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -87,14 +92,20 @@ def surroundings_of(request: RequestText) -> str:
 
 
 def tool_names(request: RequestText) -> list[str]:
-    """The names of the tools that the request offers."""
-    tools = request.value("tools")
-    found = []
+    """The names of the tools that the request offers, also those in a namespace: Codex puts the tools of an MCP server
+    into one."""
+    return list(_names(request.value("tools")))
+
+
+def _names(tools: object) -> Iterator[str]:
     for tool in tools if isinstance(tools, list) else ():
-        inner = tool.get("function") if isinstance(tool, dict) else None
-        name = (inner if isinstance(inner, dict) else tool).get("name") if isinstance(tool, dict) else None
-        found += [name] if isinstance(name, str) else []
-    return found
+        if not isinstance(tool, dict):
+            continue
+        inner = tool.get("function")
+        name = (inner if isinstance(inner, dict) else tool).get("name")
+        if isinstance(name, str):
+            yield name
+        yield from _names(tool.get("tools"))
 
 
 def _hash(value: object) -> str:
@@ -119,12 +130,15 @@ class Conversations:
                     return request
         return None
 
-    async def find(self, request: RequestText, client: str | None, now: float) -> Conversation | None:
+    async def find(self, request: RequestText, client: ClientSession | None, now: float) -> Conversation | None:
         """The conversation that a request belongs to, perhaps a new one; None for a side call, which offers no tools
-        and belongs to none."""
-        if not tool_names(request):
-            return None
-        found = self._by_messages(request, client)
+        and belongs to none, unless it asks for the summary of a known one."""
+        found = None
+        offers_tools = bool(tool_names(request))
+        if offers_tools or is_compaction(request.latest.native):
+            found = self._by_messages(request, client.session_id if client else None)
+        if not offers_tools:
+            return found
         if found is None:
             found = await (self._of_client(request, client) if client else self._without_id(request, now))
         self._known[found.session_id] = found
@@ -147,17 +161,18 @@ class Conversations:
                 best = (common, conversation)
         return best[1] if best else None
 
-    async def _of_client(self, request: RequestText, client: str) -> Conversation:
+    async def _of_client(self, request: RequestText, client: ClientSession) -> Conversation:
         """The client's main conversation, or one beside it: a sub-agent begins with another message and has another
         system prompt. After a compaction of the main one only its first message is another."""
-        main = self._known.get(client) or await self._stored(client, request)
+        name = client.session_id
+        main = self._known.get(name) or await self._stored(name, request)
         head, surroundings = head_of(request), surroundings_of(request)
         if main is None:
-            return _new(client, request, client)
+            return _new(name, request, name, client.parent)
         if head in main.state.heads or surroundings == main.state.surroundings:
             return main
-        beside = f"{client}.{head[:8]}"
-        return self._known.get(beside) or await self._stored(beside, request) or _new(beside, request, client, client)
+        beside = f"{name}.{head[:8]}"
+        return self._known.get(beside) or await self._stored(beside, request) or _new(beside, request, name, name)
 
     async def _without_id(self, request: RequestText, now: float) -> Conversation:
         head = head_of(request)

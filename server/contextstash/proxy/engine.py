@@ -24,6 +24,7 @@ from contextstash.proxy.preparation import (
     cold_now,
     is_side_call,
     is_understood,
+    may_show,
     offers_retrieval,
     outputs_of,
     plan,
@@ -49,11 +50,17 @@ STEP_SECONDS = 1.0
 the first byte anyway; another process's transaction takes some 10 ms."""
 
 LOAD_FACTOR = 5
-"""How many times longer the first request of a session waits in this process: its outputs are read. A guess."""
+"""How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
+and an original in between would cost the cache. A guess."""
 
 HEAL_SECONDS = 30.0
 """How long a refused request may wait until its messages are recorded, so that they can be pruned. A guess: the client
 would compact otherwise, which takes a minute."""
+
+START_SECONDS = 120.0
+"""How long a session's placeholders are shown to a client that does not offer the retrieval tool, though nothing more
+is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
+To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
 
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
@@ -147,26 +154,53 @@ class Engine:
         if self._sessions is None or not self._options.prune:
             return original
         await self._catch_up(conversation, request)
-        if conversation.state.left_alone or not is_understood(request) or not offers_retrieval(request):
+        offered = offers_retrieval(request)
+        if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
-        pruned = 0
-        if not is_side_call(request):
+        pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
+        return self._rendered(original, pruned)
+
+    def _retrievable(self, original: Prepared, offered: bool) -> bool:
+        """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
+        client's summary they are shown always: Codex's offers no tools, and the originals may exceed the window."""
+        conversation = original.conversation
+        if offered:
+            conversation.unoffered_since = None
+        if offered or is_side_call(original.request):
+            return True
+        if conversation.unoffered_since is None:
+            conversation.unoffered_since = original.started
+        return original.started - conversation.unoffered_since <= START_SECONDS
+
+    async def _pruned(self, original: Prepared) -> int:
+        """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
+        request hold: the original would cost the cache."""
+        conversation, request = original.conversation, original.request
+        try:
             chosen = plan(
                 conversation, request, original.prices, cold=original.cold, keep_tokens=self._options.keep_tokens
             )
-            if chosen.chosen:
-                pruned = await self._within(self._options.step_seconds, self._archive(conversation, request, chosen))
-        return self._rendered(original, pruned)
+            if not chosen.chosen:
+                return 0
+            archiving = self._archive(conversation, request, chosen)
+            return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
+        except Exception as error:
+            logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
+            return 0
 
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
+        conversation = original.conversation
+        if not may_show(conversation, original.request):
+            conversation.edits, pruned = conversation.shown, 0
         prepared = rendered(
-            original.conversation,
+            conversation,
             original.request,
             original.prices,
             original.started,
             cold=original.cold,
             pruned=pruned,
         )
+        conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
 
@@ -210,6 +244,8 @@ class Engine:
         if not conversation.loaded or session.counters.edits != conversation.edits.edits:
             await self._sessions.catalog(conversation.session_id, conversation.catalog)
             conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+        if not conversation.loaded:
+            conversation.shown = conversation.edits
         conversation.loaded = True
 
     async def _archive(self, conversation: Conversation, request: RequestText, chosen: CachedPrune) -> int:

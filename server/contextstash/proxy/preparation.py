@@ -25,7 +25,7 @@ from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.conversations import Conversation, tool_names
-from contextstash.service.requests.proxied import Pin
+from contextstash.service.requests.proxied import Pin, ProxiedEdits
 from contextstash_storage.records import Output
 
 logger = logging.getLogger(__name__)
@@ -127,9 +127,12 @@ def size_of(request: RequestText) -> int:
     return size_before(request, last) + request.spans[last].end - request.spans[last].start
 
 
-def pinned_edits(conversation: Conversation, request: RequestText) -> dict[int, MessageEdit]:
-    """What the session's edits change in this request, by message."""
-    pins, strips = conversation.edits.pins, conversation.edits.strips
+def pinned_edits(
+    conversation: Conversation, request: RequestText, edits: ProxiedEdits | None = None
+) -> dict[int, MessageEdit]:
+    """What the session's edits (by default those in force) change in this request, by message."""
+    edits = edits or conversation.edits
+    pins, strips = edits.pins, edits.strips
     recorded = conversation.same_messages(request) if strips else 0
     found: dict[int, MessageEdit] = {}
     for place, message in enumerate(request.messages):
@@ -141,6 +144,40 @@ def pinned_edits(conversation: Conversation, request: RequestText) -> dict[int, 
         if texts or stripped:
             found[place] = MessageEdit(texts, stripped)
     return found
+
+
+def may_show(conversation: Conversation, request: RequestText) -> bool:
+    """Whether the edits in force may follow those that the former request showed. Models that check prefixes refuse
+    thinking whose beginning has changed since: a prune that was stored too late for the request before waits."""
+    if conversation.edits is conversation.shown or not _checks_thinking(conversation, request):
+        return True
+    return not _bound_thinking(conversation, request, _first_changed(conversation, request))
+
+
+def _first_changed(conversation: Conversation, request: RequestText) -> int:
+    """The first message that the edits in force show in another way than those of the former request did."""
+    before, now = pinned_edits(conversation, request, conversation.shown), pinned_edits(conversation, request)
+    changed = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
+    return min(changed, default=len(request.messages))
+
+
+def _bound_thinking(conversation: Conversation, request: RequestText, first: int) -> list[int]:
+    """The messages from this one on whose thinking is shown."""
+    shown = pinned_edits(conversation, request)
+    return [
+        place
+        for place in range(first, len(request.messages))
+        if request.messages[place].thinks and not (place in shown and shown[place].thinking_left_out)
+    ]
+
+
+def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
+    """Whether the API refuses thinking behind an edit: the model checks it, and the request does not let it drop it."""
+    if request.format != "anthropic" or not preserves_thinking(conversation.state.model):
+        return False
+    thinking = request.value("thinking")
+    binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
+    return not (isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block")
 
 
 def _pinned_texts(message: TextMessage, pins: Mapping[str, Pin]) -> dict[tuple[str | int, ...], str]:
@@ -263,7 +300,7 @@ def outputs_of(conversation: Conversation, chosen: Sequence[Prunable]) -> list[O
 
 def is_side_call(request: RequestText) -> bool:
     """Whether the client asks for its own summary: its edits stay as they are, and no new one is made for it."""
-    return is_compaction(request.messages[-1].native)
+    return is_compaction(request.latest.native)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,25 +315,16 @@ def thinking_choice(conversation: Conversation, request: RequestText, chosen: Se
     """What an edit does to later thinking. Models that check prefixes refuse thinking behind an edit. At the end of a
     tool loop it can be left out; within one the model needs it, so that the edit waits, unless the request lets the API
     drop it."""
-    if request.format != "anthropic" or not preserves_thinking(conversation.state.model):
-        return ThinkingChoice(True)
-    thinking = request.value("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
-    if isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block":
+    if not _checks_thinking(conversation, request):
         return ThinkingChoice(True)
     keys = {each.key for each in chosen}
     first = next(
         (p for p, message in enumerate(request.messages) if any(r.call_id in keys for r in message.results)), 0
     )
-    shown = pinned_edits(conversation, request)
-    later = [
-        place
-        for place in range(first, len(request.messages))
-        if request.messages[place].thinks and not (place in shown and shown[place].thinking_left_out)
-    ]
+    later = _bound_thinking(conversation, request, min(first, _first_changed(conversation, request)))
     if not later:
         return ThinkingChoice(True)
-    in_loop = bool(request.messages[-1].results)
+    in_loop = bool(request.latest.results)
     return ThinkingChoice(False) if in_loop else ThinkingChoice(True, later[0])
 
 

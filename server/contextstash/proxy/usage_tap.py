@@ -24,7 +24,7 @@ class UsageTap:
     def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
         self._stream = "text/event-stream" in (content_type or "")
         self._readable = self._stream or "json" in (content_type or "")
-        self._decoder = _decoder(content_encoding)
+        self._decoder = decoder(content_encoding)
         self._pending = b""
         self._reported: dict[str, Any] = {}
 
@@ -80,12 +80,12 @@ class UsageTap:
 def decoded(data: bytes, encoding: str | None) -> bytes:
     """A whole body without its compression; empty if it cannot be decoded."""
     try:
-        return bytes(_decoder(encoding)(data))
+        return bytes(decoder(encoding)(data))
     except (ValueError, zlib.error):
         return b""
 
 
-def _decoder(encoding: str | None) -> Any:
+def decoder(encoding: str | None) -> Any:
     """A function that decodes the next bytes of a compressed response. Raises ValueError for an unknown encoding."""
     name = (encoding or "identity").strip().lower()
     if name in ("", "identity"):

@@ -9,6 +9,7 @@ from contextstash.context.window import thresholds
 from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import measure
 from contextstash.formats import detect_format, get_format
+from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.results import Estimate, Trigger
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Counters, Native, NewMessage, Session
@@ -22,7 +23,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     budget = access.budget(settings, model, session)
     counter = access.counter(settings, model)
     counters = session.counters
-    followed = session.source is not None
+    followed = await sends_own_history(access.store, session)
     tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
     level = thresholds.level_of(tokens, budget)
     return Estimate(

@@ -24,6 +24,7 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.message_cache import MessageCache
+from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
@@ -164,6 +165,7 @@ class Access:
             overlay=overlay,
             entries=tuple(build_view(messages, overlay)),
             outputs={(output.seq, output.block): output for output in outputs},
+            proxied=session.source is not None and not await sends_own_history(self.store, session),
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:

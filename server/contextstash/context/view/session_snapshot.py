@@ -19,7 +19,8 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class SessionSnapshot:
-    """The session at one moment, from which every use case that changes a view starts."""
+    """The session at one moment, from which every use case that changes a view starts. `proxied` says of a followed
+    client that our proxy makes the edits in what it sends."""
 
     session: Session
     settings: ContextSettings
@@ -30,6 +31,7 @@ class SessionSnapshot:
     overlay: Overlay
     entries: tuple[Entry, ...]
     outputs: Mapping[Place, Output]
+    proxied: bool = False
 
     @property
     def session_id(self) -> str:
@@ -53,7 +55,7 @@ class SessionSnapshot:
     @property
     def client_tokens(self) -> int | None:
         """What the followed client sends, None if it sends our view."""
-        if not self.followed:
+        if not self.followed or self.proxied:
             return None
         counters = self.session.counters
         return counting.estimate(counters, self.settings, self.counter.name, followed=True)[0]

@@ -18,6 +18,7 @@ from contextstash.context.window.thresholds import Due, WindowBudget, due, resul
 from contextstash.error_trace import error_trace
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
+from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
 from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
@@ -58,7 +59,7 @@ class AutoReducer:
         session_id = session.session_id
         estimate = await self._estimate_and_log_level(session)
         done = self._unreported.pop(session_id) or []
-        if not self._access.settings(session).automatic or not self._claim(session_id):
+        if not await self._may_reduce(session) or not self._claim(session_id):
             return estimate, done
         try:
             reduced = await self._reduce_if_due(session)
@@ -82,6 +83,13 @@ class AutoReducer:
         """Wait until no reduction is running."""
         while self._claims:
             await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
+
+    async def _may_reduce(self, session: Session) -> bool:
+        """Whether the session is reduced automatically. One whose client goes through the proxy is not: there an edit
+        changes the next request, and the proxy alone knows whether that pays."""
+        if not self._access.settings(session).automatic:
+            return False
+        return session.source is None or await sends_own_history(self._access.store, session)
 
     def _claim(self, session_id: str) -> bool:
         """Claim the session for this caller until `_release`; False if another caller has it. Checks and claims without

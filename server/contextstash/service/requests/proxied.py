@@ -12,6 +12,7 @@ from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, ensure_session
 from contextstash.service.recording.session_locks import SessionLocks
@@ -212,22 +213,21 @@ NEXT_REQUEST = (
 )
 """What the change of a proxied session does, for its model."""
 
-PROXIED_SECONDS = 24 * 3_600
-"""How long after its last request a session counts as one that goes through the proxy. A guess: one day's pause."""
-
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
 async def with_effect(access: Access, result: Changed, now: float) -> Changed:
     """The result of a change; if the session goes through the proxy, its note says that the next request shows it."""
     proxied = await access.store.get_proxied(result.session_id)
-    if proxied is None or proxied.last_at < now - PROXIED_SECONDS or getattr(result, "dry_run", None):
+    if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
+        return result
+    if result.tokens_before == result.tokens_after:
         return result
     if proxied.left_alone:
         note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
     else:
         note = NEXT_REQUEST
-    return result.model_copy(update={"note": note}) if result.tokens_before != result.tokens_after else result
+    return result.model_copy(update={"note": note})
 
 
 async def archive_for_request(

@@ -1,0 +1,194 @@
+"""What Codex (seen in 0.169) does differently: namespaces of tools, threads, late servers, refusals within a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.caching_provider import CachingProvider, caching_provider, tokens
+from tests.support.proxies import Clock, RunningProxy, running_proxy
+
+SHELL: dict[str, Any] = {"type": "function", "name": "exec_command", "parameters": {"type": "object"}}
+OURS: dict[str, Any] = {
+    "type": "namespace",
+    "name": "mcp__contextstash",
+    "tools": [{"type": "function", "name": "get_archived_output", "parameters": {"type": "object"}}],
+}
+PROMPT = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "You are Codex."}]}
+SUMMARIZE = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary."
+TOO_LONG = "Your input exceeds the context window of this model. Please adjust your input and try again."
+COLD = 4_000.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def provider(clock: Clock) -> Iterator[CachingProvider]:
+    with caching_provider(clock) as running:
+        running.responses_events = reply_events
+        yield running
+
+
+@pytest.fixture
+def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
+        yield running
+
+
+def reply_events(body: dict[str, Any]) -> list[dict[str, Any]]:
+    usage = {"input_tokens": tokens(json.dumps(body)), "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5}
+    started = [{"type": "response.created", "response": {}}, {"type": "response.in_progress", "response": {}}]
+    return [*started, {"type": "response.completed", "response": {"usage": usage}}]
+
+
+def items(turns: int, *, thread: str = "t") -> list[dict[str, Any]]:
+    """A conversation with so many calls and their outputs."""
+    text = {"type": "input_text", "text": f"Fix {thread}."}
+    found: list[dict[str, Any]] = [PROMPT, {"type": "message", "role": "user", "content": [text]}]
+    for number in range(turns):
+        call = {"type": "function_call", "call_id": f"{thread}{number}", "name": "exec_command"}
+        output = "".join(f"line {thread} {number}-{k}\n" for k in range(900))
+        found.append({**call, "arguments": json.dumps({"cmd": f"make {number}"})})
+        found.append({"type": "function_call_output", "call_id": f"{thread}{number}", "output": output})
+    return found
+
+
+def send(
+    proxy: RunningProxy, listed: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **headers: str
+) -> Any:
+    """Send a request of thread `main`, unless the headers name another."""
+    body = {"model": "gpt-5.4", "input": listed, "tools": [SHELL, OURS] if tools is None else tools, "stream": True}
+    named = {"session-id": "main", "thread-id": "main", **{name.replace("_", "-"): v for name, v in headers.items()}}
+    response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode(), headers=named)
+    proxy.settle()
+    return response
+
+
+def placeholders(provider: CachingProvider) -> list[str]:
+    """The calls whose outputs were placeholders in the last request."""
+    sent = provider.asked[-1].json["input"]
+    return [each["call_id"] for each in sent if "get_archived_output" in str(each.get("output"))]
+
+
+def pruned(proxy: RunningProxy, clock: Clock, turns: int = 8) -> None:
+    """Let a conversation be pruned because its cache is cold."""
+    send(proxy, items(turns - 1))
+    clock.now += COLD
+    send(proxy, items(turns))
+
+
+def test_a_retrieval_tool_within_a_namespace_is_offered(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    pruned(proxy, clock)
+    assert placeholders(provider)[:3] == ["t0", "t1", "t2"]
+
+
+def test_a_resumed_client_whose_servers_are_still_starting_gets_the_same_placeholders(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+        pruned(first, clock)
+        before = placeholders(provider)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+        send(second, items(8), [SHELL])
+        assert placeholders(provider) == before != []
+        clock.now += 30
+        send(second, items(8))
+        assert placeholders(provider) == before
+
+
+def test_a_client_without_the_retrieval_tool_gets_the_originals_after_a_while(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    pruned(proxy, clock)
+    send(proxy, items(8), [SHELL])
+    clock.now += 121
+    send(proxy, items(8), [SHELL])
+    assert placeholders(provider) == []
+
+
+def test_a_sub_agent_has_a_session_of_its_own_below_its_parent(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    main = send(proxy, items(2))
+    below = send(proxy, items(1, thread="s"), thread_id="sub", x_codex_parent_thread_id="main")
+    again = send(proxy, items(3))
+    named = [each.headers["x-contextstash-session"] for each in (main, below, again)]
+    assert named == ["main", "sub", "main"]
+    assert (proxy.state("main").requests, proxy.state("sub").requests) == (2, 1)
+    assert parent_of(proxy, "sub") == "main"
+
+
+def parent_of(proxy: RunningProxy, session_id: str) -> str | None:
+    import sqlite3
+
+    with sqlite3.connect(proxy.database) as database:
+        row = database.execute("SELECT parent_session_id FROM sessions WHERE session_id = ?", (session_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+def test_the_clients_own_summary_without_tools_keeps_the_placeholders(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    pruned(proxy, clock)
+    before = placeholders(provider)
+    text = {"type": "input_text", "text": SUMMARIZE}
+    response = send(proxy, [*items(8), {"type": "message", "role": "user", "content": [text]}], [])
+    assert response.headers["x-contextstash-session"] == "main"
+    assert placeholders(provider) == before != []
+
+
+DETAILS = {"type": "invalid_request_error", "code": "context_length_exceeded", "message": TOO_LONG}
+FAILED = {"type": "response.failed", "response": {"error": DETAILS}}
+ERROR = {"type": "error", "error": DETAILS, "sequence_number": 2}
+
+
+@pytest.mark.parametrize("refusal", [FAILED, ERROR])
+def test_a_request_that_is_refused_as_too_long_within_the_stream_is_healed(
+    provider: CachingProvider, proxy: RunningProxy, refusal: dict[str, Any]
+) -> None:
+    def events(body: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*reply_events(body)[:2], refusal] if len(json.dumps(body)) > 60_000 else reply_events(body)
+
+    provider.responses_events = events
+    response = send(proxy, items(8))
+    assert b"response.completed" in response.content
+    assert b"context_length_exceeded" not in response.content
+    assert response.content.count(b"event: response.created") == 1
+    assert proxy.state("main").healed == 1
+
+
+def test_an_edited_request_that_is_refused_within_the_stream_is_sent_unedited(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    refusal = {"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "some rule"}}}
+
+    def events(body: dict[str, Any]) -> list[dict[str, Any]]:
+        return (
+            [*reply_events(body)[:2], refusal]
+            if "get_archived_output, handle" in json.dumps(body)
+            else reply_events(body)
+        )
+
+    provider.responses_events = events
+    pruned(proxy, clock)
+    assert placeholders(provider) == []
+    assert proxy.state("main").refused == 1
+
+
+def test_a_failure_that_is_not_about_the_request_reaches_the_client_as_it_is(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    failure = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "try again"}}}
+    provider.responses_events = lambda body: [*reply_events(body)[:2], failure]
+    response = send(proxy, items(2))
+    assert b"server_error" in response.content
+    assert len(provider.asked) == 1
