@@ -25,7 +25,7 @@ async def test_a_flood_of_progress_is_passed_on_as_its_newest_and_keeps_no_other
         seen.append(progress)
 
     async with gateway(tmp_path, {"raw": raw_server(), "one": server("one")}) as client:
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             async with anyio.create_task_group() as group:
 
                 async def flooded() -> None:
@@ -33,7 +33,7 @@ async def test_a_flood_of_progress_is_passed_on_as_its_newest_and_keeps_no_other
 
                 group.start_soon(flooded)
                 for _ in range(3):
-                    with anyio.fail_after(5):
+                    with anyio.fail_after(20):  # much, for a machine that runs other things; the flood takes longer
                         assert text_of(await client.call_tool("only_one")) == "from one"
     assert seen == sorted(seen)
     assert seen[-1] == STEPS - 1
