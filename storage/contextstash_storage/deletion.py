@@ -28,8 +28,10 @@ from contextstash_storage.merge_stops import (
 from contextstash_storage.search_documents import Piece
 from contextstash_storage.search_index import (
     Searchable,
+    indexed_pieces,
     is_long,
     merge_index,
+    pieces_at_once,
     read_searchable,
     remove_pieces,
     rewrite_terms,
@@ -48,9 +50,6 @@ LOG_SECONDS = 5.0
 
 AGAIN_SECONDS = 5.0
 """How long after a deletion that could not be finished it is tried again."""
-
-PIECES_AT_ONCE = 4
-"""How many pieces of one long message a transaction removes from the index, see index_work.PIECES_AT_ONCE."""
 
 ROWS_AT_ONCE = 200
 
@@ -225,7 +224,7 @@ def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool
     until = time.monotonic() + PIECE_SECONDS
     for (row,) in db.execute("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)).fetchall():
         while (message := _first_message(db, row)) is not None:
-            if not _forget_text(db, message, long, until):
+            if not _forget_text(db, message, long):
                 return True, message
             _remove_message(db, message)
             if time.monotonic() > until:
@@ -241,15 +240,13 @@ def _first_message(db: sqlite3.Connection, row: int) -> int | None:
     return None if found is None else int(found[0])
 
 
-def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None, until: float) -> bool:
+def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -> bool:
     """Remove a message's text from the index; False if some of it is left, or it has to be prepared first."""
     if long is not None and long.message == message:
-        for _ in range(PIECES_AT_ONCE):
-            if not remove_pieces(db, long.searchable, long.pieces, 1):
-                return True
-            if time.monotonic() > until:
-                break
-        return False
+        left = indexed_pieces(db, message)
+        count = pieces_at_once(reversed(long.pieces[:left]))
+        remove_pieces(db, long.searchable, long.pieces, count)
+        return count >= left
     [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
     if not count:
         return True

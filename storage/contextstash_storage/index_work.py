@@ -20,15 +20,12 @@ from contextstash_storage.search_index import (
     is_queued,
     leave_queue,
     newest_queued,
+    pieces_at_once,
     read_searchable,
 )
 
 PIECE_SECONDS = 0.03
 """For how long a transaction adds to the index before it is committed; the commit can take as long again."""
-
-PIECES_AT_ONCE = 4
-"""How many pieces of one message a transaction adds at most: about 130,000 characters, 15 ms before the commit and as
-much in it. No clock can stop the commit (bench/write_lock.py)."""
 
 PAUSE_SECONDS = 0.025
 """How long the write lock is left to others between two transactions, see deletion.PAUSE_SECONDS."""
@@ -135,13 +132,13 @@ def _index_some(db: sqlite3.Connection, message: int, searchable: Searchable | N
     """Index the next pieces of a long message; False if there are no more. Another process may work on it too."""
     if not is_queued(db, message):
         return False
-    done = indexed_pieces(db, message)
-    until = time.monotonic() + PIECE_SECONDS
-    for count, piece in enumerate(found[done:]):
-        if count == PIECES_AT_ONCE or time.monotonic() > until:
-            return True
+    left = found[indexed_pieces(db, message) :]
+    count = pieces_at_once(left)
+    if left:
         assert searchable is not None
-        insert_pieces(db, searchable.session, searchable.seq, message, searchable.blocks, [piece])
+        insert_pieces(db, searchable.session, searchable.seq, message, searchable.blocks, left[:count])
+    if count < len(left):
+        return True
     leave_queue(db, message)
     return False
 

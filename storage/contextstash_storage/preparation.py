@@ -11,7 +11,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
 from contextstash_storage.search_documents import Piece, documents, pieces
-from contextstash_storage.search_index import INLINE_CHARACTERS
+from contextstash_storage.search_index import is_indexed_later
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
@@ -76,7 +76,7 @@ def _prepared(message: NewMessage, may_end: bool, packed: dict[bytes, bytes]) ->
 
 def _pieces(message: NewMessage) -> tuple[Piece, ...] | None:
     text = message.search_text
-    if len(text) > INLINE_CHARACTERS:
+    if is_indexed_later(message):
         return None
     calls = {output.block: (output.tool, output.argument) for output in message.outputs}
     return tuple(pieces(documents(text, message.blocks, calls))) if text else ()

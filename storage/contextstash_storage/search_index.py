@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from contextstash_storage.bodies import unfolded
 from contextstash_storage.hidden_sessions import DELETED_OWNER
-from contextstash_storage.records import Block
+from contextstash_storage.records import Block, NewMessage
 from contextstash_storage.search_documents import Document, Kind, Piece, documents, pieces
 
 INLINE_CHARACTERS = 120_000
 """A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
 each million characters, in part at the commit."""
+
+INLINE_BLOCKS = 1_000
+"""The same for a message with more blocks: each has at least one row of its own, about 50 µs."""
+
+PIECE_SET_CHARACTERS = 130_000
+"""Text that is inserted or removed in one transaction: 15 ms before the commit and as much in it. No clock can stop the
+commit (bench/write_lock.py)."""
+
+PIECE_SET_SIZE = 500
+"""The same by the number of pieces, of which a message with many blocks has many short ones."""
 
 CALL_MESSAGES = 60
 """How many messages before an output are searched for its call; as many as when the output is named by its call."""
@@ -74,6 +85,11 @@ def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
     )
 
 
+def is_indexed_later(message: NewMessage) -> bool:
+    """Whether a message that is to be stored is indexed after that, in pieces."""
+    return len(message.search_text) > INLINE_CHARACTERS or len(message.blocks) > INLINE_BLOCKS
+
+
 def is_long(db: sqlite3.Connection, message: int) -> bool:
     """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
     [derived, packed] = db.execute(
@@ -81,7 +97,17 @@ def is_long(db: sqlite3.Connection, message: int) -> bool:
         " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
         (message,),
     ).fetchone() or ("{}", 0)
-    return bool(max(text_size(derived), packed or 0) > INLINE_CHARACTERS)
+    return bool(max(text_size(derived), packed or 0) > INLINE_CHARACTERS) or derived.count('"type"') > INLINE_BLOCKS
+
+
+def pieces_at_once(found: Iterable[Piece]) -> int:
+    """How many of these pieces, from the first on, one transaction inserts or removes."""
+    characters = 0
+    for number, piece in enumerate(found):
+        if number == PIECE_SET_SIZE or characters >= PIECE_SET_CHARACTERS:
+            return number
+        characters += len(piece.text)
+    return PIECE_SET_SIZE
 
 
 def text_size(derived: str) -> int:
@@ -94,10 +120,11 @@ def insert_pieces(
 ) -> None:
     """Make pieces of a message findable."""
     pairs: dict[int, int] = {}
+    calls = RecordedCalls(db, session, seq)
     for piece in found:
         block = piece.document.block
         if block not in pairs:
-            pairs[block] = _pair(db, session, seq, message, blocks, piece.document)
+            pairs[block] = _pair(message, blocks, piece.document, calls)
         pair = pairs[block]
         entry = db.execute(
             "INSERT INTO search_entries (message, block, piece, kind, pair) VALUES (?, ?, ?, ?, ?)",
@@ -147,9 +174,7 @@ def call_of_pair(pair: int) -> tuple[int, int]:
     return divmod(pair, _BLOCKS)
 
 
-def _pair(
-    db: sqlite3.Connection, session: int, seq: int, message: int, blocks: Sequence[Block], document: Document
-) -> int:
+def _pair(message: int, blocks: Sequence[Block], document: Document, calls: RecordedCalls) -> int:
     """The pair that a document is of; 0 for what was said, its own if it is a call, or an output whose call is not
     recorded."""
     if document.kind is Kind.TEXT:
@@ -158,22 +183,56 @@ def _pair(
     if document.kind is Kind.CALL or document.block >= len(blocks):
         return own
     call_id = blocks[document.block].call_id
-    return own if call_id is None else _recorded_call(db, session, seq, call_id) or own
+    return own if call_id is None else calls.pair(call_id) or own
 
 
-def _recorded_call(db: sqlite3.Connection, session: int, seq: int, call_id: str) -> int:
-    """The pair of the last call of this id before a position, 0 if there is none."""
-    rows = db.execute(
-        "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ? AND instr(derived, ?)"
-        " AND search_text IS NOT NULL ORDER BY seq DESC",
-        (session, seq, seq - CALL_MESSAGES, '"tool_call"'),
-    )
-    for message, derived in rows:
-        if call_id in derived or not call_id.isascii():
-            for number, block in enumerate(json.loads(derived).get("blocks", ())):
-                if block.get("call_id") == call_id and block["type"] == "tool_call":
-                    return _own_pair(int(message), number)
-    return 0
+class RecordedCalls:
+    """The calls before a position, newest first. Each message is read once, since it can have 10,000 calls."""
+
+    def __init__(self, db: sqlite3.Connection, session: int, seq: int) -> None:
+        self._db = db
+        self._before = (session, seq, seq - CALL_MESSAGES)
+        self._read: list[_MessageCalls] = []
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the last call of this id, 0 if there is none."""
+        return next((pair for message in self._messages() if (pair := message.pair(call_id))), 0)
+
+    def _messages(self) -> Iterator[_MessageCalls]:
+        yield from self._read
+        for message, derived in self._rows:
+            self._read.append(_MessageCalls(int(message), derived))
+            yield self._read[-1]
+
+    @cached_property
+    def _rows(self) -> Iterator[tuple[int, str]]:
+        return self._db.execute(
+            "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ?"
+            " AND instr(derived, '\"tool_call\"') AND search_text IS NOT NULL ORDER BY seq DESC",
+            self._before,
+        )
+
+
+class _MessageCalls:
+    """The calls of one message, by what is stored with it as `derived`."""
+
+    def __init__(self, message: int, derived: str) -> None:
+        self._message = message
+        self._derived = derived
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the first call of this id, 0 if there is none."""
+        if call_id.isascii() and call_id not in self._derived:
+            return 0
+        return self._pairs.get(call_id, 0)
+
+    @cached_property
+    def _pairs(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, block in enumerate(json.loads(self._derived).get("blocks", ())):
+            if block["type"] == "tool_call" and block.get("call_id"):
+                found.setdefault(block["call_id"], _own_pair(self._message, number))
+        return found
 
 
 def queue(db: sqlite3.Connection, message: int) -> None:

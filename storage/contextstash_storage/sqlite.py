@@ -63,7 +63,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.repeats import fingerprints
 from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
-from contextstash_storage.search_index import INLINE_CHARACTERS, queued_messages
+from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 
@@ -278,7 +278,7 @@ class SqliteStore:
     ) -> Appended:
         batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
         appended = await append_in_pieces(self._writer, self._lock, batch, messages)
-        if any(len(message.search_text) > INLINE_CHARACTERS for message in messages):
+        if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         return appended
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage import index_work
+from contextstash_storage import index_work, search_index
 from contextstash_storage.records import Block, NewMessage, Output
-from contextstash_storage.search_index import INLINE_CHARACTERS
+from contextstash_storage.search_index import INLINE_BLOCKS, INLINE_CHARACTERS, RecordedCalls
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_sessions import SESSION, new_session, record, says
 
@@ -108,6 +108,56 @@ async def test_tools_and_times_restrict_a_search(store: SqliteStore) -> None:
     assert await handles(store, "needle", before=late) == ["out_a"]
 
 
+def many_calls(count: int) -> list[NewMessage]:
+    """A message with so many calls, and one with all their outputs."""
+    calls = [call(f"call_{number}", "Bash", command=f"ls {number}") for number in range(count)]
+    outputs = [output(f"call_{number}", "Bash", f"ls {number}", f"result{number}") for number in range(count)]
+    return [
+        calls[0].model_copy(
+            update={
+                "blocks": tuple(block for each in calls for block in each.blocks),
+                "search_text": "\n".join(each.search_text for each in calls),
+            }
+        ),
+        outputs[0].model_copy(
+            update={
+                "blocks": tuple(block for each in outputs for block in each.blocks),
+                "outputs": tuple(
+                    found.model_copy(update={"block": number})
+                    for number, each in enumerate(outputs)
+                    for found in each.outputs
+                ),
+                "search_text": "\n".join(each.search_text for each in outputs),
+            }
+        ),
+    ]
+
+
+async def test_the_calls_before_many_outputs_are_read_once(store: SqliteStore, path: Path) -> None:
+    await record(store, *many_calls(50))
+    with closing(sqlite3.connect(path)) as db:
+        [session] = db.execute("SELECT session FROM sessions").fetchone()
+        entries = db.execute("SELECT pair, kind FROM search_entries ORDER BY entry").fetchall()
+        assert {pair for pair, _ in entries[:50]} == {pair for pair, _ in entries[50:]}
+        assert len({pair for pair, _ in entries}) == 50
+        statements: list[str] = []
+        db.set_trace_callback(statements.append)
+        calls = RecordedCalls(db, session, 1)
+        assert [calls.pair(f"call_{number}") for number in range(50)] == [pair for pair, _ in entries[:50]]
+        assert calls.pair("call_unknown") == 0
+        assert len(statements) == 1
+
+
+async def test_a_message_of_very_many_blocks_is_indexed_after_it_is_stored(store: SqliteStore, path: Path) -> None:
+    await record(store, *many_calls(INLINE_BLOCKS + 1))
+    await indexed(store)
+    assert await handles(store, f"result{INLINE_BLOCKS}") == [f"out_call_{INLINE_BLOCKS}"]
+    assert await store.delete_session(SESSION)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
 def long_text() -> str:
     words = " ".join(f"word{number}" for number in range(INLINE_CHARACTERS // 8))
     return f"{words}\n{words}\nneedle at the end"
@@ -125,7 +175,7 @@ async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_nex
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(index_work, "PIECES_AT_ONCE", 1)
+    monkeypatch.setattr(search_index, "PIECE_SET_SIZE", 1)
     store = await open_sqlite(path)
     await new_session(store)
     await record(store, says(long_text()))
