@@ -70,6 +70,19 @@ def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_
     assert small[Section.FILES] == summary_of(script, most=3_000)[Section.FILES]
 
 
+def test_a_task_of_many_short_lines_is_cut_to_its_room_and_never_left_out() -> None:
+    def per_line(text: str) -> int:
+        return len(text.split()) + text.count("\n  ")  # as tokenizers do: the indentation of an item's lines counts
+
+    task = "\n".join(f"step {number}" for number in range(400))
+    script = Script().user(task)
+    for number in range(30):
+        script.call("Read", {"file_path": f"/srv/app/part_{number}.py"}, f"def part_{number}_of_the_work(): ...\n" * 9)
+    for most in range(60, 400, 20):
+        text = extract_summary(script.turns, max_tokens=most, count=per_line)
+        assert read_summary(text)[Section.TASK][0].startswith("step 0"), most
+
+
 def test_what_the_user_decided_is_kept_with_the_question_it_answers() -> None:
     decisions = summary_of(fines_session())[Section.DECISIONS]
     assert "Asked “Should I keep the daily run?” the user answered “yes, keep it”" in decisions

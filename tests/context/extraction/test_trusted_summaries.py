@@ -97,3 +97,12 @@ def test_an_error_is_fixed_by_the_same_run_in_another_environment() -> None:
     script = Script().user("Go.").call("Bash", {"command": "go test ./..."}, "exit status 1\n", is_error=True)
     script.call("Bash", {"command": "env GOCACHE=/tmp/c go test ./..."}, "ok  \tapp\t0.2s\n")
     assert [line[:9] for line in sections_of(script)[Section.ERRORS]] == ["resolved:"]
+
+
+def test_a_question_that_the_assistant_asks_itself_is_not_open_and_one_to_the_user_is() -> None:
+    last = (
+        "The watcher lists one folder. But what if the folder does not exist? What if it is a file, not a folder?"
+        " Should I also watch files?"
+    )
+    text = extract_summary(Script().user("Mend it.").assistant(last).turns, max_tokens=500, count=quarter)
+    assert read_summary(text)[Section.OPEN] == ["Should I also watch files?"]

@@ -127,7 +127,7 @@ class _Chosen:
         cost = self._cost(item.text)
         text = item.text
         if cost > left:
-            text = cut_middle(item.text, left - 1, self._count) if item.cut and left >= MIN_CUT else ""
+            text = cut_middle(item.text, left, self._cost) if item.cut and left >= MIN_CUT else ""
             cost = self._cost(text)
         if text and cost <= left:
             self.spent[place[0]] += cost - self._spent_on(place)

@@ -35,6 +35,7 @@ _THOUGHT = re.compile(
     r"|let[’']s|hmm+|wait|vielleicht|wahrscheinlich|peut-être|quizás?|tal vez)\b|也许|可能|或许|たぶん|かもしれ",
     re.IGNORECASE,
 )
+_MUSING = re.compile(r"\b(?:what if|i wonder|hmm+|here[’']s a thought)\b", re.IGNORECASE)
 _PROPOSAL = re.compile(
     r"(?:option|approach|alternative|possibility|idea|step|phase|variant) (?:\d+|[a-z])\b"
     r"|(?:i[’']d|i would|i could|i can|we could|we should|we can|you could|you should|would you|should (?:i|we)"
@@ -67,6 +68,11 @@ def is_statement(sentence: str) -> bool:
 def takes_back(sentence: str) -> bool:
     """Whether a sentence takes back the one before it, such as "Wait, no."."""
     return bool(_TURNS_BACK.match(sentence))
+
+
+def asks_itself(question: str) -> bool:
+    """Whether a question is a thought aloud of its author, such as "But what if it is a file?", and asks nobody."""
+    return bool(_CONTINUES.match(question) or takes_back(question) or _MUSING.search(question))
 
 
 def _is_balanced(sentence: str) -> bool:

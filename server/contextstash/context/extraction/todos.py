@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.context.extraction.actions import Action
+from contextstash.context.extraction.statements import asks_itself
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.text.sentences import own_sentences
 
@@ -122,6 +123,7 @@ def stated_open_items(text: str, most: int = 4) -> list[str]:
     found = [
         one_line(sentence, 260)
         for sentence in own_sentences(text)
-        if len(sentence) > 12 and (_AHEAD.search(sentence) or sentence.endswith(("?", "？")))
+        if len(sentence) > 12
+        and (_AHEAD.search(sentence) or (sentence.endswith(("?", "？")) and not asks_itself(sentence)))
     ]
     return found[-most:]
