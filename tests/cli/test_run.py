@@ -16,20 +16,30 @@ from tests.support.caching_provider import caching_provider
 from tests.support.proxies import request_of, session
 
 CLIENT = """
-import json, os, signal, subprocess, sys, time, urllib.request
+import http.client, json, os, signal, subprocess, sys, urllib.request
 base = os.environ["ANTHROPIC_BASE_URL"]
 
-def send(count):
-    request = urllib.request.Request(base + "/v1/messages?beta=true", open(sys.argv[1], "rb").read(), method="POST")
-    with urllib.request.urlopen(request, timeout=60) as response:
+def request():
+    url, body = base + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
+    return urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60)
+
+def send():
+    with request() as response:
         return response.read(), response.headers["x-contextstash-session"]
 
-first, session = send(1)
+first, session = send()
 port = base.rsplit(":", 1)[1]
 listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True).stdout
 [proxy] = [int(line.split()[0]) for line in listing.splitlines() if sys.argv[2] in line and " proxy " in line]
+whole = request()
+started = whole.readline()
 os.kill(proxy, signal.SIGKILL)
-second, again = send(2)
+try:
+    rest = whole.read()
+except (http.client.IncompleteRead, ConnectionError):
+    rest = None
+assert started and rest is None, rest
+second, again = send()
 assert session == again, (session, again)
 print(json.dumps({"session": session, "search": os.environ.get("ENABLE_TOOL_SEARCH"), "argument": sys.argv[3]}))
 sys.exit(7)
@@ -37,7 +47,9 @@ sys.exit(7)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
-def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies(tmp_path: Path) -> None:
+def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies_in_mid_stream(
+    tmp_path: Path,
+) -> None:
     client = tmp_path / "claude"
     client.write_text(f"#!{sys.executable}\n{CLIENT}", "utf-8")
     client.chmod(0o700)
@@ -45,6 +57,7 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     body.write_text(json.dumps(request_of(session(2))), "utf-8")
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
+        provider.pause_at = 2
         environment = {name: value for name, value in os.environ.items() if name != "ENABLE_TOOL_SEARCH"}
         command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
         done = subprocess.run(
@@ -57,7 +70,7 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
     assert (said["search"], said["argument"]) == ("true", "--resume")
-    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 2
+    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 3
     assert "contextstash: Proxy: " in done.stderr
 
 

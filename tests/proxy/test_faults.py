@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.test_pruning import OLD, placeholders, play
+from tests.proxy.test_pruning import ID, OLD, placeholders, play
 from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
-from tests.support.proxies import Clock, request_of, running_proxy, session, turn
+from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session, turn
 
 
 @pytest.fixture
@@ -82,6 +83,105 @@ def test_a_session_that_is_left_alone_says_so_in_its_status(
         state = proxy.state(response.headers["x-contextstash-session"])
     assert "422" in str(state.left_alone)
     assert (state.refused, state.requests) == (1, 9)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 529])
+def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_changes_nothing(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, status: int
+) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-2])
+        clock.now += 400
+        provider.refusals.append(Refusal(status, "not now", lambda body: bool(placeholders(body))))
+        sent = len(provider.asked)
+        assert proxy.send(request_of(messages)).status_code == status
+        assert len(provider.asked) == sent + 1
+        assert proxy.send(request_of(messages)).status_code == 200
+        assert placeholders(provider.bodies[-1]) == OLD
+        assert proxy.state(ID).left_alone is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "application/json", b'{"half": '),
+        (200, "text/event-stream", b"data: {nothing\n\ndata: [1, 2]\n\nevent: x"),
+        (200, "text/html", b"<html>Sign in</html>"),
+        (400, "application/json", b"\xff\xfe"),
+        (413, "application/json", b"[]"),
+        (204, "application/json", b""),
+    ],
+)
+def test_a_malformed_answer_reaches_the_client_byte_for_byte(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, answer: tuple[int, str, bytes]
+) -> None:
+    provider.raw_answer = answer
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        response = proxy.send(request_of(session(2)))
+        assert (response.status_code, response.headers["content-type"], response.content) == answer
+        provider.raw_answer = None
+        assert proxy.send(request_of(session(2))).status_code == 200
+
+
+def test_a_slow_stream_is_passed_on_as_it_comes(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+    provider.pause_at = 1
+    content = json.dumps(request_of(session(1))).encode()
+    with (
+        running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy,
+        proxy.http.stream("POST", f"{proxy.url}/v1/messages", content=content) as response,
+    ):
+        chunks = response.iter_raw()
+        first = next(chunks)
+        provider.resumed.set()
+        rest = b"".join(chunks)
+    assert b"message_start" in first
+    assert b"message_stop" not in first
+    assert b"message_stop" in rest
+
+
+def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-2])
+        clock.now += 400
+        proxy.send(request_of(messages))
+        in_database(proxy, "PRAGMA max_page_count = 1")
+        for number in range(20, 24):
+            messages += turn(number, "".join(f"row {number} {k}\n" for k in range(2_000)))
+            clock.now += 400
+            assert proxy.send(request_of(messages)).status_code == 200
+            assert placeholders(provider.bodies[-1])[: len(OLD)] == OLD
+        in_database(proxy, "PRAGMA max_page_count = 1000000")
+        clock.now += 400
+        proxy.send(request_of(messages))
+        clock.now += 400
+        proxy.send(request_of(messages))
+        assert len(placeholders(provider.bodies[-1])) > len(OLD)
+
+
+def in_database(proxy: RunningProxy, statement: str) -> None:
+    """Run a statement on the connection through which the proxy writes."""
+    sessions = proxy.engine._sessions
+    assert sessions is not None
+    store: Any = sessions._access.store
+    work = store._writer.run(lambda db: db.execute(statement).fetchall())
+    asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)
+
+
+def test_a_database_that_was_deleted_stops_no_request(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+    messages = session(8)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-2])
+        for path in tmp_path.glob("stash.db*"):
+            path.unlink()
+        clock.now += 400
+        assert proxy.send(request_of(messages)).status_code == 200
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        assert proxy.send(request_of(messages)).status_code == 200
+    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
 
 
 @pytest.mark.parametrize("format_name", ["chat", "responses"])

@@ -50,7 +50,9 @@ class Refusal:
 @dataclass
 class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request
-    of the Responses API."""
+    of the Responses API. The stream of request number `pause_at` stops in its middle until `resumed` is set.
+    `raw_answer` is the status, content type and body of every answer.
+    """
 
     url: str = ""
     clock: Callable[[], float] = lambda: 0.0
@@ -61,6 +63,9 @@ class CachingProvider:
     stored: dict[str, tuple[float, float]] = field(default_factory=dict)
     reply: str = "Done."
     broken_stream: bool = False
+    pause_at: int | None = None
+    resumed: threading.Event = field(default_factory=threading.Event)
+    raw_answer: tuple[int, str, bytes] | None = None
     responses_events: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
 
     @property
@@ -146,6 +151,7 @@ def caching_provider(clock: Callable[[], float] = lambda: 0.0) -> Iterator[Cachi
     try:
         yield provider
     finally:
+        provider.resumed.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -174,6 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.path.split("?")[0] != MESSAGES:
             self._send(200, {"input_tokens": 12, "echo": len(asked.body)})
+            return
+        if self.provider.raw_answer is not None:
+            self._send_raw(*self.provider.raw_answer)
             return
         body = asked.json
         for refusal in self.provider.refusals:
@@ -208,9 +217,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, {"type": "error", "error": {"type": kind, "message": message}})
 
     def _send(self, status: int, answer: dict[str, Any]) -> None:
-        data = json.dumps(answer).encode()
+        self._send_raw(status, "application/json", json.dumps(answer).encode())
+
+    def _send_raw(self, status: int, content_type: str, data: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Set-Cookie", "secret=cookie")
         self.send_header("Request-Id", "req_1")
@@ -228,6 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for event in events:
             self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            if event["type"] == "content_block_delta" and len(self.provider.asked) == self.provider.pause_at:
+                self.provider.resumed.wait(30)
             if self.provider.broken_stream and event["type"] == "content_block_delta":
                 self.close_connection = True
                 return

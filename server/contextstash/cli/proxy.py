@@ -19,7 +19,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--no-record", is_flag=True, help="Store nothing; then nothing is pruned either.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
-@click.option("--http2", is_flag=True, help="HTTP/2 to the model API, if the package h2 is installed.")
+@click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @DATABASE

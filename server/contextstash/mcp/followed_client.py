@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from contextstash.mcp.tool import StashTool
 
 DESCRIPTIONS = {
-    "prune_tool_outputs": "Changes contextstash's own view only, not your window: your client sends its own history."
-    " Archives old tool outputs there.",
-    "compact_session": "Changes contextstash's own view only, not your window: your client sends its own history."
-    " Keeps your summary for the hand-off after the client compacts.",
+    "prune_tool_outputs": "Changes contextstash's own view only, not your window, unless your client runs behind its"
+    " proxy. Archives old tool outputs there.",
+    "compact_session": "Changes contextstash's own view only, not your window, unless your client runs behind its"
+    " proxy. Keeps your summary for the hand-off after the client compacts.",
     "restore_outputs": "Changes contextstash's own view only, not your window: undoes a prune or compaction there.",
     "get_summary": "The summary of the session's older messages, by the client or by you. Use after a compaction or to"
     " resume.",
@@ -20,7 +20,7 @@ DESCRIPTIONS = {
 
 INSTRUCTIONS = """\
 contextstash keeps your session's whole history. Your client sends its own history to you, so only the client can \
-shrink your window: no tool here does.
+shrink your window: no tool here does, unless results say that the client runs behind the contextstash proxy.
 - Before long work call estimate_context. At level compact or above write a hand-off summary, pass it to \
 compact_session, and ask the user to compact in the client; the summary is handed to the new window.
 - A placeholder with a handle (out_...) stands for a tool output that is kept in full: get_archived_output reads it, \

@@ -9,12 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextstash.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class ServedProxy:
 def serve_proxy(served: ServedProxy) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
     upstream = check_upstream(served.upstream)
+    if served.http2 and find_spec("h2") is None:
+        raise BadInputError("--http2 needs the package h2. Install it beside contextstash: pip install h2")
     configure_logs()
     # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)

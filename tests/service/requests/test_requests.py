@@ -156,7 +156,7 @@ async def test_a_turn_is_one_call_with_the_whole_list(tmp_path: Path) -> None:
 async def test_every_version_of_the_declared_parts_stays_readable(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "v.db") as stash:
         for day in ("Monday", "Tuesday", "Monday"):
-            declared = {"system": f"Today is {day}.", "tools": TOOLS}
+            declared: dict[str, Any] = {"system": f"Today is {day}.", "tools": TOOLS}
             await stash.get_context(SESSION, messages=[user("go")], format="openai-chat", **declared)
         versions = await stash.read_declared(SESSION)
         assert [(each.part, each.content) for each in versions] == [
