@@ -86,6 +86,12 @@ async def test_a_request_that_cannot_fit_says_what_takes_the_room(tmp_path: Path
     assert "system prompt" in (request.reason or "")
 
 
+async def test_a_conversation_without_content_is_not_an_empty_request(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        with pytest.raises(BadInputError, match="Nothing to send"):
+            await stash.session("empty", model="claude-opus-4-5").request([{"role": "user", "content": ""}])
+
+
 async def test_a_reply_belongs_to_its_request(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         session = stash.session("job", model="claude-opus-4-5", window=32_000)

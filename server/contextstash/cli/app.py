@@ -46,7 +46,7 @@ INTERRUPTED = 130
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="New here? `contextstash demo` shows everything in a few seconds, with no set-up.",
+    epilog="New here? `contextstash demo --sample` shows everything in a few seconds, with no set-up.",
 )
 @click.version_option(__version__, message="contextstash %(version)s")
 @click.option("--db", metavar="FILE", help="As in the commands.")

@@ -79,9 +79,9 @@ def _show_survey(found: Survey) -> None:
         bold=True,
     )
     if found.searches:
-        _heading("Found again")
+        _heading("Searched for the largest ones, in their sessions")
     for each in found.searches:
-        place = f"{each.handle} ({each.tool}, {each.tokens:,} tokens)" if each.handle else "not among the first hits"
+        place = f"{each.handle} ({each.tool}, {each.tokens:,} tokens)" if each.handle else "other outputs came first"
         _line(f"  search {shortened(repr(each.words), 64)}\n    -> {place}, {each.seconds * 1000:.0f} ms")
     _line("")
     _line("Nothing was written or sent. To keep and follow your sessions: contextstash install claude-code --hooks")

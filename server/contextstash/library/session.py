@@ -85,6 +85,8 @@ class LibrarySession:
             tools=plain_tools(tools),
             budget=None if max_tokens is None else await self._budget(max_tokens),
         )
+        if not result.messages:
+            raise BadInputError(result.reason or "Nothing to send.")
         return await self._as_request(result)
 
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:

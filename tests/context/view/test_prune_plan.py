@@ -39,6 +39,14 @@ def test_a_batch_must_free_more_than_the_minimum(minimum: int, left: int) -> Non
     assert left or "minimum" in found.reason
 
 
+def test_what_protects_the_outputs_is_named_if_nothing_is_left_to_prune() -> None:
+    found = plan([100, 100], keep_last=1, protect_tokens=5_000)
+    assert found.reason == (
+        "Nothing done: 2 tool outputs are protected. Protected are the newest 1, the newest 5,000 tokens of outputs."
+        " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
+    )
+
+
 @pytest.mark.parametrize(("turns_protected", "left"), [(0, 4), (1, 2), (2, 0), (3, 0)])
 def test_the_newest_user_turns_are_skipped(turns_protected: int, left: int) -> None:
     found = plan([100, 100, 100, 100], turns=2, protect_turns=turns_protected)

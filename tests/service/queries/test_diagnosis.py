@@ -39,7 +39,7 @@ async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_
     async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         await stash.compact_session(SESSION, strategy="extractive")
-        usage = {"input_tokens": 24_000, "output_tokens": 50}
+        usage = {"input_tokens": 26_000, "output_tokens": 50}
         await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
         estimate = await stash.estimate_context(SESSION)
     assert "does not send what get_context returns" in (estimate.notes or [""])[0]

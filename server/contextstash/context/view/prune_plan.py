@@ -98,7 +98,7 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[tuple[int, int], Outpu
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
-        return PrunePlan((), 0, _nothing(protected, small))
+        return PrunePlan((), 0, _nothing(protected, small, limits))
     if freed <= limits.minimum_tokens:
         return PrunePlan(
             (),
@@ -143,12 +143,18 @@ def _is_archived(entry: Entry, place: int) -> bool:
     return isinstance(entry.replaced.get(place), ArchiveEdit)
 
 
-def _nothing(protected: int, small: int) -> str:
+def _nothing(protected: int, small: int, limits: PruneLimits) -> str:
     if protected:
         rest = f", the other {small} are too small to archive" if small else ""
+        newest = {
+            f"the newest {limits.keep_last}": limits.keep_last,
+            f"the newest {limits.protect_tokens:,} tokens of outputs": limits.protect_tokens,
+            f"those of the last {limits.protect_turns} user turns": limits.protect_turns,
+        }
+        named = ", ".join(name for name, amount in newest.items() if amount)
         return (
-            f"Nothing done: {protected} tool outputs are recent enough to be protected{rest}."
-            " Pass a smaller keep_last to prune more."
+            f"Nothing done: {protected} tool outputs are protected{rest}. Protected are {named}."
+            " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
         )
     if small:
         return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."

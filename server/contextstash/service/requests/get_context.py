@@ -97,6 +97,9 @@ class _Sources:
     last: Request | None
 
 
+NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
+
+
 async def get_context(
     access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
 ) -> ContextResult:
@@ -336,10 +339,11 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
     notice = _notice_tokens(snapshot, plan.left_out, sources.bodies)
     tokens = limit.after(view, total_tokens(plan.sent) + notice)
     fits = plan.excess == 0
+    messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
     return ContextResult(
         session_id=snapshot.session.session_id,
         format=fmt.name,
-        messages=render(fmt, natives, changed=first_edited(natives, sources.bodies.values())),
+        messages=messages,
         system=system_beside(fmt, sources.system, recorded_system),
         tokens=tokens,
         budget=budget,
@@ -347,7 +351,7 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
         left_out=_left_out_result(plan.left_out),
         done=_done(plan.edits),
         request=request_fields(snapshot, plan.sent),
-        reason=None if fits else _over(snapshot, plan.sent, tokens, budget),
+        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, budget),
     )
 
 
@@ -465,6 +469,7 @@ def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget:
         named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
     beside = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
     return (
-        f"The {len(sent)} messages that must stay, with what is sent beside them, take about {tokens:,} tokens, over"
+        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent beside) takes about"
+        f" {tokens:,} tokens, over"
         f" the budget of {budget:,}.{message}{f' Beside the messages: {beside}.' if beside else ''}"
     )
