@@ -42,7 +42,8 @@ def report_lines(report: ProxyReport) -> list[str]:
     sent, unedited = report.tokens_sent, report.tokens_unedited
     share = f" ({100 * sent / unedited:.0f} %)" if unedited else ""
     lines = [
-        f"Proxy: {report.requests:,} request{'s' * (report.requests != 1)}, {report.edited:,} edited; {sent:,} tokens sent of {unedited:,}{share}."
+        f"Proxy: {report.requests:,} request{'s' * (report.requests != 1)}, {report.edited:,} edited;"
+        f" {sent:,} tokens sent of {unedited:,}{share}."
     ]
     if report.edited and report.cost_percent is not None:
         dollars = report.dollars_saved
