@@ -141,7 +141,8 @@ class _Builder:
         that has one, if that or the response has no id."""
         answered = id_of(answer)
         if answered and (named := self._newest(("id", answered))):
-            return named[-1]
+            # Merged contents may hold an id twice: then the name decides.
+            return next((call for call in named if call.call["name"] == answer["name"]), named[-1])
         fitting = self._newest(("name", answer["name"]))
         return next((call for call in fitting if not (answered and id_of(call.call))), None)
 
