@@ -136,7 +136,9 @@ def _is_readable(name: str, native: dict[str, Any]) -> bool:
 
 
 def test_responses_to_calls_of_one_id_stay_with_the_names_of_their_calls() -> None:
-    calls = [{"functionCall": {"name": name, "id": "call_1", "args": {}}} for name in ("Read", "Bash")]
+    calls: list[dict[str, Any]] = [
+        {"functionCall": {"name": name, "id": "call_1", "args": {}}} for name in ("Read", "Bash")
+    ]
     natives = [{"role": "user", "parts": [{"text": "go"}]}, *({"role": "model", "parts": [call]} for call in calls)]
     rendered = render(get_format("gemini"), natives)
     assert [part["functionResponse"]["name"] for part in rendered[-1]["parts"]] == ["Read", "Bash"]
