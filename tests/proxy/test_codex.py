@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.caching_provider import CachingProvider, caching_provider, tokens
+from tests.support.caching_provider import CachingProvider, tokens
 from tests.support.proxies import Clock, RunningProxy, running_proxy
 
 SHELL: dict[str, Any] = {"type": "function", "name": "exec_command", "parameters": {"type": "object"}}
@@ -24,22 +23,9 @@ TOO_LONG = "Your input exceeds the context window of this model. Please adjust y
 COLD = 4_000.0
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def provider(clock: Clock) -> Iterator[CachingProvider]:
-    with caching_provider(clock) as running:
-        running.responses_events = reply_events
-        yield running
-
-
-@pytest.fixture
-def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
-        yield running
+@pytest.fixture(autouse=True)
+def codex_api(provider: CachingProvider) -> None:
+    provider.responses_events = reply_events
 
 
 def reply_events(body: dict[str, Any]) -> list[dict[str, Any]]:

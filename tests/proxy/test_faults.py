@@ -5,44 +5,41 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.proxy.test_pruning import ID, OLD, placeholders, play
-from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
-from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session, turn
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def provider(clock: Clock) -> Iterator[CachingProvider]:
-    with caching_provider(clock) as running:
-        yield running
+from tests.support.caching_provider import CachingProvider, Refusal
+from tests.support.proxies import (
+    ID,
+    OLD,
+    Clock,
+    RunningProxy,
+    placeholders,
+    play,
+    request_of,
+    running_proxy,
+    session,
+    turn,
+)
 
 
 def test_a_locked_database_lets_requests_through_unedited(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
 ) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
-        holder = sqlite3.connect(tmp_path / "stash.db", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE")
-        clock.now += 400
-        assert proxy.send(request_of(messages)).status_code == 200
-        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
-        holder.execute("ROLLBACK")
-        holder.close()
-        clock.now += 400
-        proxy.send(request_of(messages))
-        assert placeholders(provider.bodies[-1]) == OLD
+    play(proxy, clock, messages[:-2])
+    holder = sqlite3.connect(tmp_path / "stash.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    clock.now += 400
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    holder.execute("ROLLBACK")
+    holder.close()
+    clock.now += 400
+    proxy.send(request_of(messages))
+    assert placeholders(provider.bodies[-1]) == OLD
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but some bytes" * 100, None])
@@ -59,47 +56,46 @@ def test_a_database_that_cannot_be_opened_stops_no_request(
     assert provider.asked[-1].body == json.dumps(request_of(session(2))).encode()
 
 
-def test_a_session_that_was_deleted_is_recorded_again(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+def test_a_session_that_was_deleted_is_recorded_again(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
+) -> None:
     messages = session(2)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages)
-        with sqlite3.connect(tmp_path / "stash.db") as db:
-            db.execute("DELETE FROM sessions")
-        db.close()
-        messages += turn(5, "x")
-        assert proxy.send(request_of(messages)).status_code == 200
-        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    play(proxy, clock, messages)
+    with sqlite3.connect(tmp_path / "stash.db") as db:
+        db.execute("DELETE FROM sessions")
+    db.close()
+    messages += turn(5, "x")
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
 
 
 def test_a_session_that_is_left_alone_says_so_in_its_status(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
-        provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
-        clock.now += 400
-        response = proxy.send(request_of(messages))
-        state = proxy.state(response.headers["x-contextstash-session"])
+    play(proxy, clock, messages[:-2])
+    provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
+    clock.now += 400
+    response = proxy.send(request_of(messages))
+    state = proxy.state(response.headers["x-contextstash-session"])
     assert "422" in str(state.left_alone)
     assert (state.refused, state.requests) == (1, 9)
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 529])
 def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_changes_nothing(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, status: int
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, status: int
 ) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
-        clock.now += 400
-        provider.refusals.append(Refusal(status, "not now", lambda body: bool(placeholders(body))))
-        sent = len(provider.asked)
-        assert proxy.send(request_of(messages)).status_code == status
-        assert len(provider.asked) == sent + 1
-        assert proxy.send(request_of(messages)).status_code == 200
-        assert placeholders(provider.bodies[-1]) == OLD
-        assert proxy.state(ID).left_alone is None
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    provider.refusals.append(Refusal(status, "not now", lambda body: bool(placeholders(body))))
+    sent = len(provider.asked)
+    assert proxy.send(request_of(messages)).status_code == status
+    assert len(provider.asked) == sent + 1
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert placeholders(provider.bodies[-1]) == OLD
+    assert proxy.state(ID).left_alone is None
 
 
 @pytest.mark.parametrize(
@@ -114,14 +110,13 @@ def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_chan
     ],
 )
 def test_a_malformed_answer_reaches_the_client_byte_for_byte(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, answer: tuple[int, str, bytes]
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, answer: tuple[int, str, bytes]
 ) -> None:
     provider.raw_answer = answer
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        response = proxy.send(request_of(session(2)))
-        assert (response.status_code, response.headers["content-type"], response.content) == answer
-        provider.raw_answer = None
-        assert proxy.send(request_of(session(2))).status_code == 200
+    response = proxy.send(request_of(session(2)))
+    assert (response.status_code, response.headers["content-type"], response.content) == answer
+    provider.raw_answer = None
+    assert proxy.send(request_of(session(2))).status_code == 200
 
 
 def test_a_slow_stream_is_passed_on_as_it_comes(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
@@ -141,25 +136,24 @@ def test_a_slow_stream_is_passed_on_as_it_comes(provider: CachingProvider, clock
 
 
 def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    proxy.send(request_of(messages))
+    in_database(proxy, "PRAGMA max_page_count = 1")
+    for number in range(20, 24):
+        messages += turn(number, "".join(f"row {number} {k}\n" for k in range(2_000)))
         clock.now += 400
-        proxy.send(request_of(messages))
-        in_database(proxy, "PRAGMA max_page_count = 1")
-        for number in range(20, 24):
-            messages += turn(number, "".join(f"row {number} {k}\n" for k in range(2_000)))
-            clock.now += 400
-            assert proxy.send(request_of(messages)).status_code == 200
-            assert placeholders(provider.bodies[-1])[: len(OLD)] == OLD
-        in_database(proxy, "PRAGMA max_page_count = 1000000")
-        clock.now += 400
-        proxy.send(request_of(messages))
-        clock.now += 400
-        proxy.send(request_of(messages))
-        assert len(placeholders(provider.bodies[-1])) > len(OLD)
+        assert proxy.send(request_of(messages)).status_code == 200
+        assert placeholders(provider.bodies[-1])[: len(OLD)] == OLD
+    in_database(proxy, "PRAGMA max_page_count = 1000000")
+    clock.now += 400
+    proxy.send(request_of(messages))
+    clock.now += 400
+    proxy.send(request_of(messages))
+    assert len(placeholders(provider.bodies[-1])) > len(OLD)
 
 
 def in_database(proxy: RunningProxy, statement: str) -> None:
@@ -186,16 +180,15 @@ def test_a_database_that_was_deleted_stops_no_request(provider: CachingProvider,
 
 @pytest.mark.parametrize("format_name", ["chat", "responses"])
 def test_the_other_formats_are_pruned_when_their_cache_is_cold(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, format_name: str
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, format_name: str
 ) -> None:
     """The provider replies to these routes with something else; only what reaches it counts here."""
     path = "/v1/chat/completions" if format_name == "chat" else "/v1/responses"
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        for turns in (7, 8):
-            body = openai_request(format_name, turns)
-            proxy.http.post(proxy.url + path, content=json.dumps(body).encode(), headers={"session_id": "codex-1"})
-            proxy.settle()
-            clock.now += 4_000
+    for turns in (7, 8):
+        body = openai_request(format_name, turns)
+        proxy.http.post(proxy.url + path, content=json.dumps(body).encode(), headers={"session_id": "codex-1"})
+        proxy.settle()
+        clock.now += 4_000
     sent = provider.asked[-1].json
     listed = sent["messages"] if format_name == "chat" else sent["input"]
     key = "content" if format_name == "chat" else "output"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -11,20 +10,8 @@ import pytest
 
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import BadInputError
-from tests.support.caching_provider import CachingProvider, caching_provider
+from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
-
-
-@pytest.fixture
-def provider() -> Iterator[CachingProvider]:
-    with caching_provider() as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(provider: CachingProvider, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", Clock()) as running:
-        yield running
 
 
 def test_a_request_with_nothing_to_edit_arrives_byte_for_byte(provider: CachingProvider, proxy: RunningProxy) -> None:

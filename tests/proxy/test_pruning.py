@@ -3,62 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
+from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
+    ID,
+    OLD,
     READ,
     Clock,
     RunningProxy,
+    placeholders,
+    play,
+    prune_cold,
     request_of,
     running_proxy,
     session,
     turn,
 )
-
-OLD = [f"toolu_{number}" for number in range(5)]
-"""The calls of `session(8)` whose outputs are older than the newest 12,000 tokens of results."""
-
-ID = "0a1b2c3d-0000-4000-8000-000000000001"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def provider(clock: Clock) -> Iterator[CachingProvider]:
-    with caching_provider(clock) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
-        yield running
-
-
-def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
-    """Send the requests of a conversation, ten seconds apart."""
-    for count in range(first, len(messages) + 1, 2):
-        clock.now += 10
-        proxy.send(request_of(messages[:count], **fields))
-
-
-def placeholders(body: dict[str, Any]) -> list[str]:
-    """The ids of the calls whose outputs are sent as placeholders."""
-    return [
-        block["tool_use_id"]
-        for message in body["messages"]
-        for block in (message["content"] if isinstance(message["content"], list) else [])
-        if block["type"] == "tool_result" and "get_archived_output" in json.dumps(block["content"])
-    ]
 
 
 def young_session() -> list[dict[str, Any]]:
@@ -77,9 +42,7 @@ def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     pruned = placeholders(provider.bodies[-1])
     assert pruned == OLD
     messages += turn(8, "short")
@@ -114,9 +77,7 @@ def test_an_hour_of_cache_is_not_cold_after_five_minutes(
 ) -> None:
     long = [{"type": "text", "text": "You.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     messages = session(8)
-    play(proxy, clock, messages[:-2], system=long)
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages), system=long)
+    prune_cold(proxy, clock, messages, system=long)
     assert placeholders(provider.bodies[-1]) == []
 
 
@@ -201,9 +162,7 @@ def test_an_unknown_block_leaves_the_request_as_it_is(
 ) -> None:
     messages = session(8)
     messages[0] = {"role": "user", "content": [{"type": "text", "text": "Fix."}, {"type": "hologram", "data": 1}]}
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
 
 
@@ -215,9 +174,7 @@ def test_the_newest_read_of_a_file_under_edit_stays(
     messages += turn(51, "edited", tool="Edit", argument="/src/engine.py")
     for number in range(60, 64):
         messages += turn(number, f"{number}" * 10_000)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     pruned = placeholders(provider.bodies[-1])
     assert "toolu_0" in pruned
     assert "toolu_50" not in pruned
@@ -227,9 +184,7 @@ def test_an_output_fetched_again_is_counted_and_not_pruned_again(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     again = messages[2]["content"][0]["content"]
     messages += turn(70, again, argument="/a/0")
     for number in range(80, 84):

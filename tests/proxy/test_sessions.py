@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
-from tests.proxy.test_pruning import ID, OLD, placeholders, play
-from tests.support.caching_provider import CachingProvider, caching_provider
-from tests.support.proxies import READ, RETRIEVAL, Clock, RunningProxy, request_of, running_proxy, session, turn
+from tests.support.caching_provider import CachingProvider
+from tests.support.proxies import (
+    ID,
+    OLD,
+    READ,
+    RETRIEVAL,
+    Clock,
+    RunningProxy,
+    placeholders,
+    play,
+    prune_cold,
+    request_of,
+    session,
+    turn,
+)
 from tests.support.stashes import history
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def provider(clock: Clock) -> Iterator[CachingProvider]:
-    with caching_provider(clock) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
-        yield running
 
 
 def in_stash(path: Path, work: Any) -> Any:
@@ -99,9 +91,7 @@ def test_a_sub_agent_has_a_session_of_its_own_and_gets_no_placeholder_of_what_it
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     sub_agent = [{"role": "user", "content": "Search the code."}, *turn(0, session(1)[2]["content"][0]["content"])]
     response = proxy.send(request_of(sub_agent, system=[{"type": "text", "text": "You are a sub-agent."}]))
     assert placeholders(provider.bodies[-1]) == []
@@ -126,9 +116,7 @@ def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(
 
 def test_a_rewind_keeps_the_session_and_its_pins(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     rewound = [*messages[:7], {"role": "assistant", "content": "Other."}, {"role": "user", "content": "Go on."}]
     response = proxy.send(request_of(rewound))
     assert response.headers["x-contextstash-session"] == ID
@@ -173,9 +161,7 @@ def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_sam
     path = transcript_of(messages[:3], tmp_path / f"{ID}.jsonl")
     in_stash(proxy.database, lambda stash: ingest(stash, path))
     transcript_of(messages, path)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     assert stored(proxy) == {ID: len(messages)}
     assert placeholders(provider.bodies[-1]) == OLD
 
@@ -238,9 +224,7 @@ def test_what_a_placeholder_stands_for_can_be_retrieved(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
+    prune_cold(proxy, clock, messages)
     shown = json.dumps(provider.bodies[-1]["messages"][2])
     handle = shown[shown.index("out_") :][:12]
     page = in_stash(proxy.database, lambda stash: stash.get_archived_output(handle, max_tokens=8000))
@@ -253,7 +237,5 @@ def test_tools_by_name_are_enough_if_the_client_searches_tools(
     messages = session(8)
     messages[0] = {"role": "user", "content": "<available-deferred-tools>" + RETRIEVAL["name"] + "</…> Fix the bug."}
     tools = [READ, {"name": "ToolSearch", "input_schema": {"type": "object"}}]
-    play(proxy, clock, messages[:-2], tools=tools)
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages), tools=tools)
+    prune_cold(proxy, clock, messages, tools=tools)
     assert placeholders(provider.bodies[-1]) == OLD

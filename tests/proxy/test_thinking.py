@@ -5,36 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextstash.service.requests.proxied import Catalog
-from tests.proxy.test_pruning import OLD, placeholders
-from tests.support.caching_provider import CachingProvider, Refusal, caching_provider
-from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session, turn
+from tests.support.caching_provider import CachingProvider, Refusal
+from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, request_of, session, turn
 
 MODEL = "claude-opus-5-5"
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def provider(clock: Clock) -> Iterator[CachingProvider]:
-    with caching_provider(clock) as running:
-        running.refusals.append(Refusal(400, "Invalid `signature` in `thinking` block", is_broken, times=1000))
-        yield running
-
-
-@pytest.fixture
-def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
-        yield running
+@pytest.fixture(autouse=True)
+def checked_signatures(provider: CachingProvider) -> None:
+    provider.refusals.append(Refusal(400, "Invalid `signature` in `thinking` block", is_broken, times=1000))
 
 
 def without_breakpoints(value: Any) -> Any:
@@ -150,7 +134,7 @@ def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
     async def archive() -> int:
         sessions = proxy.engine._sessions
         assert sessions is not None
-        session_id = "0a1b2c3d-0000-4000-8000-000000000001"
+        session_id = ID
         catalog = await sessions.catalog(session_id, Catalog())
         return await sessions.archive(session_id, [catalog.outputs[call_id].output for call_id in call_ids])
 

@@ -105,6 +105,9 @@ def running_proxy(upstream: str, database: Path, clock: Clock, **options: Any) -
         thread.join(30)
 
 
+ID = "0a1b2c3d-0000-4000-8000-000000000001"
+"""The session that `request_of` names."""
+
 RETRIEVAL: dict[str, Any] = {"name": "mcp__contextstash__get_archived_output", "input_schema": {"type": "object"}}
 READ: dict[str, Any] = {"name": "Read", "input_schema": {"type": "object"}}
 
@@ -117,7 +120,7 @@ def request_of(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         "messages": marked,
         "system": [{"type": "text", "text": "You are an agent.", "cache_control": {"type": "ephemeral"}}],
         "tools": [READ, RETRIEVAL],
-        "metadata": {"user_id": "user_1_account_2_session_0a1b2c3d-0000-4000-8000-000000000001"},
+        "metadata": {"user_id": f"user_1_account_2_session_{ID}"},
         "max_tokens": 1000,
         "stream": True,
         **fields,
@@ -152,3 +155,31 @@ def session(turns: int, size: int = 8_000) -> list[dict[str, Any]]:
     for number in range(turns):
         messages += turn(number, "".join(f'line {number}-{k}: äöü "quoted"\n' for k in range(size // 28)))
     return messages
+
+
+OLD = [f"toolu_{number}" for number in range(5)]
+"""The calls of `session(8)` whose outputs are older than the newest 12,000 tokens of results."""
+
+
+def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
+    """Send the requests of a conversation, ten seconds apart."""
+    for count in range(first, len(messages) + 1, 2):
+        clock.now += 10
+        proxy.send(request_of(messages[:count], **fields))
+
+
+def placeholders(body: dict[str, Any]) -> list[str]:
+    """The ids of the calls whose outputs are sent as placeholders."""
+    return [
+        block["tool_use_id"]
+        for message in body["messages"]
+        for block in (message["content"] if isinstance(message["content"], list) else [])
+        if block["type"] == "tool_result" and "get_archived_output" in json.dumps(block["content"])
+    ]
+
+
+def prune_cold(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], **fields: Any) -> None:
+    """Send the requests of a conversation, the last one so late that the cache is cold and old outputs leave."""
+    play(proxy, clock, messages[:-2], **fields)
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages), **fields)
