@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 PRIVATE = 0o600
 """Readable and writable by the owner alone."""
@@ -17,13 +20,21 @@ def replace_file(path: Path, data: bytes, mode: int | None = None) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if mode is None:
         mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    with replacement(target, mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacement(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` once all is written to it. After an exception `path` is as it was, and
+    nothing is left beside it. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        temporary = Path(name)
+            yield file
         temporary.chmod(mode)
-        temporary.replace(target)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -16,13 +16,18 @@ pytest.importorskip("langchain_openai")
 
 from langchain.agents import create_agent
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from contextstash.adapters.langchain import StashMiddleware
 
 
 def agent(provider: StrictProvider, *middleware: Any) -> Any:
     model = ChatOpenAI(
-        model="gpt-5.4", base_url=f"{provider.url}/v1", api_key="test", max_retries=0, max_completion_tokens=2_000
+        model="gpt-5.4",
+        base_url=f"{provider.url}/v1",
+        api_key=SecretStr("test"),
+        max_retries=0,
+        max_completion_tokens=2_000,
     )
     return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai import RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
@@ -181,7 +181,8 @@ def _message(given: Sequence[ModelMessage], place: int | None, parts: list[Any])
     message = given[place]
     if len(parts) == len(message.parts) and all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
-    return replace(message, parts=parts)
+    changed: ModelMessage = replace(message, parts=cast(Any, parts))
+    return changed
 
 
 def _text_of(native: Native) -> str:

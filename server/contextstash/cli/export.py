@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import io
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
+from contextstash.atomic_file import replacement
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
 from contextstash_storage.errors import BadInputError
@@ -54,18 +56,20 @@ def export(
         return
     if output.exists() and not yes:
         _confirm(output)
-    try:
-        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-    except OSError as error:
-        raise BadInputError(f"{output} cannot be written: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            opener.run(lambda stash: _write(stash, session, chosen, file))
-        Path(name).replace(output)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with _written(output) as file:
+        opener.run(lambda stash: _write(stash, session, chosen, file))
     click.echo(f"Written to {output}", err=True)
+
+
+@contextmanager
+def _written(output: Path) -> Iterator[IO[str]]:
+    """The text that becomes the file once it is whole. Raises BadInputError if there can be no such file."""
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(replacement(output))
+        except OSError as error:
+            raise BadInputError(f"{output} cannot be written: {error.strerror}.") from error
+        yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
 
 
 def _confirm(output: Path) -> None:
