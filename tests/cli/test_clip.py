@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,17 +18,7 @@ LONG = "".join(f"line {number}\n" for number in range(1, 1_001)).encode()
 
 def clip(contextstash: CommandLine, data: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """The command at the end of a pipe, bytes in and bytes out."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CONTEXTSTASH_")}
-    home = {"HOME": str(contextstash.folder), "XDG_CONFIG_HOME": str(contextstash.folder)}
-    clean.pop("CLAUDE_PROJECT_DIR", None)
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", "clip", *arguments],
-        cwd=contextstash.folder,
-        env={**clean, **home, "CONTEXTSTASH_DB": str(contextstash.database)},
-        input=data,
-        capture_output=True,
-        timeout=120,
-    )
+    done = contextstash.run_bytes("clip", *arguments, typed=data)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.warm_processes import run_command
 
 ANSI = "\x1b["
 
@@ -28,20 +29,22 @@ class CommandLine:
     def run(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: str = ""
     ) -> subprocess.CompletedProcess[str]:
+        done = self.run_bytes(*arguments, environment=environment, typed=typed.encode())
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def run_bytes(
+        self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
         ours = ("CONTEXTSTASH_", "ANTHROPIC_")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "PYTHONUTF8": "1"}
         for name in ("CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
             clean.pop(name, None)
-        return subprocess.run(
-            [sys.executable, "-m", "contextstash", *map(str, arguments)],
-            cwd=self.folder,
-            env={**clean, **home, "CONTEXTSTASH_DB": str(self.database), **(environment or {})},
-            input=typed,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
+        return run_command(
+            [str(argument) for argument in arguments],
+            folder=self.folder,
+            environment={**clean, **home, "CONTEXTSTASH_DB": str(self.database), **(environment or {})},
+            typed=typed,
         )
 
     def json(self, *arguments: str | Path, environment: dict[str, str] | None = None) -> Any:

@@ -1,0 +1,25 @@
+"""What the process from which commands are forked has imported and loaded (tests/support/warm_processes.py)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from contextstash.tokenizer import count_with
+
+for name in (
+    "pytest",  # the main module of the tests, which each process looks up
+    "rich.progress",
+    "rich.table",
+    "contextstash.cli.app",
+    "contextstash.hosts.following.ingest",
+    "contextstash.hosts.hooks.dispatch",
+    "contextstash.hosts.hooks.output_cut",
+    "contextstash.hosts.hooks.stash",
+    "contextstash.service.stash",
+    "contextstash.sharing.export",
+    "contextstash_storage.sqlite",
+    "tests.support.command_line",
+):
+    import_module(name)
+
+count_with("o200k_base")("load the vocabulary")
