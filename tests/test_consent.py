@@ -17,6 +17,8 @@ from tests.support.model_provider import Provider, model_provider
 from tests.support.servers import SESSION, answer, error, record, small_session
 from tests.support.untrusted_projects import KEY, SMALL_WINDOW, UntrustedProject
 
+pytestmark = pytest.mark.processes
+
 SERVE = ("serve", "--tools", "all")
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000))

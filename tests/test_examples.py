@@ -12,6 +12,8 @@ import pytest
 from tests.support.command_line import CommandLine
 from tests.support.loop_provider import COMMAND, loop_provider
 
+pytestmark = pytest.mark.processes
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.command_line import CommandLine
 
+pytestmark = pytest.mark.processes
+
 
 def findings(contextstash: CommandLine) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code, and the findings by the name of the check."""

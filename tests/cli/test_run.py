@@ -15,6 +15,8 @@ from contextstash.hosts.launch import is_configured, launched_client
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import request_of, session
 
+pytestmark = pytest.mark.processes
+
 CLIENT = """
 import http.client, json, os, signal, subprocess, sys, urllib.request
 base = os.environ["ANTHROPIC_BASE_URL"]

@@ -34,7 +34,7 @@ FRAMEWORKS = {
 }
 """The module that each driver needs."""
 
-pytestmark = pytest.mark.timeout(2 * SECONDS)
+pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
 
 @cache

@@ -15,6 +15,8 @@ from mcp.types import ElicitResult
 from tests.support.gateways import gateway, raw_server, server, text_of, tool_names, written
 from tests.support.servers import Mode
 
+pytestmark = pytest.mark.processes
+
 STEPS = 10_000
 
 

@@ -14,6 +14,8 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 from contextstash.gateway.config import read_config
 from tests.support.gateways import RAW, gateway, raw_server, text_of, written
 
+pytestmark = pytest.mark.processes
+
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-happens-to-be-there",
     "AWS_SECRET_ACCESS_KEY": "secret",

@@ -19,6 +19,8 @@ from mcp import MCPError
 from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names, until, written
 from tests.support.servers import MODES, Mode
 
+pytestmark = pytest.mark.processes
+
 
 async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_path: Path) -> None:
     servers = {

@@ -17,6 +17,8 @@ from tests.support.gateways import appears, gateway, original, server, text_of, 
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
+pytestmark = pytest.mark.processes
+
 LIMITS = {"chars": 4_000, "tokens": None}
 
 

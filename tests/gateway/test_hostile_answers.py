@@ -13,6 +13,8 @@ from tests.support.gateways import gateway, text_of, tool_names
 from tests.support.hostile_upstream import ANSWERS
 from tests.support.servers import MODES, Mode
 
+pytestmark = pytest.mark.processes
+
 SERVERS: dict[str, Any] = {"bad": {"command": sys.executable, "args": [str(Path(hostile_upstream.__file__))]}}
 REFUSED = sorted(set(ANSWERS) - {"half", "name"})
 

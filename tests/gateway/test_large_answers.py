@@ -21,6 +21,8 @@ from tests.support.raw_upstream import prose
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import lines
 
+pytestmark = pytest.mark.processes
+
 MAX_OTHER_CALL_SECONDS = 3.0
 """Of a call while another server's response is parsed: measured 0.1 on an idle machine, and 12.5 when the event loop
 parsed it."""

@@ -23,6 +23,8 @@ from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from tests.support.gateways import gateway, raw_server, text_of, tool_names, written
 
+pytestmark = pytest.mark.processes
+
 IMPOSTORS = ("get_archived_output", "delete_session", "Get-Archived-Output", "SEARCH_HISTORY", "compact", "x_context")
 
 

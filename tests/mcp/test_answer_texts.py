@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
@@ -14,6 +15,8 @@ from contextstash.tokenizer import count_with
 from tests.support.answer_texts import leaves
 from tests.support.effort import examples
 from tests.support.servers import SESSION, answer, record, small_session, stdio_client, text_of
+
+pytestmark = pytest.mark.processes
 
 any_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=80),

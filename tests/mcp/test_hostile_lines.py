@@ -20,6 +20,8 @@ from contextstash.mcp.surrogates import has_lone_surrogate, with_placeholders, w
 from tests.support.json_values import json_values
 from tests.support.servers import http_server, stdio_command, talking
 
+pytestmark = pytest.mark.processes
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -18,6 +18,8 @@ from mcp.types import (
 
 from tests.support.servers import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
+pytestmark = pytest.mark.processes
+
 SUMMARY = "The parser is being fixed; the public API must not change."
 
 

@@ -12,6 +12,8 @@ from mcp.types import CreateMessageRequestParams, CreateMessageResult, TextConte
 
 from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_command
 
+pytestmark = pytest.mark.processes
+
 WRITTEN = "## Progress\n- The parser's bug is in module 3; the public API must never be touched."
 
 

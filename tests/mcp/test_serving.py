@@ -31,6 +31,8 @@ from tests.support.servers import (
     talking,
 )
 
+pytestmark = pytest.mark.processes
+
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

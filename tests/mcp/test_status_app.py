@@ -10,6 +10,8 @@ from mcp.types import TextContent, TextResourceContents
 from contextstash.mcp.status_app import TIMELINE, URI
 from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_client
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_tool_names_a_page_that_can_be_read(tmp_path: Path, mode: Mode) -> None:

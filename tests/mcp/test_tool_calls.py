@@ -12,6 +12,8 @@ from mcp import Client
 from contextstash.tokenizer import count_with
 from tests.support.servers import MODES, SESSION, Mode, answer, record, small_session, stdio_client
 
+pytestmark = pytest.mark.processes
+
 SUMMARY = "The parser is being fixed; the public API must not change. The bug is in module 3, line 70."
 
 

@@ -12,6 +12,8 @@ from contextstash.service.stash import Stash
 from contextstash_storage.errors import StoreBusyError
 from tests.support.servers import MODES, SESSION, Mode, error, record, stdio_client
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_error_of_a_misspelt_argument_names_the_right_one(tmp_path: Path, mode: Mode) -> None:

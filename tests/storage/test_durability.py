@@ -26,6 +26,8 @@ from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
 from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
+pytestmark = pytest.mark.processes
+
 KILLS = 3
 """bench/kills.py does 300."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.warm_processes import run_command
+from tests.support.warm_processes import decoded, run_command
 
 ANSI = "\x1b["
 
@@ -29,8 +29,7 @@ class CommandLine:
     def run(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        done = self.run_bytes(*arguments, environment=environment, typed=typed.encode())
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return decoded(self.run_bytes(*arguments, environment=environment, typed=typed.encode()))
 
     def run_bytes(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: bytes = b""

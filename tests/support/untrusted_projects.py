@@ -14,6 +14,8 @@ from typing import Any
 
 from mcp import Client, StdioServerParameters
 
+from tests.support.warm_processes import decoded, run_command
+
 KEY = "sk-ant-the-users-own-key"
 
 SMALL_WINDOW = {"CONTEXTSTASH_WINDOW": "16000", "CONTEXTSTASH_PRUNE_AUTOMATIC": "false"}
@@ -71,15 +73,13 @@ class UntrustedProject:
     def run(self, *arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """A command as the user runs it in the project."""
         self.project.mkdir(parents=True, exist_ok=True)
-        return subprocess.run(
-            [sys.executable, "-m", "contextstash", *map(str, arguments)],
-            cwd=self.project,
-            env=self.environment(**environment),
-            input=typed,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=60,
+        return decoded(
+            run_command(
+                [str(argument) for argument in arguments],
+                folder=self.project,
+                environment=self.environment(**environment),
+                typed=typed.encode(),
+            )
         )
 
     def hook(self, event: str, environment: dict[str, str] | None = None, **fields: Any) -> Any:

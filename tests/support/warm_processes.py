@@ -42,6 +42,11 @@ def run_command(
         return subprocess.CompletedProcess(list(arguments), process.exitcode, out, err)
 
 
+def decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
+    """The same as text. Raises UnicodeDecodeError."""
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
 def _run(arguments: list[str], folder: Path, environment: dict[str, str], names: list[Path]) -> None:
     os.chdir(folder)
     os.environ.clear()

@@ -12,7 +12,7 @@ from contextstash.mcp.status_app import TIMELINE
 from contextstash.mcp.status_app import page as app_page
 from tests.support.pages import Served, browser_page, copied, needs_chromium, pages_of
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.processes]
 
 
 @pytest.fixture

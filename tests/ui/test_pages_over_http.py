@@ -12,6 +12,8 @@ import pytest
 from tests.support.hostile_values import SCRIPT
 from tests.support.pages import Served, copied, pages_of
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def served(database: Path) -> Iterator[Served]:
