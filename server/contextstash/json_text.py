@@ -19,7 +19,7 @@ MAX_DIGITS = 4_300
 MAX_SHOWN_CHARACTERS = 24
 """How many characters of a rejected number an error repeats. A guess."""
 
-_LARGE_NUMBER = re.compile(rb"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
+_LARGE_NUMBER = re.compile(rb"[0-9][eE]\+?[0-9]{3}|(?<![0-9])[0-9]{309}")
 """What may be a number beyond a double (1.8e308), which pydantic's parser turns into an infinity. A match
 inside a string is harmless: the strict decoder, which is slower, then accepts the text."""
 
