@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contextstash.formats.block_limit import MAX_BLOCKS
+from contextstash.formats.message_limits import MAX_BLOCKS, MAX_CHARACTERS
 from contextstash.hosts.following.ingest import ingest
 from contextstash.sharing.export import exported_text
 from contextstash_storage.errors import BadMessageError
@@ -68,3 +69,25 @@ async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_
                 await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
         result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
     assert result.recorded == 1
+
+
+async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
+    async with stash_at(tmp_path / "s.db") as stash:
+        with pytest.raises(BadMessageError, match=r"Message 0 has more than 33,554,432 characters.* send its path"):
+            await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)},
+        {"role": "assistant", "content": "done"},
+    ]
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    async with stash_at(tmp_path / "s.db") as stash:
+        report = await ingest(stash, path)
+        assert report.session_id is not None
+        assert await history(stash, report.session_id) == [messages[0], messages[2]]

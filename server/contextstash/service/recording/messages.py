@@ -17,7 +17,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
-from contextstash.formats.block_limit import check_blocks
+from contextstash.formats.message_limits import characters, check_limits
 from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.recording.format_change import fitting_format
@@ -96,7 +96,7 @@ async def ensure_session(
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
     `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
     """
-    check_blocks(natives)
+    check_limits(natives)
     given = {name: value for name, value in facts.items() if value is not None}
     if session_id is not None:
         check_session_id(session_id)
@@ -176,7 +176,7 @@ async def append(
 ) -> Appended:
     """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
     for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored."""
-    check_blocks(natives)
+    check_limits(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     fmt = get_format(session.format)
@@ -209,23 +209,10 @@ def is_large(natives: Sequence[Native]) -> bool:
         return True
     size = 0
     for native in natives:
-        size += _size(native, IN_THREAD_CHARACTERS)
+        size += characters(native, IN_THREAD_CHARACTERS)
         if size > IN_THREAD_CHARACTERS:
             return True
     return False
-
-
-def _size(value: object, enough: int) -> int:
-    """The approximate number of characters in a JSON value; stops counting above `enough`."""
-    if isinstance(value, str):
-        return len(value)
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    size = 0
-    for child in children:
-        size += _size(child, enough)
-        if size > enough:
-            break
-    return size
 
 
 def _new_message(
