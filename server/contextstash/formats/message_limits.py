@@ -30,7 +30,7 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
 
 def limit_problem(native: Mapping[str, Any]) -> str | None:
     """What a message has too much of, and what to do; None if it can be recorded."""
-    count = _blocks(native)
+    count = blocks_of(native)
     if count > MAX_BLOCKS:
         return (
             f"{count:,} blocks; at most {MAX_BLOCKS:,} can be recorded. Join its texts, or send it as several messages."
@@ -56,9 +56,10 @@ def characters(value: object, enough: int) -> int:
     return size
 
 
-def _blocks(native: Mapping[str, Any], levels: int = 2) -> int:
+def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
+    """How many blocks a message has, including those inside its tool results; stops counting above MAX_BLOCKS."""
     lists = [value for name in _LISTS if isinstance(value := native.get(name), list)]
     count = sum(map(len, lists))
     if levels == 1 or count > MAX_BLOCKS:
         return count
-    return count + sum(_blocks(block, levels - 1) for each in lists for block in each if isinstance(block, dict))
+    return count + sum(blocks_of(block, levels - 1) for each in lists for block in each if isinstance(block, dict))
