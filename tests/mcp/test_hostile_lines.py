@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import types
 
-from contextstash.json_text import BadJsonError, strict_value
+from contextstash.json_text import SEARCHED_BYTES, BadJsonError, strict_value
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
 from contextstash.mcp.surrogates import has_lone_surrogate, with_placeholders, without_placeholders
 from tests.support.json_values import json_values
@@ -336,3 +336,10 @@ def test_numbers_beyond_a_double_are_refused_at_every_depth() -> None:
         with pytest.raises(BadJsonError):
             strict_value(f'{{"a": [{text}]}}'.encode())
     assert strict_value(b'{"a": "1e400", "b": 1e300, "c": 1e-400}') == {"a": "1e400", "b": 1e300, "c": 0.0}
+
+
+@pytest.mark.parametrize("number", ["1e400", "-2.5E+999", "1" * 400 + ".0"])
+@pytest.mark.parametrize("place", [0, SEARCHED_BYTES - 5, SEARCHED_BYTES - 300, 2 * SEARCHED_BYTES])
+def test_a_number_beyond_a_double_is_found_wherever_it_is_in_a_long_message(number: str, place: int) -> None:
+    with pytest.raises(BadJsonError, match="a double can be"):
+        strict_value(f'{{"a": "{"x" * place}", "b": {number}}}'.encode())
