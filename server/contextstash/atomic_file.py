@@ -13,10 +13,10 @@ PRIVATE = 0o600
 """Readable and writable by the owner alone."""
 
 
-def replace_file(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Write a file and the folders above it. A link is followed. Without `mode` permissions are kept, or PRIVATE for a
-    new file. Raises OSError."""
-    target = path.resolve()
+def replace_file(path: Path, data: bytes, mode: int | None = None, *, follow_links: bool = True) -> None:
+    """Write a file and the folders above it. A link is followed, or replaced without `follow_links`. Without `mode`
+    permissions are kept, or PRIVATE for a new file. Raises OSError."""
+    target = path.resolve() if follow_links else path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if mode is None:
         mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE

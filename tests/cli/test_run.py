@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.cli.run import _log_file
 from contextstash.hosts.install.clients import Machine
 from contextstash.hosts.launch import is_configured, launched_client
+from contextstash_storage.errors import BadInputError
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import request_of, session
 
@@ -91,3 +93,34 @@ def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
     assert is_configured(claude, ["--mcp-config", "contextstash.json"], machine)
     (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
     assert is_configured(claude, [], machine)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "variables"),
+    [
+        (None, {"ANTHROPIC_BASE_URL"}),
+        ("https://api.anthropic.com", {"ANTHROPIC_BASE_URL"}),
+        ("https://api.openai.com/v1/", {"OPENAI_BASE_URL"}),
+        ("http://127.0.0.1:4000", {"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"}),
+    ],
+)
+def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
+    upstream: str | None, variables: set[str]
+) -> None:
+    client = launched_client("aider", upstream)
+    assert set(client.launch("http://127.0.0.1:1", ("aider",), {}).environment) == variables
+
+
+def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:
+    log = tmp_path / "proxy.log"
+    log.touch(mode=0o644)
+    _log_file(tmp_path / "sessions.db").close()
+    assert log.stat().st_mode & 0o777 == 0o600
+    log.rename(tmp_path / "target")
+    log.symlink_to(tmp_path / "target")
+    with pytest.raises(BadInputError, match="Move it away"):
+        _log_file(tmp_path / "sessions.db")
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(BadInputError, match="Move it away"):
+        _log_file(tmp_path / "sessions.db")

@@ -182,3 +182,9 @@ def test_positions_are_those_of_the_values() -> None:
     assert value_at(text, 1) == Span(1, len(text))
     with pytest.raises(JsonPositionError):
         spliced(text, [Splice(Span(1, 5), b""), Splice(Span(4, 6), b"")])
+
+
+@pytest.mark.timeout(30)
+def test_a_text_that_is_cut_off_within_a_string_is_refused_in_linear_time() -> None:
+    with pytest.raises(JsonPositionError, match="does not end"):
+        value_at(b'{"a": "' + b'\\"' * 500_000, 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import types
 
-from contextstash.json_text import BadJsonError, strict_value
+from contextstash.json_text import SEARCHED_BYTES, BadJsonError, strict_value
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
 from contextstash.mcp.surrogates import has_lone_surrogate, with_placeholders, without_placeholders
 from tests.support.json_values import json_values
@@ -105,10 +107,12 @@ def response_to(process: subprocess.Popen[bytes], line: bytes) -> dict[str, Any]
     return answer
 
 
-def posted(address: str, body: bytes, version: str = "2025-11-25") -> tuple[int, dict[str, Any]]:
+def posted(
+    address: str, body: bytes, version: str = "2025-11-25", kind: str = "application/json"
+) -> tuple[int, dict[str, Any]]:
     """The status and the message of the response to a body."""
     headers = {
-        "content-type": "application/json",
+        "content-type": kind,
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": version,
     }
@@ -117,6 +121,35 @@ def posted(address: str, body: bytes, version: str = "2025-11-25") -> tuple[int,
     if answer.headers["content-type"].startswith("text/event-stream"):
         [text] = [line[6:] for line in text.splitlines() if line.startswith("data: {")]
     return answer.status_code, strict_value(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"content-type": "text/plain; application/json"}, 400),
+    ],
+)
+def test_a_web_pages_request_is_refused_before_its_body_is_read(
+    address: str, headers: dict[str, str], status: int
+) -> None:
+    given = {"host": address.split("/")[2], "content-type": "application/json", "content-length": "60000000"} | headers
+    target = urlsplit(address)
+    connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=30)
+    connection.putrequest("POST", target.path, skip_host=True)
+    for name, value in given.items():
+        connection.putheader(name, value)
+    connection.endheaders(b"[")  # the rest is never sent
+    assert connection.getresponse().status == status
+    connection.close()
+
+
+def test_the_content_type_is_read_without_its_case(address: str) -> None:
+    status, answer = posted(
+        address, b'{"jsonrpc":"2.0","id":8,"method":"x","params":{"a":"\\ud83d"}}', kind="Application/JSON"
+    )
+    assert (status, answer["id"], answer["error"]["code"]) == (400, 8, types.INVALID_REQUEST)
 
 
 @pytest.mark.timeout(60)
@@ -273,6 +306,28 @@ def test_an_id_is_never_read_from_a_nested_object(value: Any, cut: int) -> None:
     assert found_id(line.encode()) in (None, 3)
 
 
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (b'{"id":5,"params":"' + b'\\"' * 500_000, 5),
+        (b'{"method":"x","params":"' + b'\\"' * 500_000, None),
+        (b'{"method":"x","params":"' + b"\\", None),
+        (b'{"params":[' + b"[]," * 60_000 + b'[]],"id":5,', None),
+    ],
+    ids=["escaped quotes behind the id", "escaped quotes", "a backslash at the end", "behind 100,000 brackets"],
+)
+@pytest.mark.timeout(30)
+def test_the_id_of_a_broken_message_is_searched_in_linear_and_bounded_time(line: bytes, number: int | None) -> None:
+    refused = read_message(line)
+    assert isinstance(refused, Refusal)
+    assert [reply.id for reply in refused.replies] == [number]
+
+
+def test_long_runs_of_digits_are_searched_for_large_numbers_in_linear_time() -> None:
+    text = b'{"a": "' + (b"1" * 308 + b"a") * 6_000 + b'"}'
+    assert len(strict_value(text)["a"]) == 309 * 6_000
+
+
 def test_a_message_that_was_cut_off_is_answered_by_its_own_id() -> None:
     line = b'{"method":"tools/call","id":5,"params":{"messages":[{"type":"tool_use","input":{},"id":"toolu_1"}'
     assert found_id(line) == 5
@@ -283,3 +338,10 @@ def test_numbers_beyond_a_double_are_refused_at_every_depth() -> None:
         with pytest.raises(BadJsonError):
             strict_value(f'{{"a": [{text}]}}'.encode())
     assert strict_value(b'{"a": "1e400", "b": 1e300, "c": 1e-400}') == {"a": "1e400", "b": 1e300, "c": 0.0}
+
+
+@pytest.mark.parametrize("number", ["1e400", "-2.5E+999", "1" * 400 + ".0"])
+@pytest.mark.parametrize("place", [0, SEARCHED_BYTES - 5, SEARCHED_BYTES - 300, 2 * SEARCHED_BYTES])
+def test_a_number_beyond_a_double_is_found_wherever_it_is_in_a_long_message(number: str, place: int) -> None:
+    with pytest.raises(BadJsonError, match="a double can be"):
+        strict_value(f'{{"a": "{"x" * place}", "b": {number}}}'.encode())

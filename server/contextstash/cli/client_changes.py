@@ -40,7 +40,12 @@ def _show(change: Change) -> None:
     name = str(change.path)
     for line in difflib.unified_diff(before, after, name, name if change.after is not None else "deleted", n=2):
         colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[0])
-        click.secho(line.rstrip("\n"), fg=colour)
+        click.secho(_printable(line.rstrip("\n")), fg=colour)
+
+
+def _printable(line: str) -> str:
+    """A line without control characters: a project's file may contain sequences that a terminal obeys."""
+    return "".join(character if character.isprintable() or character == "\t" else "�" for character in line)
 
 
 def apply_all(changes: list[Change], apply: Callable[[Change], None]) -> None:

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.configuration import Configuration, shown
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 ROUND_TRIP_SECONDS = 30.0
 """A guess at how long clients wait for a server to start."""
@@ -148,6 +147,7 @@ def _clients() -> Iterator[Finding]:
     from contextstash.hosts.install.changes import SERVER
     from contextstash.hosts.install.clients import CLIENTS, Machine
     from contextstash.hosts.install.documents import content
+    from contextstash.regular_files import read_regular
 
     machine = Machine.this()
     installed = 0
@@ -156,7 +156,14 @@ def _clients() -> Iterator[Finding]:
             path = place(machine)
             if not path.is_file():
                 continue
-            servers = content(client.kind, path.read_text(encoding="utf-8"), str(path)).get(client.key)
+            try:
+                text = read_regular(path).decode()
+                servers = content(client.kind, text, str(path)).get(client.key)
+            except (OSError, UnicodeDecodeError, BadInputError) as error:
+                yield Finding(
+                    f"{client.name} ({scope})", "wrong", f"{path} cannot be read: {error}", "Correct the file."
+                )
+                continue
             if isinstance(servers, dict) and SERVER in servers:
                 installed += 1
                 yield _installed(client.name, scope, servers[SERVER])
@@ -164,11 +171,12 @@ def _clients() -> Iterator[Finding]:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
 
-def _installed(client: str, scope: str, entry: dict[str, Any]) -> Finding:
+def _installed(client: str, scope: str, entry: object) -> Finding:
+    """The finding for our entry in a client's file, which may be a project's: its text is not trusted."""
     import shutil
 
-    named = entry.get("command") or entry.get("cmd")
-    command = str(named[0] if isinstance(named, list) and named else named)
+    named = (entry.get("command") or entry.get("cmd")) if isinstance(entry, dict) else None
+    command = shown(named[0] if isinstance(named, list) and named else named)
     what = f"{client} ({scope})"
     if shutil.which(command) is None:
         return Finding(what, "wrong", f"its command does not exist: {command}", f"contextstash install {client}")

@@ -64,7 +64,7 @@ def run(
         return NOT_FOUND
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
-    launched = launched_client(client)
+    launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     _check_configured(launched, arguments, quiet=quiet, yes=yes)
     options = [*_database(db), *_flags(no_record, no_prune), *_settings(preset, given)]
@@ -95,14 +95,17 @@ def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
 
 
 def _log_file(db: Path | None) -> BinaryIO:
-    """The file for the proxy's log, beside the database: the terminal belongs to the client."""
+    """The file for the proxy's log, beside the database: the terminal belongs to the client. Raises BadInputError."""
     from contextstash.locations import default_database
+    from contextstash.regular_files import open_log
 
     folder = (db or default_database()).parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "proxy.log"
-    path.touch(mode=0o600, exist_ok=True)
-    return path.open("ab")
+    try:
+        return os.fdopen(open_log(path), "ab")
+    except OSError as error:
+        raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
 def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> None:

@@ -41,7 +41,8 @@ class JsonPositionError(ValueError):
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _LITERAL = re.compile(rb"[-+.0-9A-Za-z]++")
-_NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+"""A string that is cut off is a token too: otherwise each quotation mark in it would be tried as the start of one."""
 
 _OPENING, _CLOSING, _QUOTE = b"[{", b"]}", ord('"')
 

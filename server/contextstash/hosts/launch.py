@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash.hosts.install.clients import CLIENTS, Machine
+from contextstash.regular_files import read_regular
 
 ANTHROPIC = "https://api.anthropic.com"
 OPENAI = "https://api.openai.com"
@@ -50,7 +51,15 @@ def _codex(url: str, command: Sequence[str], environment: Mapping[str, str]) -> 
     return Launch((command[0], *options, *command[1:]), {})
 
 
-def _other(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+def _anthropic(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
+
+
+def _openai(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+    return Launch(tuple(command), {"OPENAI_BASE_URL": f"{url}/v1"})
+
+
+def _both(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
     return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"})
 
 
@@ -75,13 +84,21 @@ LAUNCHED: dict[str, LaunchedClient] = {
 }
 """The clients that are known by the name of their program."""
 
-OTHER = LaunchedClient(_base("ANTHROPIC_BASE_URL", ANTHROPIC), _other)
-"""Any other program: both SDKs' variables are set, the proxy goes to one model API."""
+OTHERS = {
+    ANTHROPIC: LaunchedClient(_base("ANTHROPIC_BASE_URL", ANTHROPIC), _anthropic),
+    OPENAI: LaunchedClient(_base("OPENAI_BASE_URL", OPENAI), _openai),
+}
+"""Any other program, by the provider whose API it uses. The proxy goes to one provider, and the program may use both:
+with both SDKs' variables set, the key and the messages for the one would go to the other."""
+
+OTHER_AT_NAMED = LaunchedClient(_base("ANTHROPIC_BASE_URL", ANTHROPIC), _both)
+"""Any other program at an address that the user named, which is a provider of neither: both variables are set."""
 
 
-def launched_client(program: str) -> LaunchedClient:
-    """The client of a program, by its name or path."""
-    return LAUNCHED.get(Path(program).name.removesuffix(".exe"), OTHER)
+def launched_client(program: str, upstream: str | None = None) -> LaunchedClient:
+    """The client of a program, by its name or path. `upstream` is the model API, if the user named one."""
+    known = LAUNCHED.get(Path(program).name.removesuffix(".exe"))
+    return known or OTHERS.get(_without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
 
 
 def is_configured(client: LaunchedClient, arguments: Sequence[str], machine: Machine) -> bool:
@@ -98,6 +115,6 @@ def _argument_names_us(argument: str) -> bool:
 
 def _names_us(path: Path) -> bool:
     try:
-        return b"contextstash" in path.read_bytes()
+        return b"contextstash" in read_regular(path)
     except OSError:
         return False

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mcp.server.transport_security import TransportSecuritySettings
+
 from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
@@ -15,6 +17,13 @@ from contextstash_storage.errors import BadInputError
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 """Largest body for the SDK, in bytes: a placeholder for a lone surrogate is six times as long as its escape."""
+
+SECURITY = TransportSecuritySettings(
+    allowed_hosts=[f"{name}:*" for name in ("127.0.0.1", "localhost", "[::1]")],
+    allowed_origins=[f"http://{name}:*" for name in ("127.0.0.1", "localhost", "[::1]")],
+)
+"""Which requests are served: those to this machine by a name that no other site can have, and from its own pages. The
+SDK's own settings for a server on this machine."""
 
 PAGES = "/ui"
 """The path of the browser pages."""
@@ -46,11 +55,12 @@ def run_http(
             stateless_http=True,
             max_request_body_size=MAX_BODY_BYTES,
             host=host,
+            transport_security=SECURITY,
         )
         if made is not None:
             endpoint.mount(PAGES, made[0])
         endpoint.router.lifespan_context = _with_stash(stash, endpoint.router.lifespan_context)
-        return StrictBodies(endpoint, path)
+        return StrictBodies(endpoint, path, SECURITY)
 
     def announce(address: str) -> str:
         watch = f"; to watch it: {address}{PAGES}/{made[1]}" if made else ""

@@ -6,7 +6,9 @@ import logging
 from typing import Any
 
 import anyio
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
+from starlette.requests import Request
 from starlette.responses import Response
 
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
@@ -24,13 +26,20 @@ MAX_ID_SEARCH_BYTES = 64 * 1024
 class StrictBodies:
     """ASGI middleware in front of the endpoint at one path."""
 
-    def __init__(self, app: Any, path: str) -> None:
+    def __init__(self, app: Any, path: str, security: TransportSecuritySettings) -> None:
+        """`security` are the endpoint's own: a request that it would refuse is refused before its body is read, or any
+        web page could have megabytes parsed."""
         self._app = app
         self._path = path
+        self._security = TransportSecurityMiddleware(security)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != self._path or not _is_json(scope):
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != self._path:
             await self._app(scope, receive, send)
+            return
+        refused = await self._security.validate_request(Request(scope), is_post=True)
+        if refused is not None:
+            await refused(scope, receive, send)
             return
         body = await _body(receive)
         if body is None:
@@ -43,11 +52,6 @@ class StrictBodies:
             await Response(written(reply), status, media_type="application/json")(scope, receive, send)
             return
         await self._app(_with_length(scope, len(read)), _replayed(read, receive), send)
-
-
-def _is_json(scope: Any) -> bool:
-    """Whether the content type is JSON; the SDK refuses any other."""
-    return any(name == b"content-type" and b"application/json" in value for name, value in scope["headers"])
 
 
 async def _body(receive: Any) -> bytes | Refusal | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pydantic_core
@@ -172,7 +173,9 @@ _ID = rb'(-?[0-9]{1,18}(?![0-9.eE])|"[^"\\\x00-\x1f]{0,%d}")' % MAX_ID_LENGTH
 _AT_FRONT = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*[,}]")
 _AT_END = re.compile(rb'"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z")
 _VALUE = re.compile(rb"\s*:\s*" + _ID + rb"\s*[,}]")
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+"""A string that is cut off is a token too: otherwise each quotation mark in it would be tried as the start of one, 20
+KB of them for two seconds."""
 _TAIL = 1_000
 """Bytes at the end in which the id is searched: the TypeScript SDK writes it last."""
 
@@ -187,10 +190,14 @@ def found_id(data: bytes, end: bytes | None = None) -> int | str | None:
     return text[1:-1] if text.startswith('"') else int(text)
 
 
+MAX_TOKENS = 100_000
+"""Strings and brackets after which the search for an id ends, some 50 ms: 60 MB of brackets would take minutes."""
+
+
 def _at_top(data: bytes) -> re.Match[bytes] | None:
     """The id at another place of the outermost object, if all brackets before it are balanced."""
     open_ones = bytearray()
-    for token in _TOKEN.finditer(data):
+    for token in islice(_TOKEN.finditer(data), MAX_TOKENS):
         first = token[0][:1]
         if first in b"{[":
             open_ones += first

@@ -79,6 +79,7 @@ class Access:
             MAX_REMEMBERED_NAMES
         )
         self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
+        self._counted: set[str] = set()
         if not callable(settings):
             resolve_settings(settings or {})
 
@@ -146,6 +147,14 @@ class Access:
         """The token counter for a model."""
         kind = (settings.estimator, model)
         return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
+
+    def has_counted(self, counter: Counter) -> bool:
+        """Whether this counter has been used: at the first use its vocabulary is loaded, which takes 0.3 s."""
+        return counter.name in self._counted
+
+    def note_counted(self, counter: Counter) -> None:
+        """Note that the vocabulary of this counter is loaded."""
+        self._counted.add(counter.name)
 
     async def snapshot(self, given: str | None) -> SessionSnapshot:
         """A snapshot of a session: its view without message bodies."""

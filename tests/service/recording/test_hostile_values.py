@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contextstash.formats.block_limit import MAX_BLOCKS
+from contextstash.context.window import token_counters
+from contextstash.formats.message_limits import MAX_BLOCKS, MAX_CHARACTERS
 from contextstash.hosts.following.ingest import ingest
+from contextstash.service.recording import messages as recorded_messages
 from contextstash.sharing.export import exported_text
 from contextstash_storage.errors import BadMessageError
 from tests.support.stashes import history, stash_at
@@ -68,3 +72,52 @@ async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_
                 await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
         result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
     assert result.recorded == 1
+
+
+async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+    block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
+    async with stash_at(tmp_path / "s.db") as stash:
+        with pytest.raises(BadMessageError, match=r"Message 0 has more than 33,554,432 characters.* send its path"):
+            await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
+        assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)},
+        {"role": "assistant", "content": "done"},
+    ]
+    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
+    async with stash_at(tmp_path / "s.db") as stash:
+        report = await ingest(stash, path)
+        assert report.session_id is not None
+        assert await history(stash, report.session_id) == [messages[0], messages[2]]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "the first message of a process loads the vocabulary"}],
+        [{"role": "user", "content": [{"type": "text", "text": "x"}] * 1_000}],
+    ],
+    ids=["the first count", "many small blocks"],
+)
+async def test_what_takes_long_to_count_is_counted_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[dict[str, Any]]
+) -> None:
+    async with stash_at(tmp_path / "s.db") as stash:
+        if len(messages[0]["content"]) == 1_000:
+            await stash.record_messages([{"role": "user", "content": "first"}], session_id="before")
+        threads = []
+        real = token_counters.measure
+
+        def measure(*arguments: Any) -> Any:
+            threads.append(threading.current_thread())
+            return real(*arguments)
+
+        monkeypatch.setattr(recorded_messages, "measure", measure)
+        await stash.record_messages(messages, session_id="session")
+    assert threads
+    assert threading.main_thread() not in threads

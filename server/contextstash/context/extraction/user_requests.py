@@ -40,7 +40,7 @@ _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 """Gemini CLI appends to a prompt the files that it names."""
 
-_ADDED = re.compile(r"<(EXTRA_INFO|hook_context)>.*</\1>", re.DOTALL)
+_ADDED_TAGS = ("EXTRA_INFO", "hook_context")
 """OpenHands adds to a prompt skills and knowledge from files, Gemini CLI what hooks print."""
 
 _CARRIED_OVER = re.compile(
@@ -68,10 +68,20 @@ class Request:
         return bool(self.asked) and len(self.text) <= 60 and len(self.text.split()) <= MAX_REPLY_WORDS
 
 
+def _without_added(text: str) -> str:
+    """The text without what stands between the first and the last of a tag. Searched for, because a pattern would try
+    each of a thousand opening tags."""
+    for tag in _ADDED_TAGS:
+        start, end = text.find(f"<{tag}>"), text.rfind(f"</{tag}>")
+        if 0 <= start < end:
+            text = text[:start] + text[end + len(f"</{tag}>") :]
+    return text
+
+
 def without_host_text(text: str) -> str:
     """The text of a user message without what the host added; empty if there is nothing else."""
     text = without_reminders(text)
-    text = _ADDED.sub("", _ATTACHED.split(text, maxsplit=1)[0])
+    text = _without_added(_ATTACHED.split(text, maxsplit=1)[0])
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
     while noise := _NOISE.match(text):
         # Up to the last end tag: an output inside may itself contain an end tag.

@@ -14,11 +14,15 @@ from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
 from contextstash.locations import default_database
+from contextstash.regular_files import is_below, read_regular
 from contextstash_storage.errors import BadInputError
 
 SERVER = "contextstash"
 
 BACKUP = ".before-contextstash"
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+"""Largest configuration that is changed, in bytes. Claude Code keeps its history in its own: some megabytes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def plan_install(
     if hooks:
         ours = HOOKS[client.name]
         edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command, named)))
-    return [_change(path, kind, edit) for path, kind, edit in _together(edits)]
+    return [_change(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -78,7 +82,16 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, remove)]
     if client.name in HOOKS:
         edits.append((HOOKS[client.name].file(machine, scope), "json", HOOKS[client.name].remove))
-    return [_undone(path, kind, edit) for path, kind, edit in _together(edits)]
+    return [_undone(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
+
+
+def _in_project(edits: list[tuple[Path, Kind, Edit]], scope: Scope, machine: Machine) -> list[tuple[Path, Kind, Edit]]:
+    """The edits. Raises BadInputError if a file of a project is a link out of it: the author of the repository could
+    direct the edit to any file of the user."""
+    for path, _, _ in edits:
+        if scope == "project" and not is_below(path, machine.project):
+            raise BadInputError(f"{path} is a link out of the project. Nothing was written.")
+    return edits
 
 
 def _together(edits: Sequence[tuple[Path, Kind, Edit]]) -> list[tuple[Path, Kind, Edit]]:
@@ -123,7 +136,7 @@ def _undone(path: Path, kind: Kind, edit: Edit) -> Change:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -179,7 +192,8 @@ def apply_install(change: Change) -> None:
     if known is not None and change.before is not None and known["after"] == _digest(change.before):
         existed = known["existed"]
     elif change.before is not None:
-        replace_file(_backup(change.path), change.before, mode=0o600)
+        # A repository may contain a link of this name, which would direct the copy to any file of the user.
+        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
     replace_file(change.path, change.after)
     _record(change.path, {"after": _digest(change.after), "existed": existed})
 

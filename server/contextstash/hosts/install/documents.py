@@ -48,7 +48,16 @@ def _edited_json(text: str, edit: Edit, place: str) -> str:
     edit(_mapping(data, place))
     indent = re.search(r"\n([ \t]+)\S", text)
     ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
-    return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False) + ending
+    return _written_json(data, indent[1] if indent else 2) + ending
+
+
+def _written_json(data: object, indent: int | str) -> str:
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        return json.dumps(data, indent=indent)
+    return text
 
 
 def _edited_toml(text: str, edit: Edit, place: str) -> str:

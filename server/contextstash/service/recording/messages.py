@@ -17,7 +17,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
 from contextstash.formats import UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
-from contextstash.formats.block_limit import check_blocks
+from contextstash.formats.message_limits import blocks_of, characters, check_limits
 from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
 from contextstash.service.recording.format_change import fitting_format
@@ -37,7 +37,8 @@ IN_THREAD_CHARACTERS = 200_000
 """Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
 
 IN_THREAD_MESSAGES = 100
-"""The same for the number of messages. Each takes about 100 µs, so that the event loop is blocked for at most 10 ms."""
+"""The same for the number of messages, and of blocks. Each takes about 100 µs, so that the event loop is blocked for at
+most 10 ms."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
@@ -96,7 +97,7 @@ async def ensure_session(
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
     `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
     """
-    check_blocks(natives)
+    check_limits(natives)
     given = {name: value for name, value in facts.items() if value is not None}
     if session_id is not None:
         check_session_id(session_id)
@@ -176,7 +177,7 @@ async def append(
 ) -> Appended:
     """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
     for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored."""
-    check_blocks(natives)
+    check_limits(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     fmt = get_format(session.format)
@@ -190,7 +191,11 @@ async def append(
             ],
         )
 
-    messages = await asyncio.to_thread(read_all) if is_large(natives) else read_all()
+    if is_large(natives) or not access.has_counted(counter):
+        messages = await asyncio.to_thread(read_all)
+        access.note_counted(counter)
+    else:
+        messages = read_all()
     return await access.store.append_messages(
         session.session_id,
         messages,
@@ -207,25 +212,13 @@ def is_large(natives: Sequence[Native]) -> bool:
     """Whether parsing these takes so long that a worker thread should do it."""
     if len(natives) > IN_THREAD_MESSAGES:
         return True
-    size = 0
+    size = blocks = 0
     for native in natives:
-        size += _size(native, IN_THREAD_CHARACTERS)
-        if size > IN_THREAD_CHARACTERS:
+        size += characters(native, IN_THREAD_CHARACTERS)
+        blocks += blocks_of(native)
+        if size > IN_THREAD_CHARACTERS or blocks > IN_THREAD_MESSAGES:
             return True
     return False
-
-
-def _size(value: object, enough: int) -> int:
-    """The approximate number of characters in a JSON value; stops counting above `enough`."""
-    if isinstance(value, str):
-        return len(value)
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    size = 0
-    for child in children:
-        size += _size(child, enough)
-        if size > enough:
-            break
-    return size
 
 
 def _new_message(

@@ -9,6 +9,7 @@ from functools import partial
 
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.formats.message_limits import limit_problem
 from contextstash.service.apply_edits import retrying
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.client_edits import (
@@ -45,6 +46,7 @@ async def record_transcript(
     """
     if await _is_proxied(access, transcript, messages):
         return await _passed_over(access, transcript.session_id, messages, cursor)
+    messages = _within_limits(messages)
     session = await ensure_session(
         access,
         transcript.session_id,
@@ -130,6 +132,18 @@ async def _record_whole(
     appended = await record_batch(access, session, natives, calls, BatchIdentity(whole=True), extras)
     await append(access, appended.session, [], calls, cursor=cursor)
     return appended
+
+
+def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
+    """The messages that can be recorded; one that is too large must not prevent the recording of the others."""
+    kept = []
+    for message in messages:
+        problem = limit_problem(message.body)
+        if problem is None:
+            kept.append(message)
+        else:
+            logger.warning("skipped a message of a transcript with %s", problem)
+    return kept
 
 
 def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
