@@ -27,8 +27,11 @@ def check_blocks(natives: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _blocks(native: Mapping[str, Any], levels: int = 2) -> int:
-    lists = [value for name in _LISTS if isinstance(value := native.get(name), list)]
-    count = sum(map(len, lists))
-    if levels == 1 or count > MAX_BLOCKS:
-        return count
-    return count + sum(_blocks(block, levels - 1) for each in lists for block in each if isinstance(block, dict))
+    count = 0
+    for name in _LISTS:
+        blocks = native.get(name)
+        if isinstance(blocks, list):
+            count += len(blocks)
+            if levels > 1 and count <= MAX_BLOCKS:
+                count += sum(_blocks(block, levels - 1) for block in blocks if isinstance(block, dict))
+    return count

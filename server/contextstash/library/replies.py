@@ -75,17 +75,19 @@ def _usage(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def as_natives(messages: Sequence[object]) -> list[Native]:
-    """A program's message list in plain JSON. What the model said is brought into one form: the list holds it as the
-    program appended it, the session as the reply came, and both must be equal."""
-    natives = []
-    for place, message in enumerate(messages):
-        native = as_json(message)
-        if not isinstance(native, dict):
-            raise BadInputError(
-                f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
-            )
-        natives.append(as_said(native) if _is_said(native) else native)
-    return natives
+    """A program's message list in plain JSON."""
+    return [as_native(message, place) for place, message in enumerate(messages)]
+
+
+def as_native(message: object, place: int) -> Native:
+    """A message of a program's list in plain JSON; itself if it is that already. What the model said is brought into
+    one form: the list holds it as the program appended it, the session as the reply came, and both must be equal."""
+    native = as_json(message)
+    if not isinstance(native, dict):
+        raise BadInputError(
+            f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
+        )
+    return as_said(native) if _is_said(native) else native
 
 
 def _is_said(native: Native) -> bool:

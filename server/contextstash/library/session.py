@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
-from contextstash.library.replies import as_natives, read_reply
+from contextstash.library.message_list import MessageList
+from contextstash.library.replies import read_reply
 from contextstash.library.request import CallArguments, ContextRequest, plain_system, plain_tools, request_of
 from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
@@ -49,6 +50,7 @@ class LibrarySession:
         self._settings = dict(settings or {})
         self._facts = facts
         self._is_ready = False
+        self._list = MessageList()
         self._last = CallArguments()
         self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
@@ -73,7 +75,7 @@ class LibrarySession:
         that were taken out of it or edited leave the view, and stay in the history. `system`, `tools` and `max_tokens`
         are counted and returned in `options`, as are all further arguments, for the provider's call.
         """
-        natives = as_natives(messages)
+        natives = self._list.natives(messages)
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
         await self._make_ready(natives, system, tools)
@@ -129,7 +131,7 @@ class LibrarySession:
 
     async def keep(self, messages: Sequence[Any]) -> None:
         """Record the whole conversation without a request, such as at the end of a run."""
-        natives = as_natives(messages)
+        natives = self._list.natives(messages)
         if natives:
             await self._make_ready(natives, None, None)
             await self._stash.record_messages(natives, session_id=self.session_id, whole=True)

@@ -10,6 +10,7 @@ from typing import Any
 from contextstash.context.view.branches import KnownPath, known_path, rewinding
 from contextstash.formats import detect_format, get_format
 from contextstash.service.apply_edits import ATTEMPTS
+from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.head_messages import declare_head, leading_system, stored_head
 from contextstash.service.recording.messages import (
@@ -160,7 +161,7 @@ async def _record_branch(
 ) -> Appended:
     """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
     stored before that conflict then count as stored."""
-    listed = await _fingerprints(access, natives)
+    listed = await _listed(access, session, natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
     while True:
@@ -244,6 +245,15 @@ def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) ->
     fmt = get_format(session.format)
     for native in known[-RECENT_MESSAGES:]:
         remember_calls(calls, fmt.read(native).blocks)
+
+
+async def _listed(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprint of each message of a whole conversation."""
+    digests = digests_of(natives)
+    known = access.lists.fingerprints(session.session_id, digests)
+    fingerprints = [*known, *await _fingerprints(access, natives[len(known) :])]
+    access.lists.keep(session.session_id, digests, fingerprints)
+    return fingerprints
 
 
 async def _fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
