@@ -3,10 +3,11 @@ last request is not examined again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contextstash.library.replies import as_native
 from contextstash.value_bytes import value_bytes
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 
@@ -18,6 +19,11 @@ class MessageList:
 
     def natives(self, messages: Sequence[object]) -> list[Native]:
         """The messages in the form in which they are recorded. Raises BadInputError if one is not a message."""
+        if isinstance(messages, str | bytes | Mapping):
+            raise BadInputError(
+                "messages is the list of all messages of the conversation, such as"
+                f" [{{'role': 'user', 'content': 'Hello'}}], not a {type(messages).__name__}."
+            )
         natives: list[Native] = []
         seen: list[bytes | None] = []
         for place, message in enumerate(messages):

@@ -8,6 +8,7 @@ from typing import Any
 
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 MAX_DEFAULT_REPLY = 16_000
@@ -44,6 +45,20 @@ class CallArguments:
     tools: Sequence[Any] | None = None
     max_tokens: int | None = None
     more: Mapping[str, Any] | None = None
+
+
+PROVIDER_HELD = ("previous_response_id", "conversation")
+"""Arguments of Responses with which the provider adds its own copy of the conversation."""
+
+
+def check_sent_once(more: Mapping[str, Any]) -> None:
+    """Raises BadInputError if the provider would add a conversation to the one that the request holds."""
+    for name in PROVIDER_HELD:
+        if more.get(name) is not None:
+            raise BadInputError(
+                f"With {name} the provider adds the conversation that it holds, and request.messages is the whole of it"
+                f" already. Leave {name} out."
+            )
 
 
 def request_of(

@@ -127,7 +127,8 @@ async def _record_at(
         stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
     listed = await _fingerprints(access, natives[: len(stored)])
     known = len(stored) if listed == stored else 0
-    appended = await append(access, session, natives[known:], calls, extras=extras[known:], first_seq=first_seq + known)
+    new, at = natives[known:], first_seq + known
+    appended = await append(access, session, new, calls, extras=extras[known:], first_seq=at, listed_before=known)
     return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
 
 
@@ -236,7 +237,8 @@ async def _follow(
         return Appended(messages=(), duplicates=known, session=session)
     if plan.path.last != plan.messages - 1:
         _remember_listed(session, natives[:known], calls)
-    return await append(access, session, natives[known:], calls, extras=extras[known:], before=plan.edits_before)
+    new, rest = natives[known:], extras[known:]
+    return await append(access, session, new, calls, extras=rest, before=plan.edits_before, listed_before=known)
 
 
 def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:

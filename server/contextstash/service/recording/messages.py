@@ -173,9 +173,11 @@ async def append(
     before: EditsBefore | None = None,
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
+    listed_before: int = 0,
 ) -> Appended:
     """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
-    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored."""
+    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored: its
+    index in the caller's list, in which `listed_before` messages precede these."""
     check_blocks(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
@@ -185,7 +187,9 @@ async def append(
         return with_reported_reasoning(
             fmt,
             [
-                _new_message(fmt, native, place, counter, settings, calls, extras[place] if extras else {})
+                _new_message(
+                    fmt, native, listed_before + place, counter, settings, calls, extras[place] if extras else {}
+                )
                 for place, native in enumerate(natives)
             ],
         )
