@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from contextstash import open_stash, open_stash_sync
 from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows
@@ -22,7 +23,11 @@ from contextstash.adapters.langchain import StashMiddleware
 
 def agent(provider: StrictProvider, *middleware: Any) -> Any:
     model = ChatOpenAI(
-        model="gpt-5.4", base_url=f"{provider.url}/v1", api_key="test", max_retries=0, max_completion_tokens=2_000
+        model="gpt-5.4",
+        base_url=f"{provider.url}/v1",
+        api_key=SecretStr("test"),
+        max_retries=0,
+        max_completion_tokens=2_000,
     )
     return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
 

@@ -63,9 +63,10 @@ async def test_a_reply_that_is_asked_for_again_may_be_left_out(session: LibraryS
 async def test_a_conversation_that_the_provider_holds_would_be_sent_twice(
     session: LibrarySession, argument: str
 ) -> None:
+    held: dict[str, Any] = {argument: "resp_1"}
     with pytest.raises(BadInputError, match=argument):
-        await session.request([ASKED], **{argument: "resp_1"})
-    assert (await session.request([ASKED], **{argument: None})).messages == [ASKED]
+        await session.request([ASKED], **held)
+    assert (await session.request([ASKED], **{**held, argument: None})).messages == [ASKED]
 
 
 @pytest.mark.parametrize("fmt", ["openai-chat"])
@@ -89,3 +90,33 @@ async def test_a_part_of_a_reply_is_no_reply(session: LibrarySession) -> None:
     for part in (REPLIES["anthropic"]["content"], "I read it.", [{"type": "text", "text": "I read it."}]):
         with pytest.raises(BadInputError, match="Pass the whole response"):
             await session.reply(part)
+
+
+@pytest.mark.parametrize("fmt", ["anthropic"])
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("max_tokens", "8000", "whole number"),
+        ("max_tokens", 200_000, "window of this session has 200,000"),
+        ("tools", {"name": "read"}, "list of the tools"),
+    ],
+)
+async def test_an_argument_that_cannot_be_meant_is_named(
+    session: LibrarySession, argument: str, value: Any, said: str
+) -> None:
+    with pytest.raises(BadInputError, match=said):
+        await session.request([ASKED], **{argument: value})
+
+
+async def test_a_reply_that_leaves_too_little_room_is_named_in_the_reason(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        request = await stash.session("job", model="gpt-5.4", window=8_000).request([ASKED], max_tokens=7_999)
+    assert not request.fits
+    assert (request.reason or "").endswith("max_tokens keeps 7,999 tokens of the window for the reply.")
+
+
+async def test_an_id_is_a_text(tmp_path: Path) -> None:
+    number: Any = 7
+    async with open_stash(tmp_path / "s.db") as stash:
+        with pytest.raises(BadInputError, match="session_id is a text"):
+            stash.session(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.window.overflow_errors import recognize
@@ -15,7 +16,6 @@ from contextstash.library.replies import read_reply
 from contextstash.library.request import (
     CallArguments,
     ContextRequest,
-    check_sent_once,
     plain_system,
     plain_tools,
     request_of,
@@ -51,6 +51,8 @@ class LibrarySession:
         **facts: str | None,
     ) -> None:
         """`facts` are the agent's name, a title and the parent session's id."""
+        if not isinstance(session_id, str):
+            raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -87,11 +89,11 @@ class LibrarySession:
         natives = self._list.natives(messages)
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
-        check_sent_once(more)
+        given = CallArguments(self._model, system, tools, max_tokens, more)
         await self._make_ready(natives, system, tools)
         if self._open_calls:
             check_calls_are_listed(get_format(self._format or ""), natives, self._open_calls)
-        self._last = CallArguments(self._model, system, tools, max_tokens, more)
+        self._last = replace(given, model=self._model)
         result = await self._stash.get_context(
             self.session_id,
             messages=natives,
@@ -202,9 +204,16 @@ class LibrarySession:
         return request_of(result, self._last, window - usable, done or result.done or ())
 
     async def _budget(self, max_tokens: int) -> int:
-        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable."""
+        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
+        BadInputError if none are left."""
         window, usable = await self._room()
-        return max(1, min(usable, window - max_tokens))
+        if max_tokens >= window:
+            raise BadInputError(
+                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {window:,}: no"
+                " room is left for the conversation. Pass fewer max_tokens; or, if the window is larger, its size:"
+                " stash.session(…, window=…)."
+            )
+        return min(usable, window - max_tokens)
 
     async def _room(self) -> tuple[int, int]:
         """Tokens of the window, and how many of them are usable. Only a recovery changes them: it knows the truth."""
