@@ -337,10 +337,12 @@ class Stash:
         identity = BatchIdentity(first_seq, batch_id, whole)
         if session_id is None:
             session_id = await self._access.current_session_id()
-        await check_for_new_session(self._access, session_id, messages, identity, format, usage)
+        known = await check_for_new_session(self._access, session_id, messages, identity, format, usage)
         named = {"model": model, "agent": agent, "title": title, "parent_session_id": parent_session_id}
         beside: dict[str, Any] = {"system": system, "tools": tools}
-        session = await ensure_session(self._access, session_id, messages, format=format, **beside, **named)
+        session = await ensure_session(
+            self._access, session_id, messages, known=known, format=format, **beside, **named
+        )
         async with self._recording.of(session.session_id):
             extras = await self._extras(session, messages, usage, request_id)
             recent = await self._recent.of(session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,17 +76,13 @@ async def check_for_new_session(
     identity: BatchIdentity,
     format_name: str | None,
     usage: Mapping[str, Any] | None,
-) -> None:
-    """If the session is not there yet, raise BadInputError for what would be refused once it is made: a refused batch
-    must not leave an empty session."""
+) -> Session | None:
+    """The session; None if it is not there yet. In that case, raises BadInputError for what would be refused once it is
+    made: a refused batch must not leave an empty session."""
     if session_id is not None:
         check_session_id(session_id)
-        try:
-            await access.store.get_session(session_id)
-        except SessionNotFoundError:
-            pass
-        else:
-            return
+        with suppress(SessionNotFoundError):
+            return await access.store.get_session(session_id)
     if identity.first_seq:
         raise BadInputError(
             f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
@@ -93,6 +90,7 @@ async def check_for_new_session(
         )
     if usage is not None:
         with_usage(natives, get_format(format_name or detect_format(natives)), usage)
+    return None
 
 
 async def record_batch(
