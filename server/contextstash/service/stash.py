@@ -10,6 +10,7 @@ from typing import Any
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
+from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.queries import conversation, retrieval, sessions, transfer
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.side_by_side import read_beside
@@ -47,7 +48,6 @@ from contextstash.service.results import (
     CopyResult,
     DeleteResult,
     Estimate,
-    LimitedOutput,
     MessagePage,
     OutputPage,
     PruneResult,
