@@ -175,7 +175,7 @@ def _messages(
     return [_message(given, place, parts) for place, parts in built]
 
 
-def _message(given: Sequence[ModelMessage], place: int | None, parts: list[Any]) -> ModelMessage:
+def _message(given: Sequence[ModelMessage], place: int | None, parts: Any) -> ModelMessage:
     if place is None:
         return ModelRequest(parts=parts)
     message = given[place]

@@ -15,7 +15,7 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.service.results import LimitedOutput
+    from contextstash.service.limited_output import LimitedOutput
 
 MAX_READ = 32 * 1024 * 1024
 """Bytes of the longest text that is clipped: archiving a text takes ten to twenty-five times its size in memory. A
@@ -120,7 +120,7 @@ def _limited(text: str, options: ClipOptions) -> LimitedOutput:
     from contextstash.context.tool_outputs.limits import OutputLimits, limit
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.token_counters import counter_for
-    from contextstash.service.results import LimitedOutput
+    from contextstash.service.limited_output import LimitedOutput
     from contextstash.tokenizer import count_with
 
     layer = settings_from(options.preset, options.given).settings_layer()

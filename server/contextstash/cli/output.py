@@ -15,7 +15,7 @@ from contextstash.context.text.before_and_after import before_and_after
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from contextstash.service.results import Result
+    from contextstash.service.result import Result
 
 PIPE_WIDTH = 120
 """Characters of a line in a pipe, for texts that wrap. A pipe has no width: a guess at what readers of logs have."""

@@ -14,7 +14,6 @@ real sessions that were examined has 17."""
 
 _LISTS = ("content", "output", "parts", "tool_calls")
 
-
 MAX_CHARACTERS = 32 * 1024 * 1024
 """Characters of the strings of one message. It is stored in one transaction, in which no other process can write: about
 3 ms of processor time for each million characters (measured at 30 million), and the time of the disk. Anthropic's API
@@ -58,8 +57,11 @@ def characters(value: object, enough: int) -> int:
 
 def blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
     """How many blocks a message has, including those inside its tool results; stops counting above MAX_BLOCKS."""
-    lists = [value for name in _LISTS if isinstance(value := native.get(name), list)]
-    count = sum(map(len, lists))
-    if levels == 1 or count > MAX_BLOCKS:
-        return count
-    return count + sum(blocks_of(block, levels - 1) for each in lists for block in each if isinstance(block, dict))
+    count = 0
+    for name in _LISTS:
+        blocks = native.get(name)
+        if isinstance(blocks, list):
+            count += len(blocks)
+            if levels > 1 and count <= MAX_BLOCKS:
+                count += sum(blocks_of(block, levels - 1) for block in blocks if isinstance(block, dict))
+    return count

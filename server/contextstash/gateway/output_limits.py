@@ -13,7 +13,7 @@ from mcp.types import CallToolResult, ContentBlock, EmbeddedResource, TextConten
 
 from contextstash.gateway.rules import OutputRules
 from contextstash.gateway.structured import as_text, is_valid, replaced_strings, smaller_forms
-from contextstash.service.results import LimitedOutput
+from contextstash.service.limited_output import LimitedOutput
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:

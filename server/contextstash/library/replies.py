@@ -18,9 +18,15 @@ KEY_ORDER = ("type", "role", "id", "call_id", "name", "content", "text", "thinki
 
 _PLACES = {key: place for place, key in enumerate(KEY_ORDER)}
 
+LIST_HINT = " session.reply returns a list: messages += await session.reply(reply)."
+
+CONTENT_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"})
+"""Types of the content blocks of an Anthropic Message; no item of Responses has one of these."""
+
 _EXPECTED = (
     "reply is the provider's response, as its SDK returns it or as a dictionary: a Message of Anthropic, a"
-    " ChatCompletion, a Response, a GenerateContentResponse, or one message of the assistant."
+    " ChatCompletion, a Response, a GenerateContentResponse, or one message of the assistant. Pass the whole response,"
+    " not a part of it, and a streamed one once it is complete."
 )
 
 
@@ -35,11 +41,15 @@ class Reply:
 def read_reply(reply: object) -> Reply:
     """The messages and the usage of a response. Raises BadInputError if it is none that is known."""
     data = as_json(reply)
-    if isinstance(data, list):
+    if isinstance(data, list) and not any(_is_block(item) for item in data):
         return Reply([as_said(item) for item in data])
     if not isinstance(data, dict):
         raise BadInputError(_EXPECTED)
     return Reply([as_said(native) for native in _messages(data)], _usage(data))
+
+
+def _is_block(item: object) -> bool:
+    return not isinstance(item, dict) or ("role" not in item and item.get("type") in CONTENT_BLOCKS)
 
 
 def _messages(data: Native) -> list[Native]:
@@ -75,17 +85,20 @@ def _usage(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def as_natives(messages: Sequence[object]) -> list[Native]:
-    """A program's message list in plain JSON. What the model said is brought into one form: the list holds it as the
-    program appended it, the session as the reply came, and both must be equal."""
-    natives = []
-    for place, message in enumerate(messages):
-        native = as_json(message)
-        if not isinstance(native, dict):
-            raise BadInputError(
-                f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
-            )
-        natives.append(as_said(native) if _is_said(native) else native)
-    return natives
+    """A program's message list in plain JSON."""
+    return [as_native(message, place) for place, message in enumerate(messages)]
+
+
+def as_native(message: object, place: int) -> Native:
+    """A message of a program's list in plain JSON; itself if it is that already. What the model said is brought into
+    one form: the list holds it as the program appended it, the session as the reply came, and both must be equal."""
+    native = as_json(message)
+    if not isinstance(native, dict):
+        raise BadInputError(
+            f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
+            f"{LIST_HINT if isinstance(message, list) else ''}"
+        )
+    return as_said(native) if _is_said(native) else native
 
 
 def _is_said(native: Native) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 MAX_DEFAULT_REPLY = 16_000
@@ -35,6 +36,10 @@ class ContextRequest:
     done: tuple[str, ...] = ()
 
 
+PROVIDER_HELD = ("previous_response_id", "conversation")
+"""Arguments of Responses with which the provider adds its own copy of the conversation."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallArguments:
     """What a program passes beside the messages, in its provider's own form."""
@@ -44,6 +49,19 @@ class CallArguments:
     tools: Sequence[Any] | None = None
     max_tokens: int | None = None
     more: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if an argument has the wrong type, or lets the provider add what is sent already."""
+        if self.max_tokens is not None and (isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int)):
+            raise BadInputError(f"max_tokens is a whole number, not a {type(self.max_tokens).__name__}.")
+        if isinstance(self.tools, str | Mapping):
+            raise BadInputError("tools is the list of the tools' definitions, not a single one.")
+        for name in PROVIDER_HELD:
+            if (self.more or {}).get(name) is not None:
+                raise BadInputError(
+                    f"With {name} the provider adds the conversation that it holds, and request.messages is the whole"
+                    f" of it already. Leave {name} out."
+                )
 
 
 def request_of(
@@ -59,9 +77,16 @@ def request_of(
         format=result.format,
         request_id=result.request_id,
         left_out=result.left_out,
-        reason=result.reason,
+        reason=_reason(result, arguments.max_tokens, reserve),
         done=tuple(done),
     )
+
+
+def _reason(result: ContextResult, max_tokens: int | None, reserve: int) -> str | None:
+    """Why the request does not fit, with the room for the reply if that is larger than the settings reserve."""
+    if result.fits or max_tokens is None or max_tokens <= reserve:
+        return result.reason
+    return f"{result.reason} max_tokens keeps {max_tokens:,} tokens of the window for the reply."
 
 
 def _own_copy(native: Native) -> Native:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
-from contextstash.library.replies import as_natives, read_reply
-from contextstash.library.request import CallArguments, ContextRequest, plain_system, plain_tools, request_of
+from contextstash.library.message_list import MessageList
+from contextstash.library.open_calls import calls_of, check_calls_are_listed
+from contextstash.library.replies import read_reply
+from contextstash.library.request import (
+    CallArguments,
+    ContextRequest,
+    plain_system,
+    plain_tools,
+    request_of,
+)
 from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
     MAX_HITS,
@@ -42,6 +51,8 @@ class LibrarySession:
         **facts: str | None,
     ) -> None:
         """`facts` are the agent's name, a title and the parent session's id."""
+        if not isinstance(session_id, str):
+            raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -49,8 +60,10 @@ class LibrarySession:
         self._settings = dict(settings or {})
         self._facts = facts
         self._is_ready = False
+        self._list = MessageList()
         self._last = CallArguments()
         self._request_id: str | None = None
+        self._open_calls: frozenset[str] = frozenset()
         self._known_room: tuple[int, int] | None = None
 
     def speak(self, format: str) -> None:
@@ -73,11 +86,14 @@ class LibrarySession:
         that were taken out of it or edited leave the view, and stay in the history. `system`, `tools` and `max_tokens`
         are counted and returned in `options`, as are all further arguments, for the provider's call.
         """
-        natives = as_natives(messages)
+        natives = self._list.natives(messages)
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
+        given = CallArguments(self._model, system, tools, max_tokens, more)
         await self._make_ready(natives, system, tools)
-        self._last = CallArguments(self._model, system, tools, max_tokens, more)
+        if self._open_calls:
+            check_calls_are_listed(get_format(self._format or ""), natives, self._open_calls)
+        self._last = replace(given, model=self._model)
         result = await self._stash.get_context(
             self.session_id,
             messages=natives,
@@ -93,6 +109,7 @@ class LibrarySession:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
         read = read_reply(reply)
+        self._open_calls = calls_of(get_format(self._format), read.messages) if self._format else frozenset()
         reported = usage if usage is not None else read.usage
         if read.messages:
             await self._stash.record_messages(
@@ -129,7 +146,7 @@ class LibrarySession:
 
     async def keep(self, messages: Sequence[Any]) -> None:
         """Record the whole conversation without a request, such as at the end of a run."""
-        natives = as_natives(messages)
+        natives = self._list.natives(messages)
         if natives:
             await self._make_ready(natives, None, None)
             await self._stash.record_messages(natives, session_id=self.session_id, whole=True)
@@ -187,9 +204,16 @@ class LibrarySession:
         return request_of(result, self._last, window - usable, done or result.done or ())
 
     async def _budget(self, max_tokens: int) -> int:
-        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable."""
+        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
+        BadInputError if none are left."""
         window, usable = await self._room()
-        return max(1, min(usable, window - max_tokens))
+        if max_tokens >= window:
+            raise BadInputError(
+                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {window:,}: no"
+                " room is left for the conversation. Pass fewer max_tokens; or, if the window is larger, its size:"
+                " stash.session(…, window=…)."
+            )
+        return min(usable, window - max_tokens)
 
     async def _room(self) -> tuple[int, int]:
         """Tokens of the window, and how many of them are usable. Only a recovery changes them: it knows the truth."""

@@ -21,7 +21,7 @@ from contextstash.mcp.failures import report_crash, unknown_name, wrong_argument
 from contextstash.mcp.readable_text import readable
 from contextstash.mcp.sendable import REPLACED, dumped, sendable, sendable_text
 from contextstash.mcp.surrogates import HALVES, without_placeholders
-from contextstash.service.results import Result
+from contextstash.service.result import Result
 from contextstash_storage.errors import ContextstashError
 
 Headline = Callable[[Any], str]

@@ -8,21 +8,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
+from contextstash.service.result import Result
 from contextstash_storage.records import Level
-
-
-class Result(BaseModel):
-    """Base: fields that are None are left out when serialized."""
-
-    # A model is built when it is first used: to build all of them takes longer than a hook, which uses one, may take.
-    model_config = ConfigDict(defer_build=True)
-
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
 
 
 class Trigger(Result):
@@ -330,19 +320,6 @@ class RecordResult(Result):
     level: Level
     done: list[str] = Field(description="What was done automatically")
     note: str | None = None
-
-
-class LimitedOutput(Result):
-    """One output within limits; the whole is kept under `handle` if it was cut."""
-
-    text: str
-    cut: bool
-    handle: str | None = None
-    sha256: str | None = None
-    lines: int = Field(default=0, description="Lines cut")
-    characters: int = Field(default=0, description="Characters cut")
-    bytes: int = Field(default=0, description="UTF-8 bytes cut")
-    spilled: bool = Field(default=False, description="Too large: only a preview is shown")
 
 
 class LeftOut(Result):

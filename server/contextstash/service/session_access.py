@@ -23,6 +23,7 @@ from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.service.known_lists import KnownLists
 from contextstash.service.message_cache import MessageCache
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.queries.pattern_searches import PatternSearches
@@ -70,6 +71,7 @@ class Access:
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
+        self.lists = KnownLists()
         self._messages = MessageCache(store)
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)

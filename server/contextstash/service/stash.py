@@ -10,6 +10,7 @@ from typing import Any
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
+from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.queries import conversation, retrieval, sessions, transfer
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.side_by_side import read_beside
@@ -47,7 +48,6 @@ from contextstash.service.results import (
     CopyResult,
     DeleteResult,
     Estimate,
-    LimitedOutput,
     MessagePage,
     OutputPage,
     PruneResult,
@@ -337,10 +337,12 @@ class Stash:
         identity = BatchIdentity(first_seq, batch_id, whole)
         if session_id is None:
             session_id = await self._access.current_session_id()
-        await check_for_new_session(self._access, session_id, messages, identity, format, usage)
+        known = await check_for_new_session(self._access, session_id, messages, identity, format, usage)
         named = {"model": model, "agent": agent, "title": title, "parent_session_id": parent_session_id}
         beside: dict[str, Any] = {"system": system, "tools": tools}
-        session = await ensure_session(self._access, session_id, messages, format=format, **beside, **named)
+        session = await ensure_session(
+            self._access, session_id, messages, known=known, format=format, **beside, **named
+        )
         async with self._recording.of(session.session_id):
             extras = await self._extras(session, messages, usage, request_id)
             recent = await self._recent.of(session)

@@ -108,7 +108,14 @@ def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> No
         return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
 
     assert read(40_000) is None
-    assert read(40_001)
+    assert read(60_000)
+
+
+def test_an_output_is_left_whole_if_a_cut_would_save_less_than_a_quarter_of_it(hooked: Hooked) -> None:
+    limit = 10_000
+    assert hooked.after("Bash", {"stdout": LARGE[: limit * 4 // 3], "stderr": ""}) is None
+    longer = hooked.after("Bash", {"stdout": LARGE[: limit * 4 // 3 + 1], "stderr": ""})
+    assert len(longer["stdout"]) <= limit
 
 
 def test_a_file_is_cut_only_at_its_end_because_claude_code_numbers_the_lines_that_are_left(hooked: Hooked) -> None:
@@ -253,7 +260,7 @@ def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(
 def test_the_users_limit_counts(hooked: Hooked) -> None:
     (hooked.command_line.folder / "agents").mkdir()
     (hooked.command_line.folder / "agents" / "claude-code.yaml").write_text("output_tokens: 1500\n")
-    updated = hooked.after("Bash", {"stdout": LARGE[:10_000], "stderr": ""})
+    updated = hooked.after("Bash", {"stdout": LARGE[:6_100], "stderr": ""})
     assert len(updated["stdout"]) <= 6_000
 
 

@@ -51,6 +51,17 @@ async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_bra
         assert outputs == ["a zebra in the log", "a giraffe in the log"]
 
 
+async def test_a_message_that_changed_in_place_is_a_rewind_too(tmp_path: Path) -> None:
+    talk = said("Find the bug.", "It is the zebra.", "Really?")
+    async with stash_at(tmp_path / "w.db") as stash:
+        for number in (1, True, 1.0, 1):
+            talk[1]["number"] = number
+            for _ in range(2):
+                await stash.record_messages(talk, session_id=SESSION, whole=True)
+                assert repr(await view(stash)) == repr(talk)
+        assert len(await history(stash)) == 3 + 2 * 2
+
+
 async def test_a_branch_that_comes_back_is_shown_again_and_stored_once(tmp_path: Path) -> None:
     one, other = said("hello", "left", "more"), said("hello", "right")
     async with stash_at(tmp_path / "w.db") as stash:

@@ -221,3 +221,17 @@ async def test_the_first_report_says_how_large_the_next_output_is(tmp_path: Path
         [output] = await all_handles(stash)
         counted = (await stash.get_archived_output(output)).total_tokens
     assert grown == pytest.approx(counted * ratio, rel=0.02)
+
+
+@pytest.mark.parametrize("lines", [500, 525, 575])
+async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(tmp_path: Path, lines: int) -> None:
+    async with stash_at(tmp_path / "u.db", window=WINDOW, output_tokens=None, output_share=None) as stash:
+        await stash.record_messages([user("go")], session_id=SESSION, format="anthropic", model="claude-sonnet-4-5")
+        first = await stash.get_context(SESSION)
+        usage = {"input_tokens": first.tokens, "output_tokens": 30}
+        ids = ["toolu_000000000001", "toolu_000000000002", "toolu_000000000003"]
+        await stash.record_messages([calls(*ids)], session_id=SESSION, usage=usage)
+        await stash.record_messages([results(ids, lines)], session_id=SESSION)
+        context = await stash.get_context(SESSION)
+        assert context.fits
+        assert context.tokens + 0.07 * (context.tokens - first.tokens) <= context.budget

@@ -45,6 +45,10 @@ MAX_RATIO = 2.0
 """Largest calibration, and its inverse the smallest. A guess: the families' factors are between 1 and 1.55, so that a
 ratio beyond 2 comes from something other than the counter."""
 
+UNSURE_SHARE = 0.08
+"""By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
+new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.py)."""
+
 MAX_GROWTH_RATIO = 4
 """Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
 tool definitions. A guess."""
@@ -235,6 +239,16 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
         f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}{calibrated}"
     )
     return max(0, counters.reported + since), method
+
+
+def unsure(counters: Counters, settings: ContextSettings) -> int:
+    """By how many tokens an estimate by an approximate counter may be too low: a share of what no report includes. 0
+    if nothing was ever reported, because whoever never reports means our count."""
+    if counters.reported is None or not settings.anchored:
+        return 0
+    return round(
+        UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view) * growth_ratio(counters, settings)
+    )
 
 
 def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dict[str, int]:

@@ -144,6 +144,23 @@ def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
     return budget.compact_at if budget.tokens_at is None else budget.tokens_at
 
 
+def lowest_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
+    """The lowest threshold in tokens at which the session is reduced automatically; if it is not, of all thresholds."""
+    found = []
+    if settings.prune_automatic and not _in_one_step(budget, settings):
+        found.append(budget.prune_at)
+    if settings.compact_automatic:
+        found.append(budget.compact_at)
+        if budget.tokens_at is not None:
+            found.append(budget.tokens_at)
+    return min(found, default=min(budget.prune_at, budget.compact_at))
+
+
+def _in_one_step(budget: WindowBudget, settings: ContextSettings) -> bool:
+    """Whether a compaction to the low-water mark prunes too, so that nothing is pruned below its threshold."""
+    return budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
+
+
 def results_due(counters: Counters, settings: ContextSettings) -> bool:
     """Whether more tool results are in the view than `prune_at_results` allows."""
     maximum = settings.prune_at_results
@@ -153,8 +170,7 @@ def results_due(counters: Counters, settings: ContextSettings) -> bool:
 def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
     if results_due(counters, settings):
         return f"{counters.view_results} tool results exceed {settings.prune_at_results}"
-    in_one_step = budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
-    if tokens > budget.prune_at and not in_one_step:
+    if tokens > budget.prune_at and not _in_one_step(budget, settings):
         return f"{tokens:,} tokens exceed {budget.prune_at:,}"
     return None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextstash.context.window.backoff import oscillation
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
+from contextstash.context.window.thresholds import lowest_threshold
 from contextstash.service.estimate import estimate_session
 from contextstash.service.recording.client_edits import CLIENT
-from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
+from contextstash.service.reduction.recent_reductions import attempts_of
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Session
@@ -53,4 +54,4 @@ async def _oscillating(access: Access, session: Session) -> str | None:
     settings = access.settings(session)
     budget = access.budget(settings, session.model, session)
     attempts = await attempts_of(access, session.session_id)
-    return oscillation(attempts, threshold_of(budget, settings), budget.usable)
+    return oscillation(attempts, lowest_threshold(budget, settings), budget.usable)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from contextstash.context.view.branches import KnownPath, known_path, rewinding
 from contextstash.formats import detect_format, get_format
 from contextstash.service.apply_edits import ATTEMPTS
+from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
 from contextstash.service.recording.head_messages import declare_head, leading_system, stored_head
 from contextstash.service.recording.messages import (
@@ -74,17 +76,13 @@ async def check_for_new_session(
     identity: BatchIdentity,
     format_name: str | None,
     usage: Mapping[str, Any] | None,
-) -> None:
-    """If the session is not there yet, raise BadInputError for what would be refused once it is made: a refused batch
-    must not leave an empty session."""
+) -> Session | None:
+    """The session; None if it is not there yet. In that case, raises BadInputError for what would be refused once it is
+    made: a refused batch must not leave an empty session."""
     if session_id is not None:
         check_session_id(session_id)
-        try:
-            await access.store.get_session(session_id)
-        except SessionNotFoundError:
-            pass
-        else:
-            return
+        with suppress(SessionNotFoundError):
+            return await access.store.get_session(session_id)
     if identity.first_seq:
         raise BadInputError(
             f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
@@ -92,6 +90,7 @@ async def check_for_new_session(
         )
     if usage is not None:
         with_usage(natives, get_format(format_name or detect_format(natives)), usage)
+    return None
 
 
 async def record_batch(
@@ -126,7 +125,8 @@ async def _record_at(
         stored = (await access.store.read_fingerprints(session.session_id, first=first_seq))[: len(natives)]
     listed = await _fingerprints(access, natives[: len(stored)])
     known = len(stored) if listed == stored else 0
-    appended = await append(access, session, natives[known:], calls, extras=extras[known:], first_seq=first_seq + known)
+    new, at = natives[known:], first_seq + known
+    appended = await append(access, session, new, calls, extras=extras[known:], first_seq=at, listed_before=known)
     return appended.model_copy(update={"duplicates": appended.duplicates + known, "first_seq": first_seq})
 
 
@@ -160,7 +160,7 @@ async def _record_branch(
 ) -> Appended:
     """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
     stored before that conflict then count as stored."""
-    listed = await _fingerprints(access, natives)
+    listed = await _listed(access, session, natives)
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
     while True:
@@ -235,7 +235,8 @@ async def _follow(
         return Appended(messages=(), duplicates=known, session=session)
     if plan.path.last != plan.messages - 1:
         _remember_listed(session, natives[:known], calls)
-    return await append(access, session, natives[known:], calls, extras=extras[known:], before=plan.edits_before)
+    new, rest = natives[known:], extras[known:]
+    return await append(access, session, new, calls, extras=rest, before=plan.edits_before, listed_before=known)
 
 
 def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) -> None:
@@ -244,6 +245,15 @@ def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) ->
     fmt = get_format(session.format)
     for native in known[-RECENT_MESSAGES:]:
         remember_calls(calls, fmt.read(native).blocks)
+
+
+async def _listed(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprint of each message of a whole conversation."""
+    digests = digests_of(natives)
+    known = access.lists.fingerprints(session.session_id, digests)
+    fingerprints = [*known, *await _fingerprints(access, natives[len(known) :])]
+    access.lists.keep(session.session_id, digests, fingerprints)
+    return fingerprints
 
 
 async def _fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:

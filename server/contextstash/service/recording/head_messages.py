@@ -29,12 +29,14 @@ async def stored_head(access: Access, session: Session) -> list[Native] | None:
     if not session.counters.messages:
         return None
     path = path_to(await access.store.read_edits(session.session_id), session.counters.messages - 1)
-    messages = await access.store.read_messages_at(session.session_id, sorted(path)[:MAX_HEAD])
+    positions = sorted(path)[:MAX_HEAD]
     head: list[Native] = []
-    for message in messages:
-        if message.role != "system":
-            break
-        head.append(message.body or {})
+    # Most conversations begin with one system message or none: the next messages can be large.
+    for part in (positions[:1], positions[1:2], positions[2:]):
+        for message in await access.store.read_messages_at(session.session_id, part) if part else ():
+            if message.role != "system":
+                return head
+            head.append(message.body or {})
     return head
 
 

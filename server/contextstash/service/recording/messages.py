@@ -8,6 +8,7 @@ import secrets
 from base64 import b32encode
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,9 +91,11 @@ async def ensure_session(
     *,
     system: object = None,
     tools: Sequence[Any] | None = None,
+    known: Session | None = None,
     **facts: Any,
 ) -> Session:
     """The session to record into: the one named, created if it does not exist, or a new one with a generated id.
+    `known` is the session if the caller has just read it.
 
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
     `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
@@ -101,12 +104,10 @@ async def ensure_session(
     given = {name: value for name, value in facts.items() if value is not None}
     if session_id is not None:
         check_session_id(session_id)
-        try:
-            session = await access.store.get_session(session_id)
-        except SessionNotFoundError:
-            pass
-        else:
-            return await _with_facts(access, session, natives, given)
+        with suppress(SessionNotFoundError):
+            known = known or await access.store.get_session(session_id)
+    if known is not None:
+        return await _with_facts(access, known, natives, given)
     wanted = given.pop("format", None)
     format_name = wanted or shown_format(natives, tools=tools, system=system, model=given.get("model"))
     format_name = get_format(format_name).name
@@ -174,9 +175,11 @@ async def append(
     before: EditsBefore | None = None,
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
+    listed_before: int = 0,
 ) -> Appended:
     """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
-    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored."""
+    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored: its
+    index in the caller's list, in which `listed_before` messages precede these."""
     check_limits(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
@@ -186,7 +189,9 @@ async def append(
         return with_reported_reasoning(
             fmt,
             [
-                _new_message(fmt, native, place, counter, settings, calls, extras[place] if extras else {})
+                _new_message(
+                    fmt, native, listed_before + place, counter, settings, calls, extras[place] if extras else {}
+                )
                 for place, native in enumerate(natives)
             ],
         )

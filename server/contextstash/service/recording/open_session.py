@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from contextstash.context.window.settings import resolve_settings
@@ -24,15 +25,13 @@ async def open_session(
     name no format. Settings that differ from the session's own are changed."""
     check_session_id(session_id)
     resolve_settings(access.layer(facts.get("agent")), settings)
-    try:
-        await access.store.get_session(session_id)
-        known = True
-    except SessionNotFoundError:
-        known = False
-    given = dict(facts)
-    if not known and given.get("format") is None:
+    known: Session | None = None
+    with suppress(SessionNotFoundError):
+        known = await access.store.get_session(session_id)
+    given: dict[str, Any] = dict(facts)
+    if known is None and given.get("format") is None:
         given["format"] = default_format()
-    session = await ensure_session(access, session_id, (), **given)
+    session = await ensure_session(access, session_id, (), known=known, **given)
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)

@@ -13,9 +13,9 @@ from typing import Any, ParamSpec, TypeVar
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.self_retrievals import is_own_retrieval
 from contextstash.context.window.settings import ContextSettings
+from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.recording.messages import IN_THREAD_CHARACTERS
 from contextstash.service.recording.output_archive import keep_output
-from contextstash.service.results import LimitedOutput
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Session

@@ -14,14 +14,14 @@ from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
-from contextstash.context.window.thresholds import Due, WindowBudget, due, results_due, since_summary
+from contextstash.context.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
 from contextstash.error_trace import error_trace
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
-from contextstash.service.reduction.recent_reductions import attempts_of, threshold_of
+from contextstash.service.reduction.recent_reductions import attempts_of
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_access import Access
@@ -209,7 +209,8 @@ class AutoReducer:
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
         budget = self._access.budget(settings, session.model, session)
-        report = oscillation(await attempts_of(self._access, session_id), threshold_of(budget, settings), budget.usable)
+        attempts = await attempts_of(self._access, session_id)
+        report = oscillation(attempts, lowest_threshold(budget, settings), budget.usable)
         if not report or not done:
             return
         done.append(report)

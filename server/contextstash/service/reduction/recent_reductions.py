@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextstash.context.window.backoff import ReductionAttempt
-from contextstash.context.window.settings import ContextSettings
-from contextstash.context.window.thresholds import WindowBudget
 from contextstash.service.session_access import Access
 from contextstash_storage.records import EventKind
 
@@ -18,9 +16,3 @@ async def attempts_of(access: Access, session_id: str, *, prunes: bool = True) -
     kinds: tuple[EventKind, ...] = ("compaction", "recovery", "prune") if prunes else ("compaction", "recovery")
     events = await access.store.last_events(session_id, kinds, MAX_ATTEMPTS)
     return [ReductionAttempt(event.seq, event.tokens_before, event.tokens_after) for event in reversed(events)]
-
-
-def threshold_of(budget: WindowBudget, settings: ContextSettings) -> int:
-    """The automatic reduction threshold in tokens: the lowest one in use."""
-    thresholds = [budget.compact_at, budget.tokens_at if settings.compact_automatic else None, budget.prune_at]
-    return min(threshold for threshold in thresholds if threshold is not None)

@@ -58,15 +58,17 @@ NOTICE_OVERHEAD = 10
 
 @dataclass(frozen=True)
 class _Budget:
-    """A budget in the provider's tokens, and the ratio of these to counted tokens."""
+    """A budget in the provider's tokens, the view's estimate, by how much that may be too low, and the ratio of these
+    tokens to counted ones."""
 
     tokens: int
     estimated: int
+    unsure: int
     ratio: float
 
     def counted(self, view: int) -> int:
-        """The number of counted tokens at which the view's estimate is within the budget."""
-        excess = self.estimated - self.tokens
+        """The number of counted tokens at which the view is within the budget, also if its estimate is too low."""
+        excess = self.estimated + self.unsure - self.tokens
         return view if excess <= 0 else view - math.ceil(excess / self.ratio)
 
     def after(self, view: int, fitted: int) -> int:
@@ -108,14 +110,13 @@ async def get_context(
 
     A client that sends its own history does not send this list: for it nothing is recorded."""
     _check(budget)
-    session = await access.session(session_id)
-    if session.source is not None:
-        return await read_context(access, session_id, format_name=format_name, budget=budget)
 
     async def attempt() -> ContextResult:
         snapshot, limit, sources = await _read(access, session_id, format_name, budget)
         plan = await _plan(snapshot, limit, sources)
         session = snapshot.session
+        if session.source is not None:
+            return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
         # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
         if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
             session = await _append(access, snapshot, plan)
@@ -338,7 +339,7 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
     recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
     notice = _notice_tokens(snapshot, plan.left_out, sources.bodies)
     tokens = limit.after(view, total_tokens(plan.sent) + notice)
-    fits = plan.excess == 0
+    fits = plan.excess == 0 or tokens <= budget
     messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
     return ContextResult(
         session_id=snapshot.session.session_id,
@@ -378,7 +379,8 @@ def _budget(snapshot: SessionSnapshot, budget: int) -> _Budget:
     estimated, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name)
     estimated += total_tokens(snapshot.entries) - counters.view_tokens
     estimated += REPAIR_TOKENS * _unanswered(snapshot.entries)
-    return _Budget(budget, estimated, counting.growth_ratio(counters, snapshot.settings))
+    unsure = counting.unsure(counters, snapshot.settings) if snapshot.counter.is_approximate else 0
+    return _Budget(budget, estimated, unsure, counting.growth_ratio(counters, snapshot.settings))
 
 
 def _unanswered(entries: Sequence[Entry]) -> int:

@@ -1,0 +1,122 @@
+"""Mistakes of a first program: each gets an error that says what to do, and stores nothing wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash import open_stash
+from contextstash.library.session import LibrarySession
+from contextstash_storage.errors import BadInputError, BadMessageError
+
+ASKED = {"role": "user", "content": "Why do loans fail?"}
+REPLIES: dict[str, Any] = {
+    "anthropic": {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "read", "input": {}}]},
+    "openai-chat": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+    },
+    "openai-responses": [{"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"}],
+}
+RESULTS: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "a log"}],
+    },
+    "openai-chat": {"role": "tool", "tool_call_id": "call_1", "content": "a log"},
+    "openai-responses": {"type": "function_call_output", "call_id": "call_1", "output": "a log"},
+}
+
+
+@pytest.fixture
+async def session(tmp_path: Path, fmt: str) -> AsyncIterator[LibrarySession]:
+    """A session that has had its first reply, a tool call."""
+    async with open_stash(tmp_path / "s.db") as stash:
+        session = stash.session("job", format=fmt)
+        await session.request([ASKED])
+        await session.reply(REPLIES[fmt])
+        yield session
+
+
+@pytest.mark.parametrize("fmt", REPLIES)
+async def test_a_result_without_its_call_shows_that_the_list_is_not_whole(session: LibrarySession, fmt: str) -> None:
+    whole = await session.messages()
+    for messages in ([RESULTS[fmt]], [ASKED, RESULTS[fmt]]):
+        with pytest.raises(BadInputError, match=r"messages \+= await session.reply"):
+            await session.request(messages)
+    assert await session.messages() == whole == [ASKED, *whole[1:]]
+    request = await session.request([*whole, RESULTS[fmt]])
+    assert request.messages == [*whole, RESULTS[fmt]]
+
+
+@pytest.mark.parametrize("fmt", REPLIES)
+async def test_a_reply_that_is_asked_for_again_may_be_left_out(session: LibrarySession, fmt: str) -> None:
+    assert (await session.request([ASKED])).messages == [ASKED]
+
+
+@pytest.mark.parametrize("fmt", ["openai-responses"])
+@pytest.mark.parametrize("argument", ["previous_response_id", "conversation"])
+async def test_a_conversation_that_the_provider_holds_would_be_sent_twice(
+    session: LibrarySession, argument: str
+) -> None:
+    held: dict[str, Any] = {argument: "resp_1"}
+    with pytest.raises(BadInputError, match=argument):
+        await session.request([ASKED], **held)
+    assert (await session.request([ASKED], **{**held, argument: None})).messages == [ASKED]
+
+
+@pytest.mark.parametrize("fmt", ["openai-chat"])
+@pytest.mark.parametrize("messages", ["Why?", ASKED])
+async def test_one_message_is_no_list(session: LibrarySession, messages: Any) -> None:
+    with pytest.raises(BadInputError, match="messages is the list of all messages"):
+        await session.request(messages)
+
+
+@pytest.mark.parametrize("fmt", ["openai-chat"])
+async def test_an_error_names_the_message_by_its_place_in_the_program_s_list(session: LibrarySession) -> None:
+    messages: list[Any] = await session.messages()
+    with pytest.raises(BadMessageError, match="Message 2 cannot"):
+        await session.request([*messages, {"role": "tool", "content": "a log"}])
+    with pytest.raises(BadInputError, match=r"Message 1 is a list.* \+="):
+        await session.request([messages[0], messages[1:]])
+
+
+@pytest.mark.parametrize("fmt", ["anthropic"])
+async def test_a_part_of_a_reply_is_no_reply(session: LibrarySession) -> None:
+    for part in (REPLIES["anthropic"]["content"], "I read it.", [{"type": "text", "text": "I read it."}]):
+        with pytest.raises(BadInputError, match="Pass the whole response"):
+            await session.reply(part)
+
+
+@pytest.mark.parametrize("fmt", ["anthropic"])
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("max_tokens", "8000", "whole number"),
+        ("max_tokens", 200_000, "window of this session has 200,000"),
+        ("tools", {"name": "read"}, "list of the tools"),
+    ],
+)
+async def test_an_argument_that_cannot_be_meant_is_named(
+    session: LibrarySession, argument: str, value: Any, said: str
+) -> None:
+    with pytest.raises(BadInputError, match=said):
+        await session.request([ASKED], **{argument: value})
+
+
+async def test_a_reply_that_leaves_too_little_room_is_named_in_the_reason(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        request = await stash.session("job", model="gpt-5.4", window=8_000).request([ASKED], max_tokens=7_999)
+    assert not request.fits
+    assert (request.reason or "").endswith("max_tokens keeps 7,999 tokens of the window for the reply.")
+
+
+async def test_an_id_is_a_text(tmp_path: Path) -> None:
+    number: Any = 7
+    async with open_stash(tmp_path / "s.db") as stash:
+        with pytest.raises(BadInputError, match="session_id is a text"):
+            stash.session(number)
