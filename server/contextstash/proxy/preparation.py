@@ -24,6 +24,7 @@ from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
+from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
 from contextstash.proxy.conversations import Conversation, tool_names
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
 from contextstash_storage.records import Output
@@ -38,9 +39,14 @@ PLACEHOLDER_TOKENS = 70
 MIN_RESULT_TOKENS = 200
 """A smaller result is not pruned: its room is that of a few placeholders, and it is often the one relevant fact."""
 
-DEFAULT_KEEP_TOKENS = 12_000
-"""Tokens of the newest tool results that stay. Replayed on recorded sessions, 3,000 saved 4 % more, but the model works
-with what it has just read (bench/proxy)."""
+DEFAULT_KEEP_TOKENS = 8_000
+"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
+recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
+read."""
+
+COLD_KEEP_SHARE = 0.5
+"""The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
+these outputs for, and what leaves now costs nothing. A guess."""
 
 KNOWN_BLOCKS = frozenset(
     {
@@ -219,32 +225,59 @@ def rendered(
 ) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     edits = pinned_edits(conversation, request)
+    unchanged = cold or conversation.edits is conversation.shown
+    former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
+    edits |= anchor(request, edits, former)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
     saved = round((len(request.body) - len(body)) * conversation.tokens_per_byte)
     return Prepared(conversation, request, body, prices, now, max(0, saved), pruned, cold, edits)
 
 
-def prunables(conversation: Conversation, request: RequestText, keep_tokens: int) -> list[Prunable]:
-    """The recorded tool results that are old enough to be replaced, in order."""
+def shown_before(conversation: Conversation, request: RequestText) -> list[int]:
+    """Tokens in front of each message, and at last of the whole request, as they are shown with the pinned
+    placeholders."""
+    rate, pins = conversation.tokens_per_byte, conversation.edits.pins
+    at = size_before(request, 0) * rate
+    found = [round(at)]
+    for message in request.messages:
+        hidden = [message.sizes.get(each.path, 0) for each in message.results if each.call_id in pins]
+        at += len(message.raw) * rate - sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in hidden)
+        found.append(round(at))
+    return found
+
+
+def prunables(
+    conversation: Conversation, request: RequestText, keep_tokens: int, before: Sequence[int]
+) -> list[Prunable]:
+    """The recorded tool results that are old enough to be replaced, in order. `before` are the tokens in front of each
+    message."""
     rate = conversation.tokens_per_byte
-    kept = after = 0
+    kept = after = replies = 0
+    young: int | None = None  # replies since the newest result became old enough
     found: list[Prunable] = []
     for place in range(len(request.messages) - 1, -1, -1):
         message = request.messages[place]
         after += message.blocks
+        replies += is_reply_start(request, place)
         for result in reversed(message.results):
-            size = message.sizes.get(result.path, 0)
             if result.call_id in conversation.edits.pins:
                 continue
-            tokens = round(size * rate)
+            tokens = round(message.sizes.get(result.path, 0) * rate)
             kept += tokens
             if kept <= keep_tokens or tokens < MIN_RESULT_TOKENS:
                 continue
+            young = replies if young is None else young
             if _is_recorded(conversation, message, result.call_id, result.path):
-                before = round(size_before(request, place) * rate)
-                found.append(Prunable(result.call_id, before, tokens, PLACEHOLDER_TOKENS, after))
+                carried = replies - young
+                found.append(Prunable(result.call_id, before[place], tokens, PLACEHOLDER_TOKENS, after, carried))
     return found[::-1]
+
+
+def is_reply_start(request: RequestText, place: int) -> bool:
+    """Whether a reply of the model begins with this message: each reply stands for one request. In the Responses API a
+    reply is several items."""
+    return request.messages[place].is_models and (place == 0 or not request.messages[place - 1].is_models)
 
 
 def _is_recorded(conversation: Conversation, message: TextMessage, call_id: str, path: Any) -> bool:
@@ -273,18 +306,30 @@ def plan(
     conversation: Conversation, request: RequestText, prices: CachePrices, *, cold: bool, keep_tokens: int
 ) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
-    system = round(size_before(request, 0) * conversation.tokens_per_byte)
-    state = CacheState(cold, conversation.state.prompt, conversation.state.requests, prices, system)
-    candidates = prunables(conversation, request, keep_tokens)
+    before = shown_before(conversation, request)
+    state = CacheState(
+        cold,
+        conversation.state.prompt,
+        conversation.state.requests,
+        prices,
+        _surely_cached(conversation, request, before),
+    )
+    candidates = prunables(conversation, request, round(keep_tokens * (COLD_KEEP_SHARE if cold else 1)), before)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
     return plan_cached_prune(_unprotected(conversation, request, candidates), state)
 
 
+def _surely_cached(conversation: Conversation, request: RequestText, before: Sequence[int]) -> tuple[int, ...]:
+    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
+    place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
+    return (before[0],) if place is None else (before[0], before[place + 1])
+
+
 def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: int) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
-    candidates = prunables(conversation, request, keep_tokens)
+    candidates = prunables(conversation, request, keep_tokens, shown_before(conversation, request))
     return plan_needed_prune(_unprotected(conversation, request, candidates))
 
 
