@@ -34,7 +34,7 @@ from contextstash.proxy.preparation import (
     thinking_choice,
 )
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Usage
 
@@ -239,7 +239,7 @@ class Engine:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
             natives = [message.plain for message in request.messages]
-            conversation.positions = await self._sessions.positions(conversation.session_id, natives)
+            conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
             conversation.recorded = request.messages[: len(conversation.positions)]
         if not conversation.loaded or session.counters.edits != conversation.edits.edits:
             await self._sessions.catalog(conversation.session_id, conversation.catalog)
@@ -353,9 +353,10 @@ class Engine:
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
         elif conversation.recorded != request.messages:
-            conversation.positions = await self._sessions.record(
+            conversation.stored = await self._sessions.record(
                 session_id,
                 [message.plain for message in request.messages],
+                conversation.extended_by(request),
                 usage=usage,
                 format=conversation.format,
                 model=conversation.state.model,
