@@ -36,7 +36,8 @@ class Conversation:
 
     `recorded` are the messages that the session holds of the last recorded request, `stored` says where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `edits` are those in force, `shown` those of the last request. `counted` are the repeated calls that are booked
+    `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
+    and files that stay. `counted` are the repeated calls that are booked
     already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
     """
 
@@ -53,6 +54,7 @@ class Conversation:
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
+    kept: tuple[str, ...] = ()
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None

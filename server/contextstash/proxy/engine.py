@@ -235,6 +235,7 @@ class Engine:
         if session is None:
             conversation.loaded = True
             return
+        conversation.kept = self._sessions.kept(session)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())

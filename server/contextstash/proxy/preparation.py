@@ -19,6 +19,7 @@ from contextstash.context.view.cached_prune import (
     plan_cached_prune,
     plan_needed_prune,
 )
+from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
@@ -335,7 +336,18 @@ def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: i
 
 def _unprotected(conversation: Conversation, request: RequestText, candidates: Sequence[Prunable]) -> list[Prunable]:
     kept = protected_calls(made_calls(conversation, request), pruned_at(conversation))
+    kept |= _kept_calls(conversation)
     return [each for each in candidates if each.key not in kept]
+
+
+def _kept_calls(conversation: Conversation) -> set[str]:
+    """The ids of the calls whose outputs the user or the model has pinned."""
+    if not conversation.kept:
+        return set()
+    known = sorted(conversation.catalog.outputs.items(), key=lambda each: (each[1].output.seq, each[1].output.block))
+    pinned = outputs_of_pins(conversation.kept, [each.output for _, each in known])
+    places = {(output.seq, output.block) for output in pinned}
+    return {call_id for call_id, each in known if (each.output.seq, each.output.block) in places}
 
 
 def outputs_of(conversation: Conversation, chosen: Sequence[Prunable]) -> list[Output]:

@@ -166,6 +166,10 @@ class ProxiedSessions:
         except SessionNotFoundError:
             return None
 
+    def kept(self, session: Session) -> tuple[str, ...]:
+        """The session's pins: handles of outputs and paths of files that stay whatever their age."""
+        return self._access.settings(session).pin
+
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
         try:
