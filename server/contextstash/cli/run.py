@@ -31,7 +31,9 @@ MAX_REPORTED = 100
 
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
-@click.option("--no-record", is_flag=True, help="Store nothing; then nothing is pruned either.")
+@click.option(
+    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
+)
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")

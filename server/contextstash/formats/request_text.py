@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -69,6 +69,16 @@ class TextMessage:
         find its exact span takes longer than all else that a request needs."""
         whole = sum(len(text) for text in self.texts.values()) + _characters_beside(self)
         return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
+
+    def derived(self, name: str, derive: Callable[[Native], bool]) -> bool:
+        """What `derive` says of the message; it is asked once."""
+        if name not in self._facts:
+            self._facts[name] = derive(self.native)
+        return self._facts[name]
+
+    @cached_property
+    def _facts(self) -> dict[str, bool]:
+        return {}
 
     def span(self, path: Path) -> Span:
         """Where the value at a path stands in `raw`. Raises JsonPositionError."""

@@ -28,7 +28,7 @@ from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
 from contextstash.proxy.conversations import Conversation, tool_names
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
-from contextstash_storage.records import Output
+from contextstash_storage.records import Native, Output
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,20 @@ KNOWN_BLOCKS = frozenset(
 )  # fmt: skip
 """Blocks of Anthropic requests whose place in a request is known (its API reference). A request with another block goes
 out unedited: an edit might break a rule that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """What a prune leaves: the newest tokens of tool outputs, and with `only_reads` all outputs but those of calls that
+    show what is there, which can be made again."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    only_reads: bool = False
+
+    @property
+    def quarter(self) -> PruneLimits:
+        """The limits for a request that is too long still."""
+        return replace(self, keep_tokens=self.keep_tokens // 4)
 
 
 @dataclass(frozen=True)
@@ -102,18 +116,22 @@ def offers_retrieval(request: RequestText) -> bool:
         return True
     if not any("toolsearch" in name.lower().replace("_", "") for name in names):
         return False
-    return any(announces(message.native, RETRIEVAL_TOOL) for message in request.messages)
+    return any(message.derived("announces", _announces_retrieval) for message in request.messages)
+
+
+def _announces_retrieval(native: Native) -> bool:
+    return announces(native, RETRIEVAL_TOOL)
 
 
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
         return request.value("previous_response_id") is None and request.value("conversation") is None
-    return all(_understood(message) for message in request.messages)
+    return all(message.derived("understood", _understood) for message in request.messages)
 
 
-def _understood(message: TextMessage) -> bool:
-    content = message.native.get("content")
+def _understood(native: Native) -> bool:
+    content = native.get("content")
     if isinstance(content, str):
         return True
     return isinstance(content, list) and all(
@@ -304,7 +322,7 @@ def pruned_at(conversation: Conversation) -> dict[str, float]:
 
 
 def plan(
-    conversation: Conversation, request: RequestText, prices: CachePrices, *, cold: bool, keep_tokens: int
+    conversation: Conversation, request: RequestText, prices: CachePrices, limits: PruneLimits, *, cold: bool
 ) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
     before = shown_before(conversation, request)
@@ -315,11 +333,11 @@ def plan(
         prices,
         _surely_cached(conversation, request, before),
     )
-    candidates = prunables(conversation, request, round(keep_tokens * (COLD_KEEP_SHARE if cold else 1)), before)
+    candidates = prunables(conversation, request, round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1)), before)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
-    return plan_cached_prune(_unprotected(conversation, request, candidates), state)
+    return plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
 
 
 def _surely_cached(conversation: Conversation, request: RequestText, before: Sequence[int]) -> tuple[int, ...]:
@@ -328,15 +346,19 @@ def _surely_cached(conversation: Conversation, request: RequestText, before: Seq
     return (before[0],) if place is None else (before[0], before[place + 1])
 
 
-def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: int) -> CachedPrune:
+def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
-    candidates = prunables(conversation, request, keep_tokens, shown_before(conversation, request))
-    return plan_needed_prune(_unprotected(conversation, request, candidates))
+    candidates = prunables(conversation, request, limits.keep_tokens, shown_before(conversation, request))
+    return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 
-def _unprotected(conversation: Conversation, request: RequestText, candidates: Sequence[Prunable]) -> list[Prunable]:
-    kept = protected_calls(made_calls(conversation, request), pruned_at(conversation))
-    kept |= _kept_calls(conversation)
+def _unprotected(
+    conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
+) -> list[Prunable]:
+    calls = made_calls(conversation, request)
+    kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    if limits.only_reads:
+        kept |= {call.call_id for call in calls if not call.reads}
     return [each for each in candidates if each.key not in kept]
 
 
