@@ -74,13 +74,15 @@ class RunningProxy:
 
 
 @contextmanager
-def running_proxy(upstream: str, database: Path, clock: Clock, **options: Any) -> Iterator[RunningProxy]:
+def running_proxy(
+    upstream: str, database: Path, clock: Clock, *, http2: bool = False, **options: Any
+) -> Iterator[RunningProxy]:
     """The proxy before this model API, with its database."""
 
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0))
 
-    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, clock=clock)
+    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, http2=http2, clock=clock)
     ready = threading.Event()
     found: list[Any] = []
     listener = socket.create_server(("127.0.0.1", 0))
