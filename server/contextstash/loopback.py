@@ -24,6 +24,7 @@ PROXY_SETTINGS: dict[str, Any] = {
     "server_header": False,
     "date_header": False,
     "ws": "none",
+    "proxy_headers": False,
     "lifespan": "on",
     "timeout_keep_alive": 600,
 }

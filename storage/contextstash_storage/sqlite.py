@@ -87,6 +87,18 @@ async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: flo
         raise
 
 
+async def open_in_memory(*, owner: str = LOCAL_OWNER) -> SqliteStore:
+    """A store in memory, which is gone when it is closed. One connection reads and writes: another would see a database
+    of its own."""
+    connection = await connect(Path(":memory:"))
+    try:
+        await connection.run(migrate)
+    except BaseException:
+        await close(connection)
+        raise
+    return SqliteStore(connection, connection, owner)
+
+
 async def _open(path: Path, owner: str, busy_seconds: float) -> SqliteStore:
     await asyncio.to_thread(_make_file, path)
     writer = await connect(path, busy_seconds=busy_seconds)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from contextstash import open_stash, open_stash_sync
 from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows

@@ -49,6 +49,12 @@ print(json.dumps({"session": session, "search": os.environ.get("ENABLE_TOOL_SEAR
 sys.exit(7)
 """
 
+ONE_REQUEST = """
+import os, sys, urllib.request
+url, body = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
+urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60).read()
+"""
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies_in_mid_stream(
@@ -71,10 +77,16 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
             timeout=120,
             env={**environment, "HOME": str(tmp_path)},
         )
+        client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}", "utf-8")
+        resumed = subprocess.run(
+            [*command, str(client), "--", str(body)], capture_output=True, text=True, timeout=120, env=environment
+        )
+    assert "Proxy: 1 request, 0 edited" in resumed.stderr
+    assert "With the earlier runs of the resumed session: " in resumed.stderr
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
     assert (said["search"], said["argument"]) == ("true", "--resume")
-    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 3
+    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
     assert "contextstash: Proxy: " in done.stderr
 
 

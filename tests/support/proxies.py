@@ -74,13 +74,15 @@ class RunningProxy:
 
 
 @contextmanager
-def running_proxy(upstream: str, database: Path, clock: Clock, **options: Any) -> Iterator[RunningProxy]:
+def running_proxy(
+    upstream: str, database: Path, clock: Clock, *, http2: bool = False, **options: Any
+) -> Iterator[RunningProxy]:
     """The proxy before this model API, with its database."""
 
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0))
 
-    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, clock=clock)
+    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, http2=http2, clock=clock)
     ready = threading.Event()
     found: list[Any] = []
     listener = socket.create_server(("127.0.0.1", 0))
@@ -157,8 +159,8 @@ def session(turns: int, size: int = 8_000) -> list[dict[str, Any]]:
     return messages
 
 
-OLD = [f"toolu_{number}" for number in range(5)]
-"""The calls of `session(8)` whose outputs are older than the newest 12,000 tokens of results."""
+OLD = [f"toolu_{number}" for number in range(7)]
+"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 4,000 tokens."""
 
 
 def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:

@@ -16,7 +16,9 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.command("proxy")
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8788", show_default=True, help="This machine only.")
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
-@click.option("--no-record", is_flag=True, help="Store nothing; then nothing is pruned either.")
+@click.option(
+    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
+)
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")

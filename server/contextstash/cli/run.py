@@ -6,17 +6,21 @@ import os
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, settings_from
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from contextstash.hosts.launch import LaunchedClient
     from contextstash.service.stash import Stash
+    from contextstash_storage.records import ProxiedSession
 
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
@@ -27,7 +31,9 @@ MAX_REPORTED = 100
 
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
-@click.option("--no-record", is_flag=True, help="Store nothing; then nothing is pruned either.")
+@click.option(
+    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
+)
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
@@ -55,6 +61,7 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client
+    from contextstash.locations import default_database
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
     from contextstash.proxy.wire import check_upstream
 
@@ -68,6 +75,11 @@ def run(
     address = check_upstream(upstream or launched.upstream(os.environ))
     _check_configured(launched, arguments, quiet=quiet, yes=yes)
     options = [*_database(db), *_flags(no_record, no_prune), *_settings(preset, given)]
+    reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
+    before: dict[str, ProxiedSession] = {}
+    if reported and (db or default_database()).exists():
+        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
+            before = _states(reported, 0.0)
     started = time.time()
     with _log_file(db) as log:
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
@@ -77,8 +89,8 @@ def run(
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()
-    if not quiet and not no_record:
-        _report(StashOpener(db, settings_from(preset, given)), started)
+    if reported:
+        _report(reported, started, before)
     return code
 
 
@@ -127,18 +139,22 @@ def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, q
             install.main(args=[str(launched.installed_as)], standalone_mode=False)
 
 
-def _report(opener: StashOpener, started: float) -> None:
-    """Print what the proxy sent and saved since then."""
-    from contextstash.service.queries.proxy_report import report_lines, report_of_all
-    from contextstash_storage.errors import ContextstashError
-
-    async def states(stash: Stash) -> list[str]:
-        found = [state for _, state in await stash.proxied.recent(started, MAX_REPORTED)]
-        return report_lines(report_of_all(found)) if found else []
+def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
+    """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
+    from contextstash.service.queries.proxy_report import lines_since
 
     try:
-        lines = opener.run(states)
+        lines = lines_since(_states(opener, started), before)
     except ContextstashError as error:
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+
+
+def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
+    """The states of the sessions whose requests went through a proxy since a time."""
+
+    async def read(stash: Stash) -> dict[str, ProxiedSession]:
+        return dict(await stash.proxied.recent(since, MAX_REPORTED))
+
+    return opener.run(read)

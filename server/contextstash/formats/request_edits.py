@@ -10,15 +10,17 @@ from typing import Any
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
 from contextstash.formats.json_positions import Span, Splice, dumped, elements, spliced, without
 from contextstash.formats.request_text import RequestText, TextMessage, ToolResult, is_thinking
+from contextstash_storage.records import Native
 
 
 @dataclass(frozen=True)
 class MessageEdit:
     """What is sent differently of one message: `texts` for the results at these paths, and whether its thinking is left
-    out."""
+    out. `breakpoint` ends the prompt cache at the last of these results."""
 
     texts: Mapping[tuple[str | int, ...], str]
     thinking_left_out: bool = False
+    breakpoint: Native | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,22 +80,22 @@ def _in_front(message: TextMessage, text: str) -> list[Splice]:
 def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
     """The splices of one message, by positions in its own bytes."""
     splices: list[Splice] = []
-    for result in message.results:
-        text = edit.texts.get(tuple(result.path))
-        if text is not None:
-            splices += _replaced(message, result, text)
+    replaced = [result for result in message.results if tuple(result.path) in edit.texts]
+    for result in replaced:
+        mark = edit.breakpoint if result is replaced[-1] else None
+        splices += _replaced(message, result, edit.texts[tuple(result.path)], mark)
     if edit.thinking_left_out:
         splices += _without_thinking(message)
     return splices
 
 
-def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
+def _replaced(message: TextMessage, result: ToolResult, text: str, mark: Native | None) -> list[Splice]:
     """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
-    itself, where the prompt cache ends at the same place; one that is on the result stays."""
+    itself, where the prompt cache ends at the same place; one that is on the result stays. `mark` is a new one."""
     span = message.span(result.path)
     splices = [Splice(span, dumped(_shaped(message.format, result.content, text)))]
     block_path = result.path[:-1]
-    moved = _inner_breakpoint(result.content)
+    moved = _inner_breakpoint(result.content) or mark
     if message.format == "anthropic" and moved is not None:
         block = message.span(block_path)
         if BREAKPOINT_KEY not in json.loads(message.raw[block.start : block.end]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -26,6 +26,8 @@ from contextstash_storage.records import Native
 
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
 """The member of a request that holds its messages, by format."""
+
+BREAKPOINT_IN_JSON = f'"{BREAKPOINT_KEY}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,16 @@ class TextMessage:
         whole = sum(len(text) for text in self.texts.values()) + _characters_beside(self)
         return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
 
+    def derived(self, name: str, derive: Callable[[Native], bool]) -> bool:
+        """What `derive` says of the message; it is asked once."""
+        if name not in self._facts:
+            self._facts[name] = derive(self.native)
+        return self._facts[name]
+
+    @cached_property
+    def _facts(self) -> dict[str, bool]:
+        return {}
+
     def span(self, path: Path) -> Span:
         """Where the value at a path stands in `raw`. Raises JsonPositionError."""
         if path not in self._spans:
@@ -84,9 +96,20 @@ class TextMessage:
         return max(1, len(content_of(self.native)))
 
     @cached_property
+    def is_models(self) -> bool:
+        """Whether the model wrote it: a message of the assistant, or another item of a reply of the Responses API."""
+        role = self.native.get("role")
+        return role == "assistant" or (role is None and not str(self.native.get("type")).endswith("_output"))
+
+    @cached_property
     def has_long_breakpoint(self) -> bool:
         """Whether a breakpoint here keeps the cache for an hour."""
         return b'"1h"' in self.raw and has_long_breakpoint(content_of(self.native))
+
+    @cached_property
+    def breakpoints(self) -> int:
+        """How many cache breakpoints it has at most: quotation marks within a text are escaped in JSON."""
+        return self.raw.count(BREAKPOINT_IN_JSON)
 
     @cached_property
     def thinks(self) -> bool:
@@ -110,6 +133,17 @@ class RequestText:
     spans: tuple[Span, ...]
     fields: Mapping[str, Span]
     small: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def breakpoints(self) -> int:
+        """How many cache breakpoints the request has at most."""
+        outside = sum(
+            self.body.count(BREAKPOINT_IN_JSON, *span)
+            for key, span in self.fields.items()
+            if key != LIST_KEYS[self.format]
+        )
+        # A member of the body itself asks for an automatic breakpoint, which counts too.
+        return outside + (BREAKPOINT_KEY in self.fields) + sum(message.breakpoints for message in self.messages)
 
     @property
     def latest(self) -> TextMessage:
@@ -141,7 +175,7 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
 
     def measure(name: str, at: int) -> Span:
         if name != key or body[at : at + 1] != b"[":
-            return value_at(body, at)
+            return _same_as_before(body, at, name, before) or value_at(body, at)
         return _read_list(body, at, format_name, known, found)
 
     start = skip_space(body, 0)
@@ -171,27 +205,56 @@ def _read_list(
     start = at
     at = first_item(body, at, b"[")
     end = skip_space(body, start + 1)
+    parser: _Parser | None = None
     while at >= 0:
         place = len(found)
-        text, span = _read_message(body, at, format_name, known[place] if place < len(known) else None)
-        found.append((text, span))
+        message = _read_known(body, at, known[place] if place < len(known) else None)
+        if message is None:
+            parser = parser or _Parser(body, at)
+            native, span = parser.value(at)
+            if not isinstance(native, dict):
+                raise JsonPositionError(f"the message at byte {at} is not an object")
+            message = TextMessage(body[slice(*span)], native, format_name), span
+        found.append(message)
+        span = message[1]
         end = skip_space(body, span.end)
         at = next_item(body, span.end, b"]")
     return Span(start, end + 1)
 
 
-def _read_message(body: bytes, at: int, format_name: str, known: TextMessage | None) -> tuple[TextMessage, Span]:
-    if known is not None:
-        span = Span(at, at + len(known.raw))
-        # The message is an object, so that equal bytes are the whole message: no longer one begins with them.
-        if body[at : span.end] == known.raw:
-            return known, span
-    span = value_at(body, at)
-    raw = body[span.start : span.end]
-    native = json.loads(raw)
-    if not isinstance(native, dict):
-        raise JsonPositionError(f"the message at byte {at} is not an object")
-    return TextMessage(raw, native, format_name), span
+def _read_known(body: bytes, at: int, known: TextMessage | None) -> tuple[TextMessage, Span] | None:
+    if known is None:
+        return None
+    # The message is an object, so that equal bytes are the whole message: no longer one begins with them.
+    return (known, Span(at, at + len(known.raw))) if body.startswith(known.raw, at) else None
+
+
+class _Parser:
+    """Parses the values behind a position one after another, and finds where they end: one pass by the C decoder, in
+    place of one to find the end and one to parse."""
+
+    def __init__(self, body: bytes, at: int) -> None:
+        self._text = body[at:].decode("utf-8", "surrogatepass")
+        self._byte, self._character = at, 0
+
+    def value(self, at: int) -> tuple[Any, Span]:
+        """The value at a byte. Between two values there may be only commas and white space, of one byte each."""
+        self._character += at - self._byte
+        value, end = _DECODER.raw_decode(self._text, self._character)
+        size = len(self._text[self._character : end].encode("utf-8", "surrogatepass"))
+        self._byte, self._character = at + size, end
+        return value, Span(at, at + size)
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _same_as_before(body: bytes, at: int, name: str, before: RequestText | None) -> Span | None:
+    """The span of an object or array that is equal to that of the former request; None if it is another."""
+    former = before.fields.get(name) if before is not None else None
+    if before is None or former is None or before.body[former.start : former.start + 1] not in (b"[", b"{"):
+        return None
+    return Span(at, at + former.end - former.start) if body.startswith(before.body[slice(*former)], at) else None
 
 
 def _unchanged(body: bytes, fields: Mapping[str, Span], before: RequestText | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.hosts.request_identity import ClientSession, is_compaction
-from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions
+from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
 
 MAX_CONVERSATIONS = 64
@@ -34,9 +34,10 @@ RECENT_SESSIONS = 200
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `recorded` and `positions` are the messages that the session holds of the last recorded request, and where.
+    `recorded` are the messages that the session holds of the last recorded request, `stored` says where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `edits` are those in force, `shown` those of the last request. `counted` are the repeated calls that are booked
+    `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
+    and files that stay. `counted` are the repeated calls that are booked
     already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
     """
 
@@ -49,10 +50,11 @@ class Conversation:
     followed: str | None = None
     request: RequestText | None = None
     recorded: tuple[TextMessage, ...] = ()
-    positions: tuple[int, ...] = ()
+    stored: RecordedList = field(default_factory=RecordedList)
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
+    kept: tuple[str, ...] = ()
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None
@@ -62,6 +64,16 @@ class Conversation:
     def tokens_per_byte(self) -> float:
         """Tokens of a byte of a request."""
         return self.state.tokens_per_byte or DEFAULT_TOKENS_PER_BYTE
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where the recorded messages are in the session."""
+        return self.stored.positions
+
+    def extended_by(self, request: RequestText) -> RecordedList | None:
+        """Where the messages are that the request begins with, if it continues the recorded ones."""
+        count = len(self.recorded)
+        return self.stored if 0 < count == len(self.positions) == self.same_messages(request) else None
 
     def same_messages(self, request: RequestText) -> int:
         """How many messages the request begins with that are recorded, breakpoints aside."""

@@ -21,6 +21,7 @@ from contextstash.proxy.conversations import Conversation, Conversations, head_o
 from contextstash.proxy.preparation import (
     DEFAULT_KEEP_TOKENS,
     Prepared,
+    PruneLimits,
     cold_now,
     is_side_call,
     is_understood,
@@ -34,7 +35,7 @@ from contextstash.proxy.preparation import (
     thinking_choice,
 )
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Usage
 
@@ -68,8 +69,9 @@ EDIT_REFUSALS = (400, 413, 422)
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """How the proxy edits. `record` is False if nothing may be stored: then nothing is pruned, since nothing could be
-    fetched again. `step_seconds` is how long a request waits for the database."""
+    """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
+    of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
+    database."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     record: bool = True
@@ -114,7 +116,7 @@ class Engine:
         facts_of: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
-        self._sessions = sessions if options.record else None
+        self._sessions = sessions
         self._options = options
         self._clock = clock
         self._ingest = ingest
@@ -122,6 +124,7 @@ class Engine:
         self._facts: dict[str, ModelFacts] = {}
         self._conversations = Conversations(self._sessions)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
         self.totals = Totals()
 
     async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
@@ -154,7 +157,7 @@ class Engine:
         if self._sessions is None or not self._options.prune:
             return original
         await self._catch_up(conversation, request)
-        offered = offers_retrieval(request)
+        offered = offers_retrieval(request) or not self._options.record
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
@@ -177,9 +180,7 @@ class Engine:
         request hold: the original would cost the cache."""
         conversation, request = original.conversation, original.request
         try:
-            chosen = plan(
-                conversation, request, original.prices, cold=original.cold, keep_tokens=self._options.keep_tokens
-            )
+            chosen = plan(conversation, request, original.prices, self._limits, cold=original.cold)
             if not chosen.chosen:
                 return 0
             archiving = self._archive(conversation, request, chosen)
@@ -235,11 +236,12 @@ class Engine:
         if session is None:
             conversation.loaded = True
             return
+        conversation.kept = self._sessions.kept(session)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
             natives = [message.plain for message in request.messages]
-            conversation.positions = await self._sessions.positions(conversation.session_id, natives)
+            conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
             conversation.recorded = request.messages[: len(conversation.positions)]
         if not conversation.loaded or session.counters.edits != conversation.edits.edits:
             await self._sessions.catalog(conversation.session_id, conversation.catalog)
@@ -286,11 +288,11 @@ class Engine:
         conversation, request = prepared.conversation, prepared.request
         if self._sessions is None or not self._options.prune or conversation.state.left_alone:
             return None
-        if not is_understood(request) or not offers_retrieval(request):
+        if not is_understood(request) or not (offers_retrieval(request) or not self._options.record):
             return None
         await self._record(conversation, request, None)
-        for keep in (self._options.keep_tokens, self._options.keep_tokens // 4):
-            chosen = plan_needed(conversation, request, keep)
+        for limits in (self._limits, self._limits.quarter):
+            chosen = plan_needed(conversation, request, limits)
             if chosen.chosen:
                 archived = await self._archive(conversation, request, chosen)
                 healed = self._rendered(prepared, archived) if archived else None
@@ -353,9 +355,10 @@ class Engine:
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
         elif conversation.recorded != request.messages:
-            conversation.positions = await self._sessions.record(
+            conversation.stored = await self._sessions.record(
                 session_id,
                 [message.plain for message in request.messages],
+                conversation.extended_by(request),
                 usage=usage,
                 format=conversation.format,
                 model=conversation.state.model,

@@ -19,14 +19,16 @@ from contextstash.context.view.cached_prune import (
     plan_cached_prune,
     plan_needed_prune,
 )
+from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
+from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
 from contextstash.proxy.conversations import Conversation, tool_names
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
-from contextstash_storage.records import Output
+from contextstash_storage.records import Native, Output
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +40,14 @@ PLACEHOLDER_TOKENS = 70
 MIN_RESULT_TOKENS = 200
 """A smaller result is not pruned: its room is that of a few placeholders, and it is often the one relevant fact."""
 
-DEFAULT_KEEP_TOKENS = 12_000
-"""Tokens of the newest tool results that stay. Replayed on recorded sessions, 3,000 saved 4 % more, but the model works
-with what it has just read (bench/proxy)."""
+DEFAULT_KEEP_TOKENS = 8_000
+"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
+recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
+read."""
+
+COLD_KEEP_SHARE = 0.5
+"""The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
+these outputs for, and what leaves now costs nothing. A guess."""
 
 KNOWN_BLOCKS = frozenset(
     {
@@ -52,6 +59,20 @@ KNOWN_BLOCKS = frozenset(
 )  # fmt: skip
 """Blocks of Anthropic requests whose place in a request is known (its API reference). A request with another block goes
 out unedited: an edit might break a rule that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneLimits:
+    """What a prune leaves: the newest tokens of tool outputs, and with `only_reads` all outputs but those of calls that
+    show what is there, which can be made again."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    only_reads: bool = False
+
+    @property
+    def quarter(self) -> PruneLimits:
+        """The limits for a request that is too long still."""
+        return replace(self, keep_tokens=self.keep_tokens // 4)
 
 
 @dataclass(frozen=True)
@@ -95,18 +116,22 @@ def offers_retrieval(request: RequestText) -> bool:
         return True
     if not any("toolsearch" in name.lower().replace("_", "") for name in names):
         return False
-    return any(announces(message.native, RETRIEVAL_TOOL) for message in request.messages)
+    return any(message.derived("announces", _announces_retrieval) for message in request.messages)
+
+
+def _announces_retrieval(native: Native) -> bool:
+    return announces(native, RETRIEVAL_TOOL)
 
 
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
         return request.value("previous_response_id") is None and request.value("conversation") is None
-    return all(_understood(message) for message in request.messages)
+    return all(message.derived("understood", _understood) for message in request.messages)
 
 
-def _understood(message: TextMessage) -> bool:
-    content = message.native.get("content")
+def _understood(native: Native) -> bool:
+    content = native.get("content")
     if isinstance(content, str):
         return True
     return isinstance(content, list) and all(
@@ -219,32 +244,59 @@ def rendered(
 ) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     edits = pinned_edits(conversation, request)
+    unchanged = cold or conversation.edits is conversation.shown
+    former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
+    edits |= anchor(request, edits, former)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
     saved = round((len(request.body) - len(body)) * conversation.tokens_per_byte)
     return Prepared(conversation, request, body, prices, now, max(0, saved), pruned, cold, edits)
 
 
-def prunables(conversation: Conversation, request: RequestText, keep_tokens: int) -> list[Prunable]:
-    """The recorded tool results that are old enough to be replaced, in order."""
+def shown_before(conversation: Conversation, request: RequestText) -> list[int]:
+    """Tokens in front of each message, and at last of the whole request, as they are shown with the pinned
+    placeholders."""
+    rate, pins = conversation.tokens_per_byte, conversation.edits.pins
+    at = size_before(request, 0) * rate
+    found = [round(at)]
+    for message in request.messages:
+        hidden = [message.sizes.get(each.path, 0) for each in message.results if each.call_id in pins]
+        at += len(message.raw) * rate - sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in hidden)
+        found.append(round(at))
+    return found
+
+
+def prunables(
+    conversation: Conversation, request: RequestText, keep_tokens: int, before: Sequence[int]
+) -> list[Prunable]:
+    """The recorded tool results that are old enough to be replaced, in order. `before` are the tokens in front of each
+    message."""
     rate = conversation.tokens_per_byte
-    kept = after = 0
+    kept = after = replies = 0
+    young: int | None = None  # replies since the newest result became old enough
     found: list[Prunable] = []
     for place in range(len(request.messages) - 1, -1, -1):
         message = request.messages[place]
         after += message.blocks
+        replies += is_reply_start(request, place)
         for result in reversed(message.results):
-            size = message.sizes.get(result.path, 0)
             if result.call_id in conversation.edits.pins:
                 continue
-            tokens = round(size * rate)
+            tokens = round(message.sizes.get(result.path, 0) * rate)
             kept += tokens
             if kept <= keep_tokens or tokens < MIN_RESULT_TOKENS:
                 continue
+            young = replies if young is None else young
             if _is_recorded(conversation, message, result.call_id, result.path):
-                before = round(size_before(request, place) * rate)
-                found.append(Prunable(result.call_id, before, tokens, PLACEHOLDER_TOKENS, after))
+                carried = replies - young
+                found.append(Prunable(result.call_id, before[place], tokens, PLACEHOLDER_TOKENS, after, carried))
     return found[::-1]
+
+
+def is_reply_start(request: RequestText, place: int) -> bool:
+    """Whether a reply of the model begins with this message: each reply stands for one request. In the Responses API a
+    reply is several items."""
+    return request.messages[place].is_models and (place == 0 or not request.messages[place - 1].is_models)
 
 
 def _is_recorded(conversation: Conversation, message: TextMessage, call_id: str, path: Any) -> bool:
@@ -270,27 +322,54 @@ def pruned_at(conversation: Conversation) -> dict[str, float]:
 
 
 def plan(
-    conversation: Conversation, request: RequestText, prices: CachePrices, *, cold: bool, keep_tokens: int
+    conversation: Conversation, request: RequestText, prices: CachePrices, limits: PruneLimits, *, cold: bool
 ) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
-    system = round(size_before(request, 0) * conversation.tokens_per_byte)
-    state = CacheState(cold, conversation.state.prompt, conversation.state.requests, prices, system)
-    candidates = prunables(conversation, request, keep_tokens)
+    before = shown_before(conversation, request)
+    state = CacheState(
+        cold,
+        conversation.state.prompt,
+        conversation.state.requests,
+        prices,
+        _surely_cached(conversation, request, before),
+    )
+    candidates = prunables(conversation, request, round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1)), before)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
-    return plan_cached_prune(_unprotected(conversation, request, candidates), state)
+    return plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
 
 
-def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: int) -> CachedPrune:
+def _surely_cached(conversation: Conversation, request: RequestText, before: Sequence[int]) -> tuple[int, ...]:
+    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
+    place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
+    return (before[0],) if place is None else (before[0], before[place + 1])
+
+
+def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
-    candidates = prunables(conversation, request, keep_tokens)
-    return plan_needed_prune(_unprotected(conversation, request, candidates))
+    candidates = prunables(conversation, request, limits.keep_tokens, shown_before(conversation, request))
+    return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 
-def _unprotected(conversation: Conversation, request: RequestText, candidates: Sequence[Prunable]) -> list[Prunable]:
-    kept = protected_calls(made_calls(conversation, request), pruned_at(conversation))
+def _unprotected(
+    conversation: Conversation, request: RequestText, candidates: Sequence[Prunable], limits: PruneLimits
+) -> list[Prunable]:
+    calls = made_calls(conversation, request)
+    kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    if limits.only_reads:
+        kept |= {call.call_id for call in calls if not call.reads}
     return [each for each in candidates if each.key not in kept]
+
+
+def _kept_calls(conversation: Conversation) -> set[str]:
+    """The ids of the calls whose outputs the user or the model has pinned."""
+    if not conversation.kept:
+        return set()
+    known = sorted(conversation.catalog.outputs.items(), key=lambda each: (each[1].output.seq, each[1].output.block))
+    pinned = outputs_of_pins(conversation.kept, [each.output for _, each in known])
+    places = {(output.seq, output.block) for output in pinned}
+    return {call_id for call_id, each in known if (each.output.seq, each.output.block) in places}
 
 
 def outputs_of(conversation: Conversation, chosen: Sequence[Prunable]) -> list[Output]:

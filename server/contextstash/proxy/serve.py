@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import socket
 import time
@@ -27,6 +28,13 @@ logger = logging.getLogger(__name__)
 
 END_SECONDS = 10.0
 """How long the last requests may take to be recorded after a signal. A guess."""
+
+
+FORGOTTEN = (
+    "[contextstash: this output of {tool} ({tokens} tokens, {subject}) was left out to save room."
+    " It is not stored ({handle}): call the tool again to see it.]"
+)
+"""What stands for an output if nothing is recorded: nothing that it promises can be retrieved."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ def serve_proxy(served: ServedProxy) -> None:
 
     listener = None if served.descriptor is None else socket.socket(fileno=served.descriptor)
     serve(
-        lambda: proxy_app(served),
+        lambda: _process_of(served),
         served.host,
         served.port,
         lambda address: f"contextstash proxy: {address} -> {upstream}",
@@ -99,6 +107,15 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     return ProxyApp(upstream, engine, at_end)
 
 
+async def _process_of(served: ServedProxy) -> ProxyApp:
+    """The application in a process of its own."""
+    app = await proxy_app(served)
+    # What is loaded so far stays: the garbage collector would look through it again and again.
+    gc.collect()
+    gc.freeze()
+    return app
+
+
 def _facts(model: str) -> ModelFacts:
     from contextstash.models import model_facts, price_of
     from contextstash.proxy.engine import ModelFacts
@@ -107,9 +124,12 @@ def _facts(model: str) -> ModelFacts:
 
 
 async def _stash(served: ServedProxy) -> Stash | None:
-    """The stash; None if nothing is to be recorded, or if the database cannot be opened."""
+    """The stash, in memory if nothing is to be recorded; None if the database cannot be opened."""
     if not served.options.record:
-        return None
+        from contextstash.service.stash import Stash
+        from contextstash_storage.sqlite import open_in_memory
+
+        return Stash(await open_in_memory(), settings={"placeholder": FORGOTTEN})
     try:
         return await served.open_stash()
     except ContextstashError as error:

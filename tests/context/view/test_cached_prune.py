@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,11 +19,11 @@ from contextstash.context.view.protected_outputs import MadeCall, fetched_again,
 from tests.support.effort import examples
 
 
-def results(*sizes: int, start: int = 10_000, gap: int = 1_000) -> list[Prunable]:
-    """Results one after another, with other tokens between them."""
+def results(*sizes: int, start: int = 10_000, gap: int = 1_000, carried: int = 20) -> list[Prunable]:
+    """Results one after another, with other tokens between them, each carried by so many requests."""
     found, before = [], start
     for number, size in enumerate(sizes):
-        found.append(Prunable(str(number), before, size, 70))
+        found.append(Prunable(str(number), before, size, 70, carried=carried))
         before += size + gap
     return found
 
@@ -39,18 +41,27 @@ def test_a_warm_cache_is_broken_only_for_what_the_likely_turns_earn_back() -> No
     assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=ONE_HOUR)).chosen == ()
 
 
+def test_a_batch_waits_until_carrying_it_has_cost_what_pruning_it_does() -> None:
+    state = CacheState(cold=False, cached=90_000, turns=50)
+    assert plan_cached_prune(results(*[5_000] * 10, carried=3), state).chosen == ()
+    assert len(plan_cached_prune(results(*[5_000] * 10, carried=8), state).chosen) == 10
+    hour = CacheState(cold=False, cached=90_000, turns=50, prices=ONE_HOUR)
+    assert plan_cached_prune(results(*[5_000] * 10, carried=8), hour).chosen == ()
+
+
 def test_an_early_small_result_does_not_make_everything_after_it_be_written_again() -> None:
-    far = [Prunable("far", 1_000, 300, 70), *results(*[10_000] * 5, start=300_000)]
+    far = [Prunable("far", 1_000, 300, 70, carried=20), *results(*[10_000] * 5, start=300_000)]
     chosen = plan_cached_prune(far, CacheState(cold=False, cached=360_000, turns=20)).chosen
     assert [each.key for each in chosen] == ["0", "1", "2", "3", "4"]
 
 
-def test_behind_the_providers_look_back_only_the_system_prompt_stays_cached() -> None:
+def test_behind_the_providers_look_back_only_what_is_in_front_of_a_fixed_breakpoint_stays_cached() -> None:
     near = results(*[6_000] * 4, start=90_000, gap=0)
-    state = CacheState(cold=False, cached=120_000, turns=12, system=5_000)
+    state = CacheState(cold=False, cached=120_000, turns=12, anchors=(5_000,))
     assert plan_cached_prune(near, state).chosen
-    far = [Prunable(each.key, each.before, each.tokens, each.placeholder_tokens, 40) for each in near]
+    far = [replace(each, blocks_after=40) for each in near]
     assert plan_cached_prune(far, state).chosen == ()
+    assert plan_cached_prune(far, replace(state, anchors=(5_000, 89_000))).chosen
 
 
 @settings(max_examples=examples(300), deadline=None)

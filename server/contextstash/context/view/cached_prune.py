@@ -5,6 +5,10 @@ provider write everything behind it again. That costs nothing extra if the cache
 be earned back by cheaper reads in the requests that follow. A prune by level alone, or a little with each request, pays
 that price again and again: replayed on recorded sessions, a prune at each turn made the worst session cost 1.26 times
 as much as no prune (bench/proxy).
+
+When to pay the price once more is the problem of renting or buying skis: nobody knows how long the session goes on. So
+a batch waits until carrying it has cost as much as pruning it does. Whatever follows, that costs at most twice what the
+best decision would have cost, and batches grow with the price of writing and with what must be written again.
 """
 
 from __future__ import annotations
@@ -33,19 +37,13 @@ AUTOMATIC = CachePrices(0.1, 1.0, 3600)
 """OpenAI's automatic cache: writing costs nothing extra, GPT-5 models read at a tenth. Prefixes are kept 5 to 10
 minutes and at most an hour, so only then is the cache surely gone. Source: OpenAI's guide to prompt caching."""
 
-MIN_COLD_TOKENS = 3_000
-"""What a prune must free if the cache is cold. A guess: less is not worth an output that may be fetched again."""
-
-MIN_WARM_TOKENS = 10_000
-"""What a prune must free if the cache is warm, so that the window is not changed often. A simulation of recorded
-sessions saved 2 % more with 10,000 than with 20,000."""
+MIN_TOKENS = 3_000
+"""What a prune must free, also if it costs nothing. A guess: less is not worth an output that may be fetched again."""
 
 MAX_TURNS = 50
 """The most further requests that a prune may count on before the cache expires, the client compacts or the session
-ends. In a simulation of recorded sessions 50 saved more than 30, and no session cost more than without a prune."""
-
-MIN_WORTHWHILE = 1.2
-"""A warm prune must save this many times its cost. A guess: a margin for outputs that are fetched again."""
+ends. In a simulation of recorded sessions 50 and 100 were equally good, and no session cost more than without a
+prune."""
 
 SLACK_SECONDS = 15
 """Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere. A guess."""
@@ -54,13 +52,15 @@ SLACK_SECONDS = 15
 @dataclass(frozen=True, slots=True)
 class Prunable:
     """A tool result of a request that may be replaced: the tokens in front of it, its own tokens, and those of the
-    placeholder. `key` is the caller's name for it; `blocks_after` is how many blocks of the request follow it."""
+    placeholder. `key` is the caller's name for it; `blocks_after` is how many blocks of the request follow it;
+    `carried` is how many requests have carried it since it was old enough to be replaced."""
 
     key: str
     before: int
     tokens: int
     placeholder_tokens: int
     blocks_after: int = 0
+    carried: int = 0
 
     @property
     def saved(self) -> int:
@@ -70,14 +70,14 @@ class Prunable:
 @dataclass(frozen=True, slots=True)
 class CacheState:
     """The provider's cache at the moment of a request: `cached` are the tokens, from the start on, that it holds if it
-    is not `cold`, `system` those of them in front of the messages; `turns` is how many requests of this session there
-    were."""
+    is not `cold`; `anchors` are the tokens in front of each breakpoint that stays where it is, such as that behind the
+    system prompt; `turns` is how many requests of this session there were."""
 
     cold: bool
     cached: int
     turns: int
     prices: CachePrices = FIVE_MINUTES
-    system: int = 0
+    anchors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,12 @@ def likely_turns(turns: int) -> int:
 
 def plan_cached_prune(candidates: Sequence[Prunable], state: CacheState) -> CachedPrune:
     """The prune that saves most: all candidates if the cache is cold; otherwise those from the position on at which the
-    saving of the likely requests exceeds the cost of writing again what follows it by most."""
+    saving of the likely requests exceeds the cost of writing again what follows it by most, if carrying them has cost
+    as much already."""
     useful = [each for each in candidates if each.saved > 0]
     if state.cold:
         freed = sum(each.saved for each in useful)
-        if freed < MIN_COLD_TOKENS:
+        if freed < MIN_TOKENS:
             return CachedPrune((), f"cold cache, but only {freed:,} tokens to free")
         return CachedPrune(tuple(useful), "cold cache")
     return _warm(useful, state)
@@ -121,15 +122,14 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
     best: tuple[float, int] = (0.0, -1)
     if not state.cached:
         return CachedPrune((), "what the cache holds is not known")
-    freed = 0
+    freed, carried = 0, 0.0
     for place in range(len(useful) - 1, -1, -1):
         freed += useful[place].saved
-        if freed < MIN_WARM_TOKENS:
-            continue
+        carried += prices.read * useful[place].saved * useful[place].carried
         rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
-        if saving > MIN_WORTHWHILE * cost and saving - cost > best[0]:
+        if freed >= MIN_TOKENS and carried >= cost and saving - cost > best[0]:
             best = (saving - cost, place)
     if best[1] < 0:
         return CachedPrune((), "warm cache, and no prune pays for itself")
@@ -139,7 +139,9 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
 def _still_cached(first: Prunable, state: CacheState) -> int:
     """The tokens that are read from the cache although everything from `first` on has changed."""
     limit = state.prices.look_back
-    return first.before if limit is None or first.blocks_after < limit else min(first.before, state.system)
+    if limit is None or first.blocks_after < limit:
+        return first.before
+    return max((anchor for anchor in state.anchors if anchor <= first.before), default=0)
 
 
 def plan_needed_prune(candidates: Sequence[Prunable]) -> CachedPrune:

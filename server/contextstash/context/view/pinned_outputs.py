@@ -25,11 +25,14 @@ HANDLE_PREFIX = "out_"
 def pinned_outputs(snapshot: SessionSnapshot) -> dict[Place, Output]:
     """The pinned outputs of the session by place; without those of a branch that the conversation has left."""
     pins = snapshot.settings.pin
-    if not pins:
-        return {}
-    recorded = snapshot.current_outputs
+    found = outputs_of_pins(pins, snapshot.current_outputs) if pins else []
+    return {(output.seq, output.block): output for output in found}
+
+
+def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Output]:
+    """The outputs that the pins stand for among these, which are in order."""
     found = (_pinned(pin, recorded) for pin in pins)
-    return {(output.seq, output.block): output for output in found if output is not None}
+    return [output for output in found if output is not None]
 
 
 def unpinned_outputs(snapshot: SessionSnapshot) -> Mapping[Place, Output]:

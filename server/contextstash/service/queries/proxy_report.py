@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from contextstash.service.results import ProxyReport
 from contextstash_storage.records import ProxiedSession
@@ -35,6 +35,36 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         faults=sum(state.faults for state in listed),
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
+
+
+TOTALS = (
+    "requests", "edited", "prunes", "sent", "direct", "paid", "direct_cost", "refetched", "refetched_tokens", "healed",
+    "refused", "faults", "compactions_avoided",
+)  # fmt: skip
+"""The fields of a ProxiedSession that only grow."""
+
+
+def state_since(state: ProxiedSession, before: ProxiedSession | None) -> ProxiedSession:
+    """The state, whose totals count only what came after an earlier state of the same session."""
+    if before is None:
+        return state
+    return state.model_copy(update={name: getattr(state, name) - getattr(before, name) for name in TOTALS})
+
+
+def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
+    """The report on what came after earlier states; for sessions that went on, one more line says how much they took
+    since they began."""
+    if not states:
+        return []
+    lines = report_lines(report_of_all(state_since(state, before.get(name)) for name, state in states.items()))
+    resumed = [state for name, state in states.items() if name in before]
+    if resumed:
+        whole = report_of_all(resumed)
+        lines.append(
+            f"With the earlier runs of the resumed session{'s' * (len(resumed) > 1)}: {whole.requests:,} requests,"
+            f" {whole.tokens_sent:,} tokens sent of {whole.tokens_unedited:,}."
+        )
+    return lines
 
 
 def report_lines(report: ProxyReport) -> list[str]:

@@ -9,7 +9,9 @@ from base64 import b32encode
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from contextstash.context.tool_outputs.own_tools import is_own_call
@@ -183,6 +185,8 @@ async def append(
     check_limits(natives)
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
+    # An output is counted as a block and as an output, and counting takes longer than all else.
+    counter = replace(counter, raw=cache(counter.raw))
     fmt = get_format(session.format)
 
     def read_all() -> list[NewMessage]:

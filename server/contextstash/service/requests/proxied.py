@@ -14,15 +14,16 @@ from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
-from contextstash.service.recording.messages import RecentCalls, ensure_session
+from contextstash.service.recording.messages import RecentCalls, append, ensure_session
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
+    Counters,
     Edit,
     Message,
     Native,
@@ -64,6 +65,25 @@ class ProxiedEdits:
     pins: Mapping[str, Pin] = field(default_factory=dict)
     strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordedList:
+    """Where the messages of a request are in the session, which then had so many messages and edits."""
+
+    positions: tuple[int, ...] = ()
+    messages: int = -1
+    edits: int = -1
+
+    def is_current(self, counters: Counters) -> bool:
+        """Whether nothing was recorded or edited since."""
+        return (counters.messages, counters.edits) == (self.messages, self.edits)
+
+    def no_edits(self, counters: Counters) -> tuple[Edit, ...]:
+        """No edits in front of an append. Raises EditConflictError if another process was faster."""
+        if not self.is_current(counters):
+            raise EditConflictError("The session changed while a request was recorded.")
+        return ()
 
 
 @dataclass
@@ -146,6 +166,10 @@ class ProxiedSessions:
         except SessionNotFoundError:
             return None
 
+    def kept(self, session: Session) -> tuple[str, ...]:
+        """The session's pins: handles of outputs and paths of files that stay whatever their age."""
+        return self._access.settings(session).pin
+
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
         try:
@@ -163,22 +187,38 @@ class ProxiedSessions:
         return await self._access.store.recent_proxied(since, limit)
 
     async def record(
-        self, session_id: str, natives: Sequence[Native], *, usage: Usage | None = None, **facts: Any
-    ) -> tuple[int, ...]:
-        """Record the messages of a request, the whole conversation, and return their positions. A new session is
-        created with these `facts`. `usage` is that of the last reply among the messages.
+        self,
+        session_id: str,
+        natives: Sequence[Native],
+        known: RecordedList | None = None,
+        *,
+        usage: Usage | None = None,
+        **facts: Any,
+    ) -> RecordedList:
+        """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
+        for the messages that the list begins with: if nobody changed the session since, only the others are compared. A
+        new session is created with these `facts`. `usage` is that of the last reply among the messages.
 
         Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
         level would cost the prompt cache."""
         access = self._access
         settings = {"automatic": False}
-        session = await ensure_session(access, session_id, natives, settings=settings, **facts)
+        start = len(known.positions) if known is not None else 0
+        session = await ensure_session(access, session_id, natives[start:], settings=settings, **facts)
         async with self._locks.of(session_id):
             recent = await self._recent.of(session)
             extras = _with_usage(natives, usage)
-            appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
+            if known is not None and known.is_current(session.counters):
+                appended = await append(
+                    access, session, natives[start:], recent, extras=extras[start:], before=known.no_edits
+                )
+                positions = (*known.positions, *(message.seq for message in appended.messages))
+            else:
+                appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
+                positions = await positions_of(access, session_id, natives)
             self._recent.keep(appended.session, recent)
-        return await positions_of(access, session_id, natives)
+        counters = appended.session.counters
+        return RecordedList(positions, counters.messages, counters.edits)
 
     async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
         """The positions of the recorded messages that are equal to the beginning of this list."""
