@@ -34,6 +34,7 @@ from contextstash_storage.store import SessionStore
 logger = logging.getLogger(__name__)
 
 HostWindow = Callable[[str | None, int], int | None]
+ProjectOf = Callable[[str], str | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
 for the whole window."""
 
@@ -47,6 +48,9 @@ MAX_REMEMBERED_NAMES = 256
 
 Consent = Callable[[str | None], bool]
 """Whether the user has agreed that a model is called for an agent's sessions."""
+
+MAX_REMEMBERED_PROJECTS = 4_096
+"""Transcripts whose project's folder is kept in memory: some 200 bytes each."""
 
 READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
@@ -64,10 +68,12 @@ class Access:
         consent: Consent | None = None,
         current_session: CurrentSession | None = None,
         host_windows: Mapping[str, HostWindow] | None = None,
+        project_of: ProjectOf | None = None,
     ) -> None:
         """`settings` is the server's layer, or a function that returns it for an agent; `api_key` is for the model that
         writes summaries. Without `consent`, passing a key is consent, and so is a consenting setting. `host_windows`
-        are those of hosts that do not use their model's whole window, by the agent's name."""
+        are those of hosts that do not use their model's whole window, by the agent's name; `project_of` returns the
+        folder that a client ran in, given its transcript."""
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
@@ -76,12 +82,21 @@ class Access:
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
         self._host_windows = host_windows or {}
+        self._project_of = project_of
+        self._projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
         self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
         self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings or {})
+
+    def project_of(self, source: str | None) -> str | None:
+        """The folder that a client ran in, given its transcript; None if it is not known."""
+        if source is None or self._project_of is None:
+            return None
+        known = self._projects.get(source) or self._project_of(source)
+        return None if known is None else self._projects.set(source, known)
 
     async def session_id(self, given: str | None) -> str:
         """The id of the session a call refers to: the given one, or else the followed client's current session."""
