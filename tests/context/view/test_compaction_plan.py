@@ -148,3 +148,10 @@ def test_only_as_many_outputs_become_placeholders_as_must() -> None:
     assert [each.output.seq for each in enough_to_free(found, 800, superseded)] == [2, found[5].output.seq]
     assert len(enough_to_free(found, 100_000, UNKNOWN)) == 10
     assert enough_to_free(found, 0, UNKNOWN) == ()
+
+
+def test_the_first_request_alone_is_not_summarized() -> None:
+    entries = [Entry(message=message(0, "user", text(1_500))), *loop([3_000])[1:]]
+    plan = plan_compaction(entries, KeepLimits(4_000, 2))
+    assert plan.covered == ()
+    assert "only the first request" in plan.reason

@@ -93,6 +93,9 @@ class Action:
 
 
 _GO_TO = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+_LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
+"""The end of a line that ends a command, too."""
+
 _PIPED = re.compile(
     r"\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
     r"(?:[^|\"']|\"[^\"]*\"|'[^']*')*)+\s*$"
@@ -101,8 +104,8 @@ _PIPED = re.compile(
 
 def bare_command(command: str) -> str:
     """A command in one line, without a `cd` before it and without pipes that only shorten its output."""
-    line = one_line(without_heredocs(command[:20_000])[0].strip(), 600)
-    line = _GO_TO.sub("", line, count=1)
+    shell = _GO_TO.sub("", without_heredocs(command[:20_000])[0].strip(), count=1)
+    line = one_line(_LINE_END.sub("; ", shell), 600)
     return _PIPED.sub("", line).removesuffix("2>&1").strip()
 
 

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.decisions import weighted_decisions
 from contextstash.context.extraction.errors import failures
+from contextstash.context.extraction.file_actions import file_uses
 from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
 from contextstash.context.extraction.findings import findings
 from contextstash.context.extraction.names_in_use import name_lines
@@ -53,6 +55,9 @@ the window, more names keep more, but leave too little for what a person reads i
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list. A guess."""
 
+CUT = " […] "
+"""Stands in a shortened text for what was removed from its middle."""
+
 MAX_INDEXED_OUTPUTS = 12
 """Outputs that are listed by handle. A guess: about a line each."""
 
@@ -81,7 +86,7 @@ def extract_summary(
     summary: names that they contain are not repeated.
     """
     material = _read(turns, previous, standing, instructions)
-    task = _task(material, int(max_tokens * TASK_SHARE), count)
+    task = _task(material, history, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
     sections = {
         Section.TASK: task,
@@ -167,11 +172,15 @@ def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, ins
     )
 
 
-def _task(material: _Material, room: int, count: Count) -> list[Item]:
-    """The first request, then the later ones; long ones are shortened unless there is room for all their words."""
+def _task(material: _Material, history: Sequence[Turn], room: int, count: Count) -> list[Item]:
+    """The first request, then the later ones; long ones are shortened unless there is room for all their words. Of
+    those that an earlier summary shortened, the words are taken from the history."""
     wanted = [request for request in material.requests if not request.is_reply]
     texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
+    if any(CUT in text for text in old):
+        said = [defused(request.text) for request in requests_of(history)[0]]
+        old = [next((text for text in said if _is_cut_of(line, text)), line) for line in old]
     items: list[Item] = []
     for place, text in enumerate(in_place(old, texts)):
         first, whole = place == 0, text
@@ -182,6 +191,13 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
             text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
         items.append(Item(text, weight=1e6 if first else float(place), cut=True, whole=whole if whole != text else ""))
     return items
+
+
+def _is_cut_of(line: str, text: str) -> bool:
+    """Whether the line is the text without parts of its middle."""
+    start, *_, end = " ".join(line.split()).split(CUT)
+    words = " ".join(text.split())
+    return CUT in line and len(words) > len(start) + len(end) and words.startswith(start) and words.endswith(end)
 
 
 def _earlier(material: _Material) -> list[Item]:
@@ -204,7 +220,7 @@ def _files(material: _Material) -> list[Item]:
 
 def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
     lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count)
-    return [Item(defused(line), weight=float(-place), cut=True) for place, line in enumerate(lines)]
+    return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
 
 def _errors(material: _Material) -> list[Item]:
@@ -287,9 +303,18 @@ def _action_line(action: Action) -> str:
         return f"{call}: no result yet"
     if action.refused:
         return f"{call}: refused by the user"
+    if _is_plain_change(action):
+        return f"{call}: done"
     digest = digest_output(action.tool, action.argument, action.output.text, action.is_error)
     code = action.output.exit_code
     return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
+
+
+def _is_plain_change(action: Action) -> bool:
+    """Whether a tool changed a file: what it prints then repeats the path or the text."""
+    if action.command is not None or action.failed or action.is_error:
+        return False
+    return any(use.verb not in ("read", "run") for use in file_uses(action))
 
 
 def _call(action: Action) -> str:
@@ -325,6 +350,8 @@ def _archived(material: _Material) -> list[Item]:
 
 
 def _pointers(material: _Material) -> list[Item]:
-    """The pointers of an earlier summary; without its open items if there are new messages."""
-    lines = [line for line in material.old(Section.POINTERS) if not (material.turns and line.startswith("open item"))]
+    """The pointers of an earlier summary; if there are new messages, without those that they make obsolete."""
+    lines = list(material.old(Section.POINTERS))
+    if material.turns:
+        lines = [line for line in lines if not any(map(is_of_the_moment, facts_of([line])))]
     return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

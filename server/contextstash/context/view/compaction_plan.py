@@ -28,6 +28,9 @@ WORKING_SHARE = 0.5
 """Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
 this share in addition. A guess: more would leave too few messages."""
 
+MIN_COVERED = 2
+"""Messages that a first summary replaces at least: of the first request alone, it could only shorten the words."""
+
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes. Ours take about 50."""
 
@@ -108,6 +111,8 @@ def plan_compaction(
     covered = tuple(body[:cut])
     if not any(entry.message for entry in covered):
         return CompactPlan((), tuple(entries), "Nothing done: only summaries precede the recent messages.")
+    if len(covered) < MIN_COVERED and not any(entry.summary for entry in covered):
+        return CompactPlan((), tuple(entries), "Nothing done: only the first request precedes the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
 
 
