@@ -179,3 +179,35 @@ def test_a_request_that_was_shortened_is_whole_again_once_there_is_room() -> Non
     assert read_summary(second)[Section.TASK] == [wish.strip()]
     without = extract_summary(later.turns, previous=first, max_tokens=4_000, count=quarter)
     assert read_summary(without)[Section.TASK] == read_summary(first)[Section.TASK]
+
+
+def test_a_question_that_the_user_answered_is_not_open_any_more() -> None:
+    script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "fines.py")
+    script.assistant("`charge_fine` is fixed. Want me to add a test for it?").user("yes please do")
+    script.call("Bash", {"command": "cat fines.py"}, "def charge_fine(): ...")
+    said = "Asked “Want me to add a test for it?” the user answered “yes please do”"
+    assert sections_of(script)[Section.OPEN] == [f"In progress: {said}"]
+
+
+def test_paths_are_shortened_only_after_their_base_folder_is_left_out() -> None:
+    base = f"/srv/{'very-long-folder-name/' * 4}app"
+    script = Script().user("Fix the fines.")
+    for name in ("fines", "loans", "holds"):
+        script.call("Read", {"file_path": f"{base}/{name}.py"}, f"def charge_{name}(): ...\n" * 30)
+    sections = sections_of(script)
+    assert any(line.startswith("Read holds.py: ") for line in sections[Section.STATE])
+    assert any(": Read holds.py: " in line for line in sections[Section.ARCHIVED])
+
+
+def test_a_file_of_an_earlier_summary_is_not_listed_a_second_time() -> None:
+    script = Script().user("Fix the fines.")
+    for name in ("fines", "loans", "holds"):
+        script.call("Read", {"file_path": f"/srv/app/{name}.py"}, f"def charge_{name}(day_of_{name}): ...\n" * 30)
+    first = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+    later = Script().call("Read", {"file_path": "/srv/app/fines.py"}, "def charge_fines(day_of_fines): ...\n" * 30)
+    second = extract_summary(
+        later.turns, previous=first, history=[*script.turns, *later.turns], max_tokens=2_000, count=quarter
+    )
+    homes = [line.partition(":")[0] for line in read_summary(second)[Section.NAMES]]
+    assert homes.count("fines.py") == 1
+    assert len(homes) == len(set(homes))

@@ -14,7 +14,10 @@ from contextstash.context.tool_outputs.run_outcomes import TestRun, error_lines,
 from contextstash.context.tool_outputs.shell_envelope import Printed, unwrap, without_heredocs
 
 COMMAND_KEYS = ("command", "cmd", "script")
-_HARMLESS_FAILURE = re.compile(r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b")
+_HARMLESS_FAILURE = re.compile(
+    r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep|cat|head|tail|nl|wc|stat"
+    r"|sed -n|find)\b"
+)
 _REFUSAL = re.compile(
     r"\A\s*(?:Error:\s*)?(?:(?:the )?user (?:doesn['’]t want|does not want|rejected|denied|declined)"
     r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",

@@ -34,7 +34,7 @@ from contextstash.context.extraction.summary_format import (
 )
 from contextstash.context.extraction.todos import stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import Request, requests_of
+from contextstash.context.extraction.user_requests import Request, reply_lines, requests_of
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -88,30 +88,31 @@ def extract_summary(
     material = _read(turns, previous, standing, instructions)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
+    files = _files(material)
+    base = base_of(files[0].text) if files else ""
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
-        Section.FILES: _files(material),
+        Section.FILES: files,
         Section.NAMES: _names(material, history, shown, int(max_tokens * NAMES_SHARE), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),
-        Section.STATE: _state(material),
-        Section.ARCHIVED: _archived(material),
+        Section.STATE: _state(material, base),
+        Section.ARCHIVED: _archived(material, base),
         Section.POINTERS: _pointers(material),
     }
     if superseded:
         sections = {section: items for section, items in sections.items() if section not in CURRENT}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
-        sections[section] = _below_base(sections.get(section, []), sections[Section.FILES])
+        sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
 
 
-def _below_base(items: list[Item], files: list[Item]) -> list[Item]:
-    """The items with paths relative to the base folder, as in the section on files."""
-    base = base_of(files[0].text) if files else ""
-    return [replace(item, text=item.text.replace(f"{base}/", "")) for item in items] if base else items
+def _below(text: str, base: str) -> str:
+    """The text with paths relative to the base folder, as in the section on files."""
+    return text.replace(f"{base}/", "") if base else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,11 @@ class _Material:
         """The additional weight of a text with words of the instructions. A guess: more than a finding has
         otherwise."""
         return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
+
+    @property
+    def answered(self) -> bool:
+        """Whether the user said something after the assistant's last message."""
+        return bool(self.requests) and self.requests[-1].seq > self.last_said_seq
 
     def old(self, section: Section) -> Sequence[str]:
         """The items of the summaries before the turns."""
@@ -219,7 +225,8 @@ def _files(material: _Material) -> list[Item]:
 
 
 def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
-    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count)
+    before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, base=before)
     return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
 
@@ -244,7 +251,7 @@ def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
     before = list(filter(is_plan_line, old))
     plan = todo_lines(material.actions, before)
-    said = stated_open_items(material.last_said)
+    said = [] if material.answered else stated_open_items(material.last_said)
     if not material.last_said:
         said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
     working = _under_way(material)
@@ -261,6 +268,8 @@ def _under_way(material: _Material) -> str:
         return next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
     if material.turns[-1].seq == material.last_said_seq:
         return ""
+    if material.answered and (reply := reply_lines(material.requests[-1])) and material.requests[-1].is_reply:
+        return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in material.requests if not request.is_reply]
     wanted = wanted or list(material.old(Section.TASK))
     return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
@@ -280,7 +289,7 @@ def _opened(text: str) -> str:
     return "\n".join([first, *rest])
 
 
-def _state(material: _Material) -> list[Item]:
+def _state(material: _Material, base: str) -> list[Item]:
     if not material.turns:
         return [
             Item(line, weight=3.0 if line.startswith(LAST_MESSAGE) else float(place), cut=line.startswith(LAST_MESSAGE))
@@ -293,19 +302,21 @@ def _state(material: _Material) -> list[Item]:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
     for place, action in enumerate(material.actions[-MAX_LAST_ACTIONS:]):
-        items.append(Item(_action_line(action), weight=1.0 + place / MAX_LAST_ACTIONS))
+        items.append(Item(_action_line(action, base), weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
 
 
-def _action_line(action: Action) -> str:
-    call = f"ran `{one_line(bare_command(action.command), 120)}`" if action.command else _call(action)
+def _action_line(action: Action, base: str) -> str:
+    command = _below(bare_command(action.command), base) if action.command else ""
+    call = f"ran `{one_line(command, 120)}`" if command else _call(action, base)
     if action.output is None:
         return f"{call}: no result yet"
     if action.refused:
         return f"{call}: refused by the user"
     if _is_plain_change(action):
         return f"{call}: done"
-    digest = digest_output(action.tool, action.argument, action.output.text, action.is_error)
+    printed = _below(action.output.text, base)
+    digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
     return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
 
@@ -317,11 +328,11 @@ def _is_plain_change(action: Action) -> bool:
     return any(use.verb not in ("read", "run") for use in file_uses(action))
 
 
-def _call(action: Action) -> str:
-    return f"{one_line(action.tool, 40)} {one_line(action.argument, 100)}".strip()
+def _call(action: Action, base: str) -> str:
+    return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
 
 
-def _archived(material: _Material) -> list[Item]:
+def _archived(material: _Material, base: str) -> list[Item]:
     """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
     calls."""
     changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
@@ -333,16 +344,17 @@ def _archived(material: _Material) -> list[Item]:
     lines: dict[str, float] = {}
     similar: Counter[str] = Counter()
     for place, action in sorted(newest.values(), key=lambda entry: -entry[0]):
-        kind = " ".join(_call(action).split()[:4])
+        call = _call(action, base)
+        kind = " ".join(call.split()[:4])
         similar[kind] += 1
         if similar[kind] > MAX_SIMILAR_OUTPUTS:
             continue
         size = len(action.output.text) if action.output else 0
         value = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
         value += action.failed + (action.argument in changed)
-        printed = action.output.text if action.output else ""
+        printed = _below(action.output.text, base) if action.output else ""
         digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
-        lines[f"{action.handle}: {_call(action)}: {digest}"] = value
+        lines[f"{action.handle}: {call}: {digest}"] = value
     known = {line.partition(":")[0] for line in lines}
     old = [line for line in material.old(Section.ARCHIVED) if line.partition(":")[0] not in known]
     shown = [*old, *sorted(lines, key=lambda line: lines[line])][-MAX_INDEXED_OUTPUTS:]

@@ -16,9 +16,9 @@ from contextstash.context.text.sentences import own_sentences
 MAX_LENGTH = 420
 """Characters of a sentence; a longer one is a pasted text or a list. A guess."""
 
-MIN_VALUE = 0.8
-"""A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or end a turn.
-A guess."""
+MIN_VALUE = 1.0
+"""A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or contain a name
+and end a turn. A guess."""
 
 _INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"

@@ -115,13 +115,15 @@ def name_lines(
     shown: Sequence[Turn],
     max_tokens: int,
     count: Count,
+    *,
+    base: str = "",
 ) -> list[str]:
     """Lines of at most about `max_tokens` that list the names most in use, by file. `before` are such lines of an
-    earlier summary; names in the turns that stay in the view (`shown`) are left out."""
+    earlier summary, with paths relative to `base`; names in the turns that stay in the view (`shown`) are left out."""
     homes = [home for home, _ in map(_read_line, before)]
     if not turns and len(set(homes)) == len(homes):
         return list(before)
-    uses = _uses_of(turns, before)
+    uses = _uses_of(turns, before, base)
     hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
     chosen: list[str] = []
     spent = 0
@@ -135,13 +137,15 @@ def name_lines(
     return _written(chosen, uses)
 
 
-def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
+def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
     uses = _Uses()
     end = len(turns) + 1
     for place, (home, names) in enumerate(map(_read_line, before)):
         # The lines of the newer of two summaries are the later ones.
         weight = EARLIER_WEIGHT * end**-DECAY * (1 + place / len(before))
         a_file = home not in (ELSEWHERE, FILES)
+        home = _absolute(home, base) if a_file else home
+        names = [_absolute(name, base) for name in names] if home == FILES else names
         uses.add([*names, *([home] if a_file else [])], weight)
         for name in names:
             if a_file:
@@ -155,6 +159,10 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
         for name, home in _homes(action):
             uses.homes[name][path_key(home)] += 1
     return uses
+
+
+def _absolute(path: str, base: str) -> str:
+    return f"{base}/{path}" if base and not path.startswith(("/", "~", ".")) else path
 
 
 def _names_in(turn: Turn) -> dict[str, None]:
