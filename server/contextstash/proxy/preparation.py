@@ -289,7 +289,7 @@ def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: i
 
 
 def _unprotected(conversation: Conversation, request: RequestText, candidates: Sequence[Prunable]) -> list[Prunable]:
-    kept = protected_calls(made_calls(conversation, request), pruned_at(conversation))
+    kept = protected_calls(made_calls(conversation, request), pruned_at(conversation)) | conversation.edits.kept
     return [each for each in candidates if each.key not in kept]
 
 

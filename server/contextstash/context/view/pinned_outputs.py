@@ -25,10 +25,12 @@ HANDLE_PREFIX = "out_"
 def pinned_outputs(snapshot: SessionSnapshot) -> dict[Place, Output]:
     """The pinned outputs of the session by place; without those of a branch that the conversation has left."""
     pins = snapshot.settings.pin
-    if not pins:
-        return {}
-    recorded = snapshot.current_outputs
-    found = (_pinned(pin, recorded) for pin in pins)
+    return pinned_among(pins, snapshot.current_outputs) if pins else {}
+
+
+def pinned_among(pins: Sequence[str], outputs: Sequence[Output]) -> dict[Place, Output]:
+    """The outputs that are pinned, of these in order, by place."""
+    found = (_pinned(pin, outputs) for pin in pins)
     return {(output.seq, output.block): output for output in found if output is not None}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path
+from contextstash.context.view.pinned_outputs import pinned_among, pinned_outputs
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
@@ -58,12 +59,14 @@ class Pin:
 @dataclass(frozen=True)
 class ProxiedEdits:
     """The edits of a session that its next request must show. `pins` are by the id of the tool call. `edits` is how
-    many edits the session had."""
+    many edits the session had. `kept` are the ids of the calls whose outputs the user or the agent pinned: these stay
+    as they are."""
 
     edits: int = 0
     pins: Mapping[str, Pin] = field(default_factory=dict)
     strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
+    kept: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -121,7 +124,15 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
         tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
         # A summary with a position is the client's own: its requests hold it already.
         tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
+        await _kept_calls(access, session_id, catalog),
     )
+
+
+async def _kept_calls(access: Access, session_id: str, catalog: Catalog) -> frozenset[str]:
+    pins = access.settings(await access.session(session_id)).pin
+    places = {(known.output.seq, known.output.block): known.output for known in catalog.outputs.values()}
+    kept = pinned_among(pins, [output for _, output in sorted(places.items())]) if pins else {}
+    return frozenset(catalog.call_ids[place] for place in kept if place in catalog.call_ids)
 
 
 async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
@@ -257,9 +268,12 @@ async def archive_for_request(
 def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
     shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
     found = []
+    pinned = pinned_outputs(snapshot)
     for output in sorted(outputs, key=lambda each: (each.seq, each.block)):
         entry = shown.get(output.seq)
-        if entry is None or entry.message is None or isinstance(entry.replaced.get(output.block), ArchiveEdit):
+        if (output.seq, output.block) in pinned or entry is None or entry.message is None:
+            continue
+        if isinstance(entry.replaced.get(output.block), ArchiveEdit):
             continue
         found.append(Candidate(output, output_tokens(entry.message, output.block), output.tokens))
     return found
