@@ -171,12 +171,13 @@ def test_the_last_state_says_that_a_change_is_done_and_separates_the_commands_of
 
 def test_a_request_that_was_shortened_is_whole_again_once_there_is_room() -> None:
     wish = "Fix the fines. " + " ".join(f"Rule {number} of the plan is that fines are rounded." for number in range(60))
-    script = Script().user(wish).call("Bash", {"command": "ls"}, "fines.py")
-    first = extract_summary(script.turns, max_tokens=220, count=quarter)
-    assert "[…]" in read_summary(first)[Section.TASK][0]
+    script = Script().user(wish).user("Use whole days only.").call("Bash", {"command": "ls"}, "fines.py")
+    first = extract_summary(script.turns, max_tokens=240, count=quarter)
+    shortened, short = read_summary(first)[Section.TASK]
+    assert "[…]" in shortened
     later = Script().call("Bash", {"command": "ls"}, "fines.py")
     second = extract_summary(later.turns, previous=first, history=script.turns, max_tokens=4_000, count=quarter)
-    assert read_summary(second)[Section.TASK] == [wish.strip()]
+    assert read_summary(second)[Section.TASK] == [wish.strip(), short]
     without = extract_summary(later.turns, previous=first, max_tokens=4_000, count=quarter)
     assert read_summary(without)[Section.TASK] == read_summary(first)[Section.TASK]
 

@@ -201,9 +201,11 @@ def _task(material: _Material, history: Sequence[Turn], room: int, count: Count)
 
 def _is_cut_of(line: str, text: str) -> bool:
     """Whether the line is the text without parts of its middle."""
-    start, *_, end = " ".join(line.split()).split(CUT)
+    start, *rest = " ".join(line.split()).split(CUT)
     words = " ".join(text.split())
-    return CUT in line and len(words) > len(start) + len(end) and words.startswith(start) and words.endswith(end)
+    return (
+        bool(rest) and len(words) > len(start) + len(rest[-1]) and words.startswith(start) and words.endswith(rest[-1])
+    )
 
 
 def _earlier(material: _Material) -> list[Item]:
