@@ -164,8 +164,11 @@ def test_the_last_state_says_that_a_change_is_done_and_separates_the_commands_of
     edit = {"file_path": "/srv/app/fines.py", "old_string": "a", "new_string": "b"}
     script.call("Edit", edit, "The file /srv/app/fines.py has been updated successfully.")
     script.call("Bash", {"command": "cat > run.py <<'EOF'\nprint(1)\nEOF\npython run.py"}, "1")
+    script.call("Edit", edit, "The file /srv/app/fines.py has been updated successfully.")
+    script.call("TodoWrite", {"todos": []}, "Todos have been modified successfully.")
     state = sections_of(script)[Section.STATE]
-    assert "Edit /srv/app/fines.py: done" in state
+    assert state.count("Edit /srv/app/fines.py: done") == 1
+    assert not any("Todo" in line for line in state)
     assert any(line.startswith("ran `cat > run.py; python run.py`") for line in state)
 
 

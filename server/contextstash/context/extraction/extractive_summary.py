@@ -32,7 +32,7 @@ from contextstash.context.extraction.summary_format import (
     merged,
     read_summaries,
 )
-from contextstash.context.extraction.todos import stated_open_items, todo_lines
+from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_requests import Request, reply_lines, requests_of
 from contextstash.context.text.imitations import defused
@@ -303,8 +303,11 @@ def _state(material: _Material, base: str) -> list[Item]:
     else:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
-    for place, action in enumerate(material.actions[-MAX_LAST_ACTIONS:]):
-        items.append(Item(_action_line(action, base), weight=1.0 + place / MAX_LAST_ACTIONS))
+    last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
+    # Of equal lines, such as several changes of one file, the newest.
+    lines = {_action_line(action, base): place for place, action in enumerate(last)}
+    for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
+        items.append(Item(line, weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
 
 
