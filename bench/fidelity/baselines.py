@@ -91,6 +91,32 @@ class KeepLastHalf:
         return start
 
 
+class KeepLastHalfAndStep(KeepLastHalf):
+    """The same, but the newest step, a call with its results, is always shown: its outputs are cut if it does not fit.
+    `KeepLastHalf` leaves out a step larger than half of the budget before the model has seen it, which is cheap."""
+
+    def view(self, messages: Sequence[Said]) -> Sequence[Shown]:
+        view = list(super().view(messages))
+        excess = sum(entry.tokens for entry in view) - self._budget
+        step = range(len(view) - (len(messages) - _step_start(messages)), len(view))
+        for place in sorted(step, key=lambda place: -view[place].tokens):
+            if excess > 0:
+                left = max(0, view[place].tokens - excess)
+                text = messages[place - len(view)].text
+                cut = facts_of(text[: len(text) * left // max(1, view[place].tokens)])
+                excess -= view[place].tokens - left
+                view[place] = Shown((view[place].key, "cut"), left, cut)
+        return view
+
+    def _new_start(self, messages: Sequence[Said], always: set[int]) -> int:
+        return min(super()._new_start(messages, always), _step_start(messages))
+
+
+def _step_start(messages: Sequence[Said]) -> int:
+    """Where the newest step begins: the last message that is no tool result."""
+    return next((place for place in range(len(messages) - 1, -1, -1) if messages[place].role != "tool"), 0)
+
+
 class Mask:
     """Replaces tool outputs by stubs, the oldest first, until the view fits; then leaves out the oldest messages."""
 
@@ -135,6 +161,7 @@ def mask_with_names(budget: int) -> Mask:
 BASELINES: dict[str, Policy] = {
     "keep last": KeepLast,
     "keep last, cut to half": KeepLastHalf,
+    "keep last, cut to half, newest step shown": KeepLastHalfAndStep,
     "mask oldest": Mask,
     "mask oldest, 16 names in each stub": mask_with_names,
 }

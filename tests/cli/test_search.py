@@ -24,3 +24,9 @@ def test_a_search_is_limited_to_a_tool_and_to_times(orchard: Orchard) -> None:
     assert orchard.json("search", "tree 733", "--tool", "NoSuchTool")["hits"] == []
     assert orchard.json("search", "tree 733", "--since", "2999-01-01")["hits"] == []
     assert orchard.json("search", "tree 733", "--until", "1999-01-01")["hits"] == []
+
+
+def test_a_search_in_a_project_takes_the_sessions_that_ran_in_its_folder(orchard: Orchard) -> None:
+    found = orchard.json("search", "tree 733", "--scope", "project", "--session", orchard.session)
+    assert found["hits"]
+    assert orchard.json("search", "tree 733", "--scope", "project")["hits"] == []

@@ -68,6 +68,7 @@ class StashOpener:
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
         from contextstash.api_key import api_key_from
+        from contextstash.hosts.session_project import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
@@ -79,6 +80,7 @@ class StashOpener:
             api_key=api_key_from(os.environ),
             consent=self.settings.may_call_model,
             host_windows=HOST_WINDOWS,
+            project_of=project_of,
         )
         try:
             yield stash

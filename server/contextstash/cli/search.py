@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,7 +33,11 @@ Named = tuple["SessionLine | None", str]
 @click.command()
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", shell_complete=session_ids, help="Search only this session. [default: all sessions]")
-@click.option("--scope", type=click.Choice(["session", "outputs", "messages", "everywhere"]))
+@click.option(
+    "--scope",
+    type=click.Choice(["session", "outputs", "messages", "project", "everywhere"]),
+    help="`project`: the sessions of clients that ran in this folder or below it; with --session, in that session's.",
+)
 @click.option("--tool", help="Only calls of this tool, by its whole name.")
 @click.option("--since", metavar="TIME", help="Only from this date or time on, such as 2026-05-31 or 2026-05-31T14:00.")
 @click.option("--until", metavar="TIME", help="Only up to this date or time, included.")
@@ -54,7 +59,14 @@ def search(
     async def find(stash: Stash) -> tuple[SearchResult, dict[str, Named]]:
         session_id = await find_session(stash, session) if session else None
         found = await stash.search_history(
-            " ".join(words), session_id=session_id, limit=limit, scope=scope, tool=tool, since=since, until=until
+            " ".join(words),
+            session_id=session_id,
+            limit=limit,
+            scope=scope,
+            tool=tool,
+            since=since,
+            until=until,
+            project=None if session else str(Path.cwd()),
         )
         named = {_conversation(hit.session_id) for hit in found.hits if hit.session_id and not as_json}
         return found, {each: await _named(stash, each) for each in named}

@@ -102,6 +102,7 @@ class LibraryStash:
         from contextstash.configuration import configuration
         from contextstash.context.window.settings import consenting, resolve_settings
         from contextstash.hosts.project_folder import project_folder
+        from contextstash.hosts.session_project import project_of
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.sqlite import open_sqlite
@@ -114,4 +115,5 @@ class LibraryStash:
             settings=lambda agent: {**configured.settings_layer(agent), **own},
             api_key=api_key_from(os.environ),
             consent=lambda agent: configured.may_call_model(agent) or consenting(own) is not None,
+            project_of=project_of,
         )

@@ -89,8 +89,8 @@ class AgentTools:
         session_id: SessionId = None,
         limit: Annotated[int | None, Field(description="Default 10, at most 50")] = None,
         scope: Annotated[
-            Literal["session", "outputs", "messages", "everywhere"],
-            Field(description="This session, only its tool outputs or messages, or all sessions"),
+            Literal["session", "outputs", "messages", "project", "everywhere"],
+            Field(description="Sessions; or only outputs or messages of this one"),
         ] = "session",
         tool: Annotated[str | None, Field(description="Only its calls")] = None,
         since: Annotated[str | None, Field(description="ISO time")] = None,

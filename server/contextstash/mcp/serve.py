@@ -71,6 +71,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
+        from contextstash.hosts.session_project import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
@@ -86,6 +87,7 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
                 consent=options.consent,
                 current_session=following.current_session,
                 host_windows=HOST_WINDOWS,
+                project_of=project_of,
             )
             following.record_into(stash)
         except BaseException:

@@ -11,6 +11,7 @@ from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Overlay, build_view, edits_in_force
+from contextstash.context.window.estimate import fixed_tokens
 from contextstash.context.window.settings import (
     ContextSettings,
     consenting,
@@ -34,6 +35,7 @@ from contextstash_storage.store import SessionStore
 logger = logging.getLogger(__name__)
 
 HostWindow = Callable[[str | None, int], int | None]
+ProjectOf = Callable[[str], str | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
 for the whole window."""
 
@@ -47,6 +49,9 @@ MAX_REMEMBERED_NAMES = 256
 
 Consent = Callable[[str | None], bool]
 """Whether the user has agreed that a model is called for an agent's sessions."""
+
+MAX_REMEMBERED_PROJECTS = 4_096
+"""Transcripts whose project's folder is kept in memory: some 200 bytes each."""
 
 READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
@@ -64,10 +69,12 @@ class Access:
         consent: Consent | None = None,
         current_session: CurrentSession | None = None,
         host_windows: Mapping[str, HostWindow] | None = None,
+        project_of: ProjectOf | None = None,
     ) -> None:
         """`settings` is the server's layer, or a function that returns it for an agent; `api_key` is for the model that
         writes summaries. Without `consent`, passing a key is consent, and so is a consenting setting. `host_windows`
-        are those of hosts that do not use their model's whole window, by the agent's name."""
+        are those of hosts that do not use their model's whole window, by the agent's name; `project_of` returns the
+        folder that a client ran in, given its transcript."""
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
@@ -77,6 +84,8 @@ class Access:
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
         self._host_windows = host_windows or {}
+        self._project_of = project_of
+        self._projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
         self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
@@ -84,6 +93,13 @@ class Access:
         self._counted: set[str] = set()
         if not callable(settings):
             resolve_settings(settings or {})
+
+    def project_of(self, source: str | None) -> str | None:
+        """The folder that a client ran in, given its transcript; None if it is not known."""
+        if source is None or self._project_of is None:
+            return None
+        known = self._projects.get(source) or self._project_of(source)
+        return None if known is None else self._projects.set(source, known)
 
     async def session_id(self, given: str | None) -> str:
         """The id of the session a call refers to: the given one, or else the followed client's current session."""
@@ -131,10 +147,11 @@ class Access:
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
         """The window and the numbers that follow from it: as set, else as the host says, else by model."""
+        fixed = fixed_tokens(session.counters, settings) if session is not None else 0
         if settings.window is not None:
-            return budget_of(settings, settings.window)
+            return budget_of(settings, settings.window, fixed=fixed)
         if session is not None and session.counters.host_window is not None:
-            return budget_of(settings, session.counters.host_window)
+            return budget_of(settings, session.counters.host_window, fixed=fixed)
         from contextstash.models import model_facts
 
         facts = model_facts(model)
@@ -143,7 +160,7 @@ class Access:
         if session is not None and host_window is not None:
             used = host_window(model, session.counters.reported or 0)
             window = window if used is None else min(window, used)
-        return budget_of(settings, window, known=facts.known)
+        return budget_of(settings, window, known=facts.known, fixed=fixed)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""

@@ -60,7 +60,7 @@ from contextstash.service.results import (
     SummaryResult,
     Timeline,
 )
-from contextstash.service.session_access import Access, Consent, CurrentSession, HostWindow, SettingsFor
+from contextstash.service.session_access import Access, Consent, CurrentSession, HostWindow, ProjectOf, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
@@ -88,12 +88,14 @@ class Stash:
         consent: Consent | None = None,
         current_session: CurrentSession | None = None,
         host_windows: Mapping[str, HostWindow] | None = None,
+        project_of: ProjectOf | None = None,
     ) -> None:
         """`settings` is the server's layer, or a function that returns it for an agent's name; `api_key` is for the
         model that writes summaries; `consent` returns, for an agent's name, whether the user lets a model be called
         (without it, passing a key is consent, and so is a consenting setting); `current_session` is called if a call
         names no session.
-        `host_windows` are those of hosts that do not use their model's whole window, by the agent's name."""
+        `host_windows` are those of hosts that do not use their model's whole window, by the agent's name; `project_of`
+        returns the folder that a client ran in, given its transcript."""
         self._access = Access(
             store,
             settings=settings,
@@ -101,6 +103,7 @@ class Stash:
             consent=consent,
             current_session=current_session,
             host_windows=host_windows,
+            project_of=project_of,
         )
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)
@@ -270,8 +273,10 @@ class Stash:
         tool: str | None = None,
         since: str | None = None,
         until: str | None = None,
+        project: str | None = None,
     ) -> SearchResult:
-        """Search messages and outputs by words."""
+        """Search messages and outputs by words; with the scope `project`, in the sessions of clients that ran in this
+        folder, by default in the session's."""
         return await retrieval.search_history(
             self._access,
             query,
@@ -281,6 +286,7 @@ class Stash:
             tool=tool,
             since=since,
             until=until,
+            project=project,
         )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:

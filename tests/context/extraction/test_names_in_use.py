@@ -85,3 +85,29 @@ def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     assert quarter(text) <= 800
     assert quarter("\n".join(names)) <= 500
     assert Section.TASK in read_summary(text)
+
+
+def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
+    assert names_of(r"{\"text\": \"\tchargeFine(loanDays)\\n\\treturn_loan\"}") == dict.fromkeys(
+        ["chargeFine", "loanDays", "return_loan"]
+    )
+    diff = "diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n"
+    assert list(names_of(diff)) == ["app/fines.py", "charge_fine"]
+
+
+def test_variables_of_short_scripts_come_after_names_of_the_code() -> None:
+    script = Script().call("Bash", {"command": "cat it"}, "result2 = name3(chargeFine)")
+    assert name_lines(script.turns, [], [], 4, quarter) == ["Elsewhere: chargeFine"]
+
+
+def test_a_list_of_names_is_cut_between_names() -> None:
+    script = Script().user("Fix the fines.")
+    reads(script, text="\n".join(f"def charge_fine_{'x' * (number % 20)}_part(): ..." for number in range(200)))
+    for tokens in (150, 200, 250):
+        summary = extract_summary(script.turns, max_tokens=tokens, count=quarter)
+        names = " ".join(read_summary(summary).get(Section.NAMES, []))
+        assert "[…]" not in names
+        assert all(name in SHOWN or "charge_fine" in name for name in names.replace(":", ",").split(", "))
+
+
+SHOWN = {"", "/srv/app/fines.py", "Files", "Elsewhere"}

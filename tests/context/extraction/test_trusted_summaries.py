@@ -106,3 +106,112 @@ def test_a_question_that_the_assistant_asks_itself_is_not_open_and_one_to_the_us
     )
     text = extract_summary(Script().user("Mend it.").assistant(last).turns, max_tokens=500, count=quarter)
     assert read_summary(text)[Section.OPEN] == ["Should I also watch files?"]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Now remove the unused imports from `cache.py`, because `load` changed.",
+        "Look at what `test_load` expects of `store`.",
+        "Bug 2: Add CacheCloser, and call `close` in `load`.",
+        "Good, now check if `load` is still missing in `cache.py`.",
+        "It calls `load` in `cache.py`, which never closes the file.",
+        "This means that `load` in `cache.py` never closes the file.",
+    ],
+)
+def test_what_to_do_or_what_points_back_is_no_finding(sentence: str) -> None:
+    script = Script().user("Find it.").assistant(sentence).user("Go on with the next part now.").assistant("On it.")
+    assert Section.FINDINGS not in sections_of(script)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Test suite passes again since `load` closes the file.",
+        "Added `close` to `load` in `cache.py`.",
+        "This fixture already creates `cache.py` and `store.py`.",
+        "Use of `load` without `close` is the cause: the file was never closed.",
+    ],
+)
+def test_what_is_the_case_is_a_finding(sentence: str) -> None:
+    script = Script().user("Find it.").assistant(sentence).user("Go on with the next part now.").assistant("On it.")
+    assert sections_of(script)[Section.FINDINGS] == [sentence]
+
+
+def test_a_pasted_text_has_rules_where_it_commands_and_not_where_it_describes() -> None:
+    described = (
+        "Root cause: `init` is never called for this command.\n"
+        "Each has an explanation as required by the config.\n"
+        "The project was previously stdlib-only for testing.\n"
+    )
+    commands = "Never edit the generated files.\nYour change must pass the linter.\n"
+    pasted = Request(0, described + commands + "The rest of the review is about names.\n" * 60)
+    assert [rule for rule, _ in user_rules(pasted)] == [
+        "Never edit the generated files.",
+        "Your change must pass the linter.",
+    ]
+
+
+def test_the_name_of_a_test_is_no_file() -> None:
+    script = Script().user("Test it.")
+    for command in ("python runtests.py orders.test_refunds", "python -m django test", "python orders.test_refunds"):
+        script.call("Bash", {"command": command}, "OK")
+    assert sections_of(script)[Section.FILES] == ["`runtests.py`: run"]
+
+
+def test_the_last_state_says_that_a_change_is_done_and_separates_the_commands_of_a_script() -> None:
+    script = Script().user("Fix it.")
+    edit = {"file_path": "/srv/app/fines.py", "old_string": "a", "new_string": "b"}
+    script.call("Edit", edit, "The file /srv/app/fines.py has been updated successfully.")
+    script.call("Bash", {"command": "cat > run.py <<'EOF'\nprint(1)\nEOF\npython run.py"}, "1")
+    script.call("Edit", edit, "The file /srv/app/fines.py has been updated successfully.")
+    script.call("TodoWrite", {"todos": []}, "Todos have been modified successfully.")
+    state = sections_of(script)[Section.STATE]
+    assert state.count("Edit /srv/app/fines.py: done") == 1
+    assert not any("Todo" in line for line in state)
+    assert any(line.startswith("ran `cat > run.py; python run.py`") for line in state)
+
+
+def test_a_request_that_was_shortened_is_whole_again_once_there_is_room() -> None:
+    wish = "Fix the fines. " + " ".join(f"Rule {number} of the plan is that fines are rounded." for number in range(60))
+    script = Script().user(wish).user("Use whole days only.").call("Bash", {"command": "ls"}, "fines.py")
+    first = extract_summary(script.turns, max_tokens=240, count=quarter)
+    shortened, short = read_summary(first)[Section.TASK]
+    assert "[…]" in shortened
+    later = Script().call("Bash", {"command": "ls"}, "fines.py")
+    second = extract_summary(later.turns, previous=first, history=script.turns, max_tokens=4_000, count=quarter)
+    assert read_summary(second)[Section.TASK] == [wish.strip(), short]
+    without = extract_summary(later.turns, previous=first, max_tokens=4_000, count=quarter)
+    assert read_summary(without)[Section.TASK] == read_summary(first)[Section.TASK]
+
+
+def test_a_question_that_the_user_answered_is_not_open_any_more() -> None:
+    script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "fines.py")
+    script.assistant("`charge_fine` is fixed. Want me to add a test for it?").user("yes please do")
+    script.call("Bash", {"command": "cat fines.py"}, "def charge_fine(): ...")
+    said = "Asked “Want me to add a test for it?” the user answered “yes please do”"
+    assert sections_of(script)[Section.OPEN] == [f"In progress: {said}"]
+
+
+def test_paths_are_shortened_only_after_their_base_folder_is_left_out() -> None:
+    base = f"/srv/{'very-long-folder-name/' * 4}app"
+    script = Script().user("Fix the fines.")
+    for name in ("fines", "loans", "holds"):
+        script.call("Read", {"file_path": f"{base}/{name}.py"}, f"def charge_{name}(): ...\n" * 30)
+    sections = sections_of(script)
+    assert any(line.startswith("Read holds.py: ") for line in sections[Section.STATE])
+    assert any(": Read holds.py: " in line for line in sections[Section.ARCHIVED])
+
+
+def test_a_file_of_an_earlier_summary_is_not_listed_a_second_time() -> None:
+    script = Script().user("Fix the fines.")
+    for name in ("fines", "loans", "holds"):
+        script.call("Read", {"file_path": f"/srv/app/{name}.py"}, f"def charge_{name}(day_of_{name}): ...\n" * 30)
+    first = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+    later = Script().call("Read", {"file_path": "/srv/app/fines.py"}, "def charge_fines(day_of_fines): ...\n" * 30)
+    second = extract_summary(
+        later.turns, previous=first, history=[*script.turns, *later.turns], max_tokens=2_000, count=quarter
+    )
+    homes = [line.partition(":")[0] for line in read_summary(second)[Section.NAMES]]
+    assert homes.count("fines.py") == 1
+    assert len(homes) == len(set(homes))

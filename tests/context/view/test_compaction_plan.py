@@ -7,11 +7,13 @@ from dataclasses import replace
 from contextstash.context.view.compaction_plan import (
     PLACEHOLDER_TOKENS,
     KeepLimits,
+    enough_to_free,
     outputs_to_archive,
     plan_compaction,
     plan_same,
 )
-from contextstash.context.view.output_importance import Importance
+from contextstash.context.view.output_importance import UNKNOWN, Importance
+from contextstash.context.view.prune_plan import visible_outputs
 from contextstash.context.view.view import Entry
 from tests.support.handmade_views import call, loop, message, outputs_of, result, text
 from tests.support.stored_edits import summarizing
@@ -136,3 +138,20 @@ def test_a_large_working_set_leaves_room_for_other_messages() -> None:
     archived = {each.output.seq for each in outputs_to_archive(entries, keep, outputs)}
     kept_older = [seq for seq, _ in sorted(outputs) if seq not in archived][:-5]
     assert 0 < len(kept_older) * 500 <= 0.5 * 3_000 + 500
+
+
+def test_only_as_many_outputs_become_placeholders_as_must() -> None:
+    entries = loop([500] * 10)
+    found = [candidate for entry in entries for candidate in visible_outputs(entry, outputs_of(entries))]
+    assert [each.output.seq for each in enough_to_free(found, 800, UNKNOWN)] == [2, 4]
+    superseded = Importance(superseded=frozenset({(found[5].output.seq, found[5].output.block)}))
+    assert [each.output.seq for each in enough_to_free(found, 800, superseded)] == [2, found[5].output.seq]
+    assert len(enough_to_free(found, 100_000, UNKNOWN)) == 10
+    assert enough_to_free(found, 0, UNKNOWN) == ()
+
+
+def test_the_first_request_alone_is_not_summarized() -> None:
+    entries = [Entry(message=message(0, "user", text(1_500))), *loop([3_000])[1:]]
+    plan = plan_compaction(entries, KeepLimits(4_000, 2))
+    assert plan.covered == ()
+    assert "only the first request" in plan.reason

@@ -13,8 +13,17 @@ def test_numbers_that_are_not_set_follow_from_the_window() -> None:
     assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
     small = budget_of(ContextSettings(), 8_000)
     assert (small.usable, small.prune_protect_tokens) == (7_000, 1_750)
-    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (3_500, 1_000, 2_500)
+    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (2_800, 1_000, 1_800)
     assert budget.summary_tokens == 8_000
+
+
+def test_sizes_follow_from_what_system_prompt_and_tools_leave_of_the_window() -> None:
+    alone = budget_of(ContextSettings(output_reserve=0), 64_000)
+    beside = budget_of(ContextSettings(output_reserve=0), 64_000, fixed=32_000)
+    assert (alone.free, beside.free) == (64_000, 32_000)
+    assert (alone.summary_tokens, beside.summary_tokens) == (8_000, 4_000)
+    assert beside.low_water == alone.low_water
+    assert budget_of(ContextSettings(output_reserve=0), 64_000, fixed=70_000).free == 16_000
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,46 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
         summary = await stash.get_summary(SESSION)
     assert len(reduced) >= 2
     assert max(fills) <= 0.92
-    assert all(0.3 < fills[number] <= 0.5 for number in reduced)
+    assert all(0.25 < fills[number] <= 0.41 for number in reduced)
     for before, (number, after) in zip(views, list(enumerate(views))[1:], strict=False):
         assert number in reduced or after[: len(before)] == before
     shown = str(views[reduced[-1]])
     assert "archived output of read" in shown
     assert "## Names in use" in summary.summary
     assert "handle_part_" in summary.summary
+
+
+async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db", automatic=True, window=WINDOW, output_reserve=0) as stash:
+        await stash.record_messages([{"role": "user", "content": "Read all parts."}], session_id=SESSION)
+        done: list[str] = []
+        for number in range(90):
+            *call, output = step(number)
+            output["content"] = "\n".join(f"line {line} of part {number}" for line in range(190 if number < 8 else 9))
+            done = (await stash.record_messages([*call, output], session_id=SESSION)).done
+            if done:
+                break
+        context = await stash.get_context(SESSION)
+    assert done[0].startswith("Archived")
+    assert 0.2 < context.tokens / WINDOW <= 0.4
+    shown = [message["content"] for message in context.messages if message["role"] == "tool"]
+    whole = [len(text) for text in shown if "archived output" not in text]
+    assert len([length for length in whole if length > 3_000]) == 2
+
+
+async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: Path) -> None:
+    long = "\n".join(f"line {line} of the report" for line in range(3_000))
+    call = {"type": "function", "id": "c", "function": {"name": "run", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Run it."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": long},
+    ]
+    shown = {}
+    for lines in (0, 1_000):
+        prompt = {"role": "system", "content": "Follow the rules.\n" + "Never leave a test red.\n" * lines}
+        async with stash_at(tmp_path / f"{lines}.db", automatic=False, window=WINDOW, output_reserve=0) as stash:
+            await stash.record_messages([prompt], session_id=SESSION)
+            await stash.record_messages(messages, session_id=SESSION)
+            shown[lines] = len((await stash.get_context(SESSION)).messages[-1]["content"])
+    assert shown[1_000] < 0.8 * shown[0]

@@ -14,7 +14,10 @@ from contextstash.context.tool_outputs.run_outcomes import TestRun, error_lines,
 from contextstash.context.tool_outputs.shell_envelope import Printed, unwrap, without_heredocs
 
 COMMAND_KEYS = ("command", "cmd", "script")
-_HARMLESS_FAILURE = re.compile(r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep)\b")
+_HARMLESS_FAILURE = re.compile(
+    r"^(?:\w+=\S+ )*(?:grep|rg|ag|diff|test|ls|which|cmp|\[|git diff|git grep|pgrep|cat|head|tail|nl|wc|stat"
+    r"|sed -n|find)\b"
+)
 _REFUSAL = re.compile(
     r"\A\s*(?:Error:\s*)?(?:(?:the )?user (?:doesn['’]t want|does not want|rejected|denied|declined)"
     r"|(?:[\w-]{1,20} ){0,4}rejected by (?:the )?user)",
@@ -93,6 +96,9 @@ class Action:
 
 
 _GO_TO = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+_LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
+"""The end of a line that ends a command, too."""
+
 _PIPED = re.compile(
     r"\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
     r"(?:[^|\"']|\"[^\"]*\"|'[^']*')*)+\s*$"
@@ -101,8 +107,8 @@ _PIPED = re.compile(
 
 def bare_command(command: str) -> str:
     """A command in one line, without a `cd` before it and without pipes that only shorten its output."""
-    line = one_line(without_heredocs(command[:20_000])[0].strip(), 600)
-    line = _GO_TO.sub("", line, count=1)
+    shell = _GO_TO.sub("", without_heredocs(command[:20_000])[0].strip(), count=1)
+    line = one_line(_LINE_END.sub("; ", shell), 600)
     return _PIPED.sub("", line).removesuffix("2>&1").strip()
 
 

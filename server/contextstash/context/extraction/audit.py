@@ -28,13 +28,13 @@ def audit_summary(turns: Sequence[Turn], summary: str, *, previous: str | None =
 
     `turns` should be all of these messages, including those under an earlier summary, so that facts are not lost step
     by step. If only the newer ones are available, pass the earlier summary as `previous`: its pointers are checked
-    too, except open items, on which the newer messages are more reliable. Checks at most 80 facts plus these pointers,
-    in time linear in the length of the turns.
+    too, except those on which the newer messages are more reliable. Checks at most 80 facts plus these pointers, in
+    time linear in the length of the turns.
     """
     known = relevant_facts(turns)
     facts = {(ranked.fact.kind, ranked.fact.text): ranked.fact for ranked in known.facts}
     for fact in pointers_of(previous or ""):
-        if fact.kind != "open item" or not turns:
+        if not turns or not is_of_the_moment(fact):
             facts.setdefault((fact.kind, fact.text), fact)
     index = FactIndex(summary, known.paths)
     held = {key for key, fact in facts.items() if index.contains(fact)}
@@ -42,6 +42,12 @@ def audit_summary(turns: Sequence[Turn], summary: str, *, previous: str | None =
         tuple(fact for key, fact in facts.items() if key in held),
         tuple(fact for key, fact in facts.items() if key not in held),
     )
+
+
+def is_of_the_moment(fact: AuditedFact) -> bool:
+    """Whether newer messages make the fact obsolete: open items, and errors except those of tests, which may still
+    fail."""
+    return fact.kind == "open item" or (fact.kind == "error" and " failed" not in fact.text)
 
 
 def append_pointers(
@@ -84,10 +90,11 @@ _POINTER = re.compile(r"^(path|id|error|open item|constraint) \(message (\d{1,9}
 
 def pointers_of(summary: str) -> tuple[AuditedFact, ...]:
     """The facts of the pointers in a summary, as written by `append_pointers`."""
-    return tuple(_facts_of(read_summary(summary).get(Section.POINTERS, ())))
+    return tuple(facts_of(read_summary(summary).get(Section.POINTERS, ())))
 
 
-def _facts_of(lines: Iterable[str]) -> Iterable[AuditedFact]:
+def facts_of(lines: Iterable[str]) -> Iterable[AuditedFact]:
+    """The facts of lines with pointers; other lines have none."""
     kinds: dict[str, FactKind] = {
         "path": "path", "id": "id", "error": "error", "open item": "open item", "constraint": "constraint",
     }  # fmt: skip

@@ -286,7 +286,11 @@ def _file_name(path: str) -> str:
 
 
 def _names_a_file(path: str) -> bool:
-    return "/" in path or "." in path.strip(".")
+    return "/" in path or bool(_ENDING.search(path.strip(".")))
+
+
+_ENDING = re.compile(r"\.\w{1,8}$")
+"""Of a file; the last part of a dotted name, such as `orders.test_refunds`, is usually longer."""
 
 
 def _fullest(touched: Mapping[str, _Touch]) -> dict[str, _Touch]:

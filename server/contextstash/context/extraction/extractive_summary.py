@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.decisions import weighted_decisions
 from contextstash.context.extraction.errors import failures
+from contextstash.context.extraction.file_actions import file_uses
 from contextstash.context.extraction.files import base_of, changes_by_message, file_lines
 from contextstash.context.extraction.findings import findings
 from contextstash.context.extraction.names_in_use import name_lines
@@ -30,9 +32,9 @@ from contextstash.context.extraction.summary_format import (
     merged,
     read_summaries,
 )
-from contextstash.context.extraction.todos import stated_open_items, todo_lines
+from contextstash.context.extraction.todos import is_plan_call, stated_open_items, todo_lines
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_requests import Request, requests_of
+from contextstash.context.extraction.user_requests import Request, reply_lines, requests_of
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
@@ -52,6 +54,9 @@ the window, more names keep more, but leave too little for what a person reads i
 
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list. A guess."""
+
+CUT = " […] "
+"""Stands in a shortened text for what was removed from its middle."""
 
 MAX_INDEXED_OUTPUTS = 12
 """Outputs that are listed by handle. A guess: about a line each."""
@@ -81,32 +86,33 @@ def extract_summary(
     summary: names that they contain are not repeated.
     """
     material = _read(turns, previous, standing, instructions)
-    task = _task(material, int(max_tokens * TASK_SHARE), count)
+    task = _task(material, history, int(max_tokens * TASK_SHARE), count)
     said = "\n".join(item.text for item in task)
+    files = _files(material)
+    base = base_of(files[0].text) if files else ""
     sections = {
         Section.TASK: task,
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
-        Section.FILES: _files(material),
+        Section.FILES: files,
         Section.NAMES: _names(material, history, shown, int(max_tokens * NAMES_SHARE), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),
-        Section.STATE: _state(material),
-        Section.ARCHIVED: _archived(material),
+        Section.STATE: _state(material, base),
+        Section.ARCHIVED: _archived(material, base),
         Section.POINTERS: _pointers(material),
     }
     if superseded:
         sections = {section: items for section, items in sections.items() if section not in CURRENT}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
-        sections[section] = _below_base(sections.get(section, []), sections[Section.FILES])
+        sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
 
 
-def _below_base(items: list[Item], files: list[Item]) -> list[Item]:
-    """The items with paths relative to the base folder, as in the section on files."""
-    base = base_of(files[0].text) if files else ""
-    return [replace(item, text=item.text.replace(f"{base}/", "")) for item in items] if base else items
+def _below(text: str, base: str) -> str:
+    """The text with paths relative to the base folder, as in the section on files."""
+    return text.replace(f"{base}/", "") if base else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,11 @@ class _Material:
         """The additional weight of a text with words of the instructions. A guess: more than a finding has
         otherwise."""
         return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
+
+    @property
+    def answered(self) -> bool:
+        """Whether the user said something after the assistant's last message."""
+        return bool(self.requests) and self.requests[-1].seq > self.last_said_seq
 
     def old(self, section: Section) -> Sequence[str]:
         """The items of the summaries before the turns."""
@@ -167,11 +178,15 @@ def _read(turns: Sequence[Turn], previous: str | None, standing: str | None, ins
     )
 
 
-def _task(material: _Material, room: int, count: Count) -> list[Item]:
-    """The first request, then the later ones; long ones are shortened unless there is room for all their words."""
+def _task(material: _Material, history: Sequence[Turn], room: int, count: Count) -> list[Item]:
+    """The first request, then the later ones; long ones are shortened unless there is room for all their words. Of
+    those that an earlier summary shortened, the words are taken from the history."""
     wanted = [request for request in material.requests if not request.is_reply]
     texts = [defused(request.text) for request in wanted]
     old = list(material.old(Section.TASK))
+    if any(CUT in text for text in old):
+        said = [defused(request.text) for request in requests_of(history)[0]]
+        old = [next((text for text in said if _is_cut_of(line, text)), line) for line in old]
     items: list[Item] = []
     for place, text in enumerate(in_place(old, texts)):
         first, whole = place == 0, text
@@ -182,6 +197,15 @@ def _task(material: _Material, room: int, count: Count) -> list[Item]:
             text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
         items.append(Item(text, weight=1e6 if first else float(place), cut=True, whole=whole if whole != text else ""))
     return items
+
+
+def _is_cut_of(line: str, text: str) -> bool:
+    """Whether the line is the text without parts of its middle."""
+    start, *rest = " ".join(line.split()).split(CUT)
+    words = " ".join(text.split())
+    return (
+        bool(rest) and len(words) > len(start) + len(rest[-1]) and words.startswith(start) and words.endswith(rest[-1])
+    )
 
 
 def _earlier(material: _Material) -> list[Item]:
@@ -203,8 +227,9 @@ def _files(material: _Material) -> list[Item]:
 
 
 def _names(material: _Material, history: Sequence[Turn], shown: Sequence[Turn], room: int, count: Count) -> list[Item]:
-    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count)
-    return [Item(defused(line), weight=float(-place), cut=True) for place, line in enumerate(lines)]
+    before = next(filter(None, map(base_of, material.old(Section.FILES))), "")
+    lines = name_lines(history or material.turns, material.old(Section.NAMES), shown, room, count, base=before)
+    return [Item(defused(line), weight=float(-place), listed=True) for place, line in enumerate(lines)]
 
 
 def _errors(material: _Material) -> list[Item]:
@@ -228,7 +253,7 @@ def _open_items(material: _Material) -> list[Item]:
     old = material.old(Section.OPEN)
     before = list(filter(is_plan_line, old))
     plan = todo_lines(material.actions, before)
-    said = stated_open_items(material.last_said)
+    said = [] if material.answered else stated_open_items(material.last_said)
     if not material.last_said:
         said = [line for line in old if not is_plan_line(line) and not line.startswith(UNDER_WAY)]
     working = _under_way(material)
@@ -245,6 +270,8 @@ def _under_way(material: _Material) -> str:
         return next((line for line in material.old(Section.OPEN) if line.startswith(UNDER_WAY)), "")
     if material.turns[-1].seq == material.last_said_seq:
         return ""
+    if material.answered and (reply := reply_lines(material.requests[-1])) and material.requests[-1].is_reply:
+        return f"{UNDER_WAY}{reply[-1]}"
     wanted = [request.text for request in material.requests if not request.is_reply]
     wanted = wanted or list(material.old(Section.TASK))
     return f"{UNDER_WAY}{one_line(wanted[-1], 160)}" if wanted else ""
@@ -264,7 +291,7 @@ def _opened(text: str) -> str:
     return "\n".join([first, *rest])
 
 
-def _state(material: _Material) -> list[Item]:
+def _state(material: _Material, base: str) -> list[Item]:
     if not material.turns:
         return [
             Item(line, weight=3.0 if line.startswith(LAST_MESSAGE) else float(place), cut=line.startswith(LAST_MESSAGE))
@@ -276,27 +303,41 @@ def _state(material: _Material) -> list[Item]:
     else:
         said = [line for line in material.old(Section.STATE) if line.startswith(LAST_MESSAGE)]
         items += [Item(line, weight=3.0, cut=True) for line in said]
-    for place, action in enumerate(material.actions[-MAX_LAST_ACTIONS:]):
-        items.append(Item(_action_line(action), weight=1.0 + place / MAX_LAST_ACTIONS))
+    last = [action for action in material.actions if not is_plan_call(action)][-MAX_LAST_ACTIONS:]
+    # Of equal lines, such as several changes of one file, the newest.
+    lines = {_action_line(action, base): place for place, action in enumerate(last)}
+    for line, place in sorted(lines.items(), key=lambda entry: entry[1]):
+        items.append(Item(line, weight=1.0 + place / MAX_LAST_ACTIONS))
     return items
 
 
-def _action_line(action: Action) -> str:
-    call = f"ran `{one_line(bare_command(action.command), 120)}`" if action.command else _call(action)
+def _action_line(action: Action, base: str) -> str:
+    command = _below(bare_command(action.command), base) if action.command else ""
+    call = f"ran `{one_line(command, 120)}`" if command else _call(action, base)
     if action.output is None:
         return f"{call}: no result yet"
     if action.refused:
         return f"{call}: refused by the user"
-    digest = digest_output(action.tool, action.argument, action.output.text, action.is_error)
+    if _is_plain_change(action):
+        return f"{call}: done"
+    printed = _below(action.output.text, base)
+    digest = digest_output(action.tool, action.argument, printed, action.is_error)
     code = action.output.exit_code
     return f"{call}: {f'exit {code}: ' if code else ''}{digest}"
 
 
-def _call(action: Action) -> str:
-    return f"{one_line(action.tool, 40)} {one_line(action.argument, 100)}".strip()
+def _is_plain_change(action: Action) -> bool:
+    """Whether a tool changed a file: what it prints then repeats the path or the text."""
+    if action.command is not None or action.failed or action.is_error:
+        return False
+    return any(use.verb not in ("read", "run") for use in file_uses(action))
 
 
-def _archived(material: _Material) -> list[Item]:
+def _call(action: Action, base: str) -> str:
+    return f"{one_line(action.tool, 40)} {one_line(_below(action.argument, base), 100)}".strip()
+
+
+def _archived(material: _Material, base: str) -> list[Item]:
     """The outputs that are most likely to be needed again: large, recent or failed ones; the newest of repeated
     calls."""
     changed = {path for paths in changes_by_message(material.actions).values() for path in paths}
@@ -308,16 +349,17 @@ def _archived(material: _Material) -> list[Item]:
     lines: dict[str, float] = {}
     similar: Counter[str] = Counter()
     for place, action in sorted(newest.values(), key=lambda entry: -entry[0]):
-        kind = " ".join(_call(action).split()[:4])
+        call = _call(action, base)
+        kind = " ".join(call.split()[:4])
         similar[kind] += 1
         if similar[kind] > MAX_SIMILAR_OUTPUTS:
             continue
         size = len(action.output.text) if action.output else 0
         value = math.log10(max(10, size)) + 2.0 * place / len(material.actions)
         value += action.failed + (action.argument in changed)
-        printed = action.output.text if action.output else ""
+        printed = _below(action.output.text, base) if action.output else ""
         digest = digest_output(action.tool, action.argument, printed, action.is_error, 100)
-        lines[f"{action.handle}: {_call(action)}: {digest}"] = value
+        lines[f"{action.handle}: {call}: {digest}"] = value
     known = {line.partition(":")[0] for line in lines}
     old = [line for line in material.old(Section.ARCHIVED) if line.partition(":")[0] not in known]
     shown = [*old, *sorted(lines, key=lambda line: lines[line])][-MAX_INDEXED_OUTPUTS:]
@@ -325,6 +367,8 @@ def _archived(material: _Material) -> list[Item]:
 
 
 def _pointers(material: _Material) -> list[Item]:
-    """The pointers of an earlier summary; without its open items if there are new messages."""
-    lines = [line for line in material.old(Section.POINTERS) if not (material.turns and line.startswith("open item"))]
+    """The pointers of an earlier summary; if there are new messages, without those that they make obsolete."""
+    lines = list(material.old(Section.POINTERS))
+    if material.turns:
+        lines = [line for line in lines if not any(map(is_of_the_moment, facts_of([line])))]
     return [Item(line, weight=float(-place)) for place, line in enumerate(lines)]

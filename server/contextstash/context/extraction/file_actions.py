@@ -170,6 +170,9 @@ def _words(part: str) -> list[str]:
 
 
 _READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
+_SCRIPT = re.compile(r"/|\.[A-Za-z]{1,4}$")
+"""A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
+
 _RUNNERS = frozenset({"python", "python3", "node", "bash", "sh", "ruby", "perl", "deno", "bun", "tsx"})
 
 
@@ -198,5 +201,5 @@ def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Ite
         yield from (FileUse(path, verb) for path in files[-1:])
     elif program in _READERS:
         yield from (FileUse(path, "read") for path in files)
-    elif program in _RUNNERS:
-        yield from (FileUse(path, "run") for path in files[:1])
+    elif program in _RUNNERS and "-m" not in rest:
+        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT.search(path))

@@ -16,9 +16,9 @@ from contextstash.context.text.sentences import own_sentences
 MAX_LENGTH = 420
 """Characters of a sentence; a longer one is a pasted text or a list. A guess."""
 
-MIN_VALUE = 0.5
-"""A sentence of less value is left out: it must contain a name, contain a word such as "fixed", or end a turn.
-A guess."""
+MIN_VALUE = 1.0
+"""A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or contain a name
+and end a turn. A guess."""
 
 _INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
@@ -36,6 +36,35 @@ _NARRATION = re.compile(
     r"|i['’]m (?:checking|reading|looking|running|opening|tracing|searching))\b",
     re.IGNORECASE,
 )
+
+_LEAD = re.compile(
+    r"^(?:(?:now|next|first|then|finally|also|good|great|perfect|excellent|ok(?:ay)?|alright|yes|so|and|step \d+|\d+"
+    r"|[A-Z]\w* \d+)\b[ ,.:!—–-]*)+",
+    re.IGNORECASE,
+)
+_INSTRUCTS = re.compile(
+    r"(?:(?:add|adjust|apply|avoid|build|change|check|clean up|commit|compare|confirm|consider|continue|convert|create"
+    r"|debug|delete|disable|do not|don['’]t|drop|edit|enable|ensure|examine|explore|extend|extract|find|fix|give|handle"
+    r"|implement|inspect|install|investigate|keep|leave|look|make|merge|mock|move|note|open|pass|prefer|push|read|rebase"
+    r"|refactor|remember|remove|rename|replace|re-?run|return|review|rewrite|run|search|see|set|simplify|skip|split"
+    r"|start|test|try|update|use|verify|wire|wrap|write)"
+    r"(?= (?:an?|the|all|any|both|each|every|it|its|that|them|these|this|those|if|whether|how|what|where|why|which|at"
+    r"|to|into|from|with|only|again|up|for|sure|our|my|your|tests?|imports?|missing|unused|new)\b| [`“\"]"
+    r"| (?-i:[A-Za-z]*[a-z][A-Z])| \S*[_/.(]\S| line \d)"
+    r"|need(?:s|ed)? to\b|time to\b|still (?:need|have) to\b|we(?:['’]ll| will| need to| have to| should)\b)",
+    re.IGNORECASE,
+)
+"""How a sentence begins that says what to do, and not what is the case. Without what follows, the word may be a noun:
+"Test suite passes"."""
+
+_POINTS_BACK = re.compile(
+    r"(?:it|they|he|she)(?:['’]\w+)?\b|(?:this|that|these|those)(?:['’]s)?"
+    r" (?:is|was|are|were|has|have|had|does|do|did|will|would|can|could|should|may|might|must|means?|makes?|gives?"
+    r"|ensures?|works?|fails?|allows?|shows?|confirms?|explains?|happens?|causes?|needs?|returns?|requires?|leads?|looks?|seems?"
+    r"|also|only|just|already|now|way)\b|(?:that|this)['’]s\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that is about what the one before it named."""
 
 _SAID = (
     r"(?:said|says|agree[sd]?|approve[sd]?|decide[sd]?|confirm(?:s|ed)?|answer(?:s|ed)?|repl(?:y|ies|ied)|respond(?:s|ed)?"
@@ -103,6 +132,9 @@ def _value(sentence: str, closing: bool) -> float:
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
     if not is_statement(sentence) or _OF_USER.search(sentence):
+        return 0.0
+    said = _LEAD.sub("", sentence)
+    if _INSTRUCTS.match(said) or _POINTS_BACK.match(said):
         return 0.0
     names = len(find_facts(sentence, 8).names())
     value = 0.5 * min(4, names) + 1.0 * bool(_INFORMATIVE.search(sentence)) + 0.8 * closing

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.file_actions import file_uses
 from contextstash.context.extraction.turns import Turn
+from contextstash.context.extraction.user_requests import without_host_text
 
 AGENT_WEIGHT = 5.0
 """How much more a message of the agent says about a name than one that only shows it. Measured on recorded sessions: 2
@@ -26,6 +27,10 @@ and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 kee
 
 EARLIER_WEIGHT = 6.0
 """The weight of a name in an earlier summary, which was among the most used ones then. A guess: two uses."""
+
+NUMBERED_SHARE = 0.3
+"""The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script. A
+guess."""
 
 NAME_TOKENS = 3
 """What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
@@ -45,6 +50,12 @@ FILES = "Files"
 
 _PATH = re.compile(r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w{4,49}(?![\w$])")
+_ESCAPE = re.compile(r"\\+[ntr]")
+"""Of a white space, as it stands in JSON within JSON too."""
+
+_DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
+_DIFF_SIDE = re.compile(r" [ab]/")
+_NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 _LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
@@ -70,8 +81,11 @@ class _Uses:
     def ranked(self, hidden: Mapping[str, object]) -> list[str]:
         """The names with the highest weight per token, without those that `hidden` contains."""
         found = [name for name in self.weights if name not in hidden]
-        found.sort(key=lambda name: -self.weights[name] / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
+        found.sort(key=lambda name: -self._value(name) / (NAME_TOKENS + len(name) / CHARACTERS_PER_TOKEN))
         return found[:MAX_RANKED]
+
+    def _value(self, name: str) -> float:
+        return self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
 
 
 def path_key(path: str) -> str:
@@ -82,7 +96,8 @@ def path_key(path: str) -> str:
 
 def names_of(text: str) -> dict[str, None]:
     """The paths and the names in code that a text contains, each once, in order."""
-    text = text[:MAX_SCANNED].replace("\\n", "\n").replace('\\"', '"')
+    text = _ESCAPE.sub("\n", text[:MAX_SCANNED]).replace('\\"', '"')
+    text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
     found: dict[str, None] = {}
     for path in _PATH.findall(text):
         # `read/write` and `net/http` look like paths too; a file has an extension or a place.
@@ -100,13 +115,15 @@ def name_lines(
     shown: Sequence[Turn],
     max_tokens: int,
     count: Count,
+    *,
+    base: str = "",
 ) -> list[str]:
     """Lines of at most about `max_tokens` that list the names most in use, by file. `before` are such lines of an
-    earlier summary; names in the turns that stay in the view (`shown`) are left out."""
+    earlier summary, with paths relative to `base`; names in the turns that stay in the view (`shown`) are left out."""
     homes = [home for home, _ in map(_read_line, before)]
     if not turns and len(set(homes)) == len(homes):
         return list(before)
-    uses = _uses_of(turns, before)
+    uses = _uses_of(turns, before, base)
     hidden = {path_key(name) if "/" in name else name: None for turn in shown for name in _names_in(turn)}
     chosen: list[str] = []
     spent = 0
@@ -120,13 +137,15 @@ def name_lines(
     return _written(chosen, uses)
 
 
-def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
+def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
     uses = _Uses()
     end = len(turns) + 1
     for place, (home, names) in enumerate(map(_read_line, before)):
         # The lines of the newer of two summaries are the later ones.
         weight = EARLIER_WEIGHT * end**-DECAY * (1 + place / len(before))
         a_file = home not in (ELSEWHERE, FILES)
+        home = _absolute(home, base) if a_file else home
+        names = [_absolute(name, base) for name in names] if home == FILES else names
         uses.add([*names, *([home] if a_file else [])], weight)
         for name in names:
             if a_file:
@@ -142,13 +161,17 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str]) -> _Uses:
     return uses
 
 
+def _absolute(path: str, base: str) -> str:
+    return f"{base}/{path}" if base and not path.startswith(("/", "~", ".")) else path
+
+
 def _names_in(turn: Turn) -> dict[str, None]:
     found: dict[str, None] = {}
     for block, text in zip(turn.blocks, turn.texts, strict=True):
         if block.type == "tool_call":
             found |= names_of(_ARGUMENT_KEY.sub(" ", text))
         elif block.type != "thinking":
-            found |= names_of(text)
+            found |= names_of(without_host_text(text) if turn.role == "user" else text)
     return found
 
 
@@ -191,4 +214,4 @@ def _read_line(line: str) -> tuple[str, list[str]]:
     match = _LINE.match(line)
     if not match:
         return ELSEWHERE, []
-    return match.group(1), match.group(2).split(", ")
+    return match.group(1), [name for name in match.group(2).split(", ") if "[…]" not in name]

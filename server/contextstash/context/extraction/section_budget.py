@@ -17,13 +17,14 @@ MIN_CUT = 12
 @dataclass(frozen=True, slots=True)
 class Item:
     """An entry that may be part of a summary. The items of a section with the highest `weight` are added first; they
-    are shown in the given order. The middle of an item with `cut` may be removed so that
-    it fits; any other item is shown as one line. `whole` is the text before it was shortened, which is shown instead if
-    there is room for all of it."""
+    are shown in the given order. So that it fits, the middle of an item with `cut` may be removed, and the last names
+    of one that is `listed`; an item without `cut` is shown as one line. `whole` is the text before it was shortened,
+    which is shown instead if there is room for all of it."""
 
     text: str
     weight: float = 0.0
     cut: bool = False
+    listed: bool = False
     whole: str = ""
 
 
@@ -127,7 +128,7 @@ class _Chosen:
         cost = self._cost(item.text)
         text = item.text
         if cost > left:
-            text = cut_middle(item.text, left, self._cost) if item.cut and left >= MIN_CUT else ""
+            text = _cut(item, left, self._cost) if left >= MIN_CUT else ""
             cost = self._cost(text)
         if text and cost <= left:
             self.spent[place[0]] += cost - self._spent_on(place)
@@ -158,6 +159,27 @@ class _Chosen:
 
 def _rank(section: Section) -> int:
     return REFILL.index(section)
+
+
+def _cut(item: Item, max_tokens: int, count: Count) -> str:
+    """The item's text in at most `max_tokens`; empty if it must not be cut so far."""
+    if item.listed:
+        return cut_list(item.text, max_tokens, count)
+    return cut_middle(item.text, max_tokens, count) if item.cut else ""
+
+
+def cut_list(text: str, max_tokens: int, count: Count) -> str:
+    """As many of the names as fit, which the text lists after a colon; empty if not even one fits."""
+    head, _, listed = text.partition(": ")
+    names = listed.split(", ")
+    low, high = 0, len(names)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(f"{head}: {', '.join(names[:middle])}") <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return f"{head}: {', '.join(names[:low])}" if low else ""
 
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:

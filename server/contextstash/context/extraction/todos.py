@@ -24,6 +24,17 @@ _LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
 _TASK_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
 
 
+_PLAN_TOOLS = re.compile(
+    r"(?:todo_?(?:write|read)|write_?todos|update_?plan|task_?(?:create|update|list|get))", re.IGNORECASE
+)
+"""Tools that only write or read the plan, which the open items show."""
+
+
+def is_plan_call(action: Action) -> bool:
+    """Whether a call only writes or reads the plan."""
+    return bool(_PLAN_TOOLS.fullmatch(action.tool))
+
+
 def todo_lines(actions: Sequence[Action], before: Sequence[str] = ()) -> list[str] | None:
     """The newest to-do list as lines with check boxes, None if the actions do not change it. Finished entries share one
     line. `before` are such lines of an earlier summary, whose numbered entries may be updated."""

@@ -149,6 +149,16 @@ _STRONG = re.compile(
     r"|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대",
     re.IGNORECASE,
 )
+_COMMANDS = re.compile(
+    r"\b(?:must|do not|don['’]?t|not allowed|forbidden|cannot|muss|müssen|darf|dürfen|doit|doivent|debe[ns]?|deve"
+    r"|devono|нельзя|должн\w+)\b|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대"
+    r"|^\W*(?:always|never|only|avoid|prefer|use|keep|ensure|make sure|please|stick to|immer|niemals|toujours|jamais"
+    r"|siempre|nunca|sempre|mai|никогда|всегда)\b",
+    re.IGNORECASE,
+)
+"""What a sentence of a pasted text has if it commands. Other words of rules, such as "required" or "is never called",
+describe there more often than they command."""
+
 MAX_RULE_LENGTH = 400
 """Characters of a sentence; a longer one is not a rule but a description. A guess."""
 
@@ -168,7 +178,7 @@ def user_rules(request: Request) -> list[tuple[str, bool]]:
         ):
             strong = is_strong_rule(sentence)
             # In a pasted text whose lines are wrapped, a line may begin in the middle of a sentence.
-            if not pasted or (strong and not sentence[0].islower()):
+            if not pasted or (_COMMANDS.search(sentence) and not sentence[0].islower()):
                 found.append((sentence, strong))
     return found
 

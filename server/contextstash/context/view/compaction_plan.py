@@ -9,7 +9,7 @@ from contextstash.context.pairing import safe_cuts
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs
-from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.context.window import estimate as counting
@@ -27,6 +27,9 @@ later; with 0.6 the history that is kept is about half as long again, and each o
 WORKING_SHARE = 0.5
 """Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
 this share in addition. A guess: more would leave too few messages."""
+
+MIN_COVERED = 2
+"""Messages that a first summary replaces at least: of the first request alone, it could only shorten the words."""
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes. Ours take about 50."""
@@ -108,6 +111,8 @@ def plan_compaction(
     covered = tuple(body[:cut])
     if not any(entry.message for entry in covered):
         return CompactPlan((), tuple(entries), "Nothing done: only summaries precede the recent messages.")
+    if len(covered) < MIN_COVERED and not any(entry.summary for entry in covered):
+        return CompactPlan((), tuple(entries), "Nothing done: only the first request precedes the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
 
 
@@ -197,7 +202,7 @@ def outputs_to_archive(
         tokens += entry.tokens
         recent = tokens <= keep.whole
         for candidate in visible_outputs(entry, outputs) if position >= keep.messages else ():
-            place, cost = (candidate.output.seq, candidate.output.block), candidate.view_tokens
+            place, cost = _place(candidate), candidate.view_tokens
             if cost <= max(keep.smallest, PLACEHOLDER_TOKENS) or (recent and place not in keep.importance.superseded):
                 continue
             if place in keep.importance.working and cost <= room:
@@ -205,6 +210,22 @@ def outputs_to_archive(
             else:
                 found.append(candidate)
     return tuple(reversed(found))
+
+
+def enough_to_free(candidates: Sequence[Candidate], tokens: int, importance: Importance) -> tuple[Candidate, ...]:
+    """The outputs of these that have to become placeholders to free so many tokens: superseded ones first, then the
+    oldest; all of them if they are too few."""
+    chosen: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda each: (_place(each) not in importance.superseded, _place(each))):
+        if tokens <= 0:
+            break
+        tokens -= candidate.view_tokens - PLACEHOLDER_TOKENS
+        chosen.append(candidate)
+    return tuple(sorted(chosen, key=_place))
+
+
+def _place(candidate: Candidate) -> Place:
+    return candidate.output.seq, candidate.output.block
 
 
 def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> KeepLimits:
@@ -215,7 +236,7 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
         # A summary that would have to be merged at once is written together with the earlier ones instead.
         levels = levels and _one_more_fits(snapshot)
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
-        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.usable // 8)
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
     return KeepLimits(
         tokens=tokens,

@@ -185,7 +185,7 @@ class ContextSettings(BaseModel):
     tokens_at: int | None = Field(default=None, gt=0, description="Compaction threshold in tokens.")
     # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
     low_water: float | None = Field(
-        default=0.50,
+        default=0.40,
         gt=0,
         lt=1,
         description="Target of an automatic reduction as a share of the usable window: in one step, older tool outputs"
@@ -299,8 +299,9 @@ class ContextSettings(BaseModel):
         default=0.25,
         gt=0,
         le=1,
-        description="Maximum share of the window of one tool output in the view, if that is fewer tokens than"
-        " `output_tokens`; without that limit it is not used.",
+        description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
+        " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
+        " used.",
     )
     output_cut: Cut = Field(
         default="smart",

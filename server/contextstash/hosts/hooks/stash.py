@@ -17,6 +17,7 @@ from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
 from contextstash.hosts.readers.kinds import recognize
+from contextstash.hosts.session_project import project_of
 from contextstash.hosts.windows import HOST_WINDOWS
 from contextstash.locations import default_database
 from contextstash.service.stash import Stash
@@ -37,6 +38,7 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[Stas
         api_key=api_key_from(os.environ),
         consent=found.may_call_model,
         host_windows=HOST_WINDOWS,
+        project_of=project_of,
     )
     try:
         yield stash

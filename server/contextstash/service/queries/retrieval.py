@@ -10,6 +10,7 @@ from functools import partial
 
 from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
+from contextstash.service.queries.project_sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputPage, SearchResult
 from contextstash.service.session_access import Access
@@ -31,7 +32,7 @@ MAX_QUERY_CHARACTERS = 4_000
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
-SCOPES = ("session", "outputs", "messages", "everywhere")
+SCOPES = ("session", "outputs", "messages", "project", "everywhere")
 
 
 async def get_archived_output(
@@ -96,10 +97,12 @@ async def search_history(
     tool: str | None = None,
     since: str | None = None,
     until: str | None = None,
+    project: str | None = None,
 ) -> SearchResult:
-    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
-    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `tool`: only calls of
-    this tool; `since` and `until`: only messages of this time, each a date or a time in ISO format, included."""
+    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
+    (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
+    owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
+    `until`: only messages of this time, each a date or a time in ISO format, included."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -107,13 +110,7 @@ async def search_history(
     most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
-    if scope == "everywhere":
-        session_id = None
-    elif session_id is None:
-        session_id = await access.current_session_id()
-    else:
-        await access.session(session_id)
-    sessions = None if session_id is None else [session_id]
+    sessions = await _sessions(access, session_id, scope, project)
     hits = await access.store.search(
         query,
         session_ids=None if sessions is None else _with_outputs(sessions),
@@ -126,6 +123,19 @@ async def search_history(
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
     return SearchResult(hits=shown, note=await _note(access, shown))
+
+
+async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
+    """The sessions to search; None for all."""
+    if scope == "everywhere":
+        return None
+    if scope == "project":
+        return await sessions_of_project(access, project or await project_of_session(access, session_id))
+    if session_id is None:
+        current = await access.current_session_id()
+        return None if current is None else [current]
+    await access.session(session_id)
+    return [session_id]
 
 
 async def _note(access: Access, hits: Sequence[Hit]) -> str | None:

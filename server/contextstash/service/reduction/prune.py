@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.digest import digest_output
-from contextstash.context.view.compaction_plan import keep_limits, outputs_to_archive
+from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit, replaced, weighed
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
@@ -25,6 +25,7 @@ from contextstash.context.view.prune_plan import (
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.estimate import own_tokens
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
@@ -69,13 +70,15 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
 
 
 async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
-    """Archive the outputs that a compaction to the low-water mark would archive among the messages that it keeps, here
-    in the whole view: for a session that has too little else to summarize."""
+    """Archive outputs of those that a compaction to the low-water mark would archive among the messages that it keeps,
+    here in the whole view, until the mark is reached: for a session that has too little else to summarize."""
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id)
         keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
-        chosen = outputs_to_archive(snapshot.entries, keep, unpinned_outputs(snapshot))
+        found = outputs_to_archive(snapshot.entries, keep, unpinned_outputs(snapshot))
+        excess = own_tokens(access, snapshot.session) - (snapshot.budget.low_water or 0)
+        chosen = enough_to_free(found, excess, keep.importance)
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
