@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +24,6 @@ from tests.support.proxies import (
     session,
     turn,
 )
-from tests.support.stashes import stash_at
 
 
 def young_session() -> list[dict[str, Any]]:
@@ -197,20 +195,3 @@ def test_an_output_fetched_again_is_counted_and_not_pruned_again(
     play(proxy, clock, messages, first=len(messages))
     assert "toolu_70" not in placeholders(provider.bodies[-1])
     assert "toolu_0" in placeholders(provider.bodies[-1])
-
-
-def test_an_output_that_the_user_pinned_stays(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
-) -> None:
-    messages = session(8)
-    play(proxy, clock, messages[:-2])
-    proxy.settle()
-
-    async def pin() -> None:
-        async with stash_at(tmp_path / "stash.db") as stash:
-            await stash.configure_session(ID, pin=["/a/1"])
-
-    asyncio.run(pin())
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages))
-    assert placeholders(provider.bodies[-1]) == [call for call in OLD if call != "toolu_1"]
