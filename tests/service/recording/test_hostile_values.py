@@ -77,7 +77,7 @@ async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_
 async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
     async with stash_at(tmp_path / "s.db") as stash:
-        with pytest.raises(BadMessageError, match=r"Message 0 has more than 33,554,432 characters.* send its path"):
+        with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
             await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
         assert (await stash.list_sessions()).sessions == []
 
