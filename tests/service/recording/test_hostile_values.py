@@ -85,7 +85,7 @@ async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_
 
 async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)},
         {"role": "assistant", "content": "done"},
@@ -130,7 +130,7 @@ async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"ls {n}"}} for n in range(count)]
     results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"out {n}"} for n in range(count)]
     said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": calls}]
-    messages = [*said, {"role": "user", "content": results}]
+    messages: list[dict[str, Any]] = [*said, {"role": "user", "content": results}]
     async with stash_at(tmp_path / "s.db") as stash:
         for batch in [messages] if at_once else [messages[:2], messages[2:]]:
             await stash.record_messages(batch, session_id="session")
