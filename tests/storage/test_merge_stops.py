@@ -80,6 +80,20 @@ def test_merging_stops_at_every_stop_and_leaves_no_word_of_what_was_deleted(db: 
     assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
 
 
+def test_a_stop_shows_no_more_of_a_word_than_its_place_in_the_order_needs(db: sqlite3.Connection) -> None:
+    secrets = [f"secret{random.Random(n).getrandbits(64):016x}" for n in range(20_000)]
+    for row in range(0, len(secrets), 500):
+        db.execute(
+            "INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, 's1', '', ?)",
+            (row, " ".join(secrets[row : row + 500])),
+        )
+    merge_steps(db, 64)
+    words = stop_words(db)
+    assert words == sorted(set(words))
+    assert words
+    assert max(map(len, words)) <= len("secret") + 3
+
+
 def test_no_commit_merges_the_index_while_stops_are_inserted_and_removed(db: sqlite3.Connection) -> None:
     add_and_delete(db, 20)
     suspend_automatic_merge(db)

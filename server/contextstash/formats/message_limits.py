@@ -14,10 +14,10 @@ real sessions that were examined has 17."""
 
 _LISTS = ("content", "output", "parts", "tool_calls")
 
-MAX_CHARACTERS = 32 * 1024 * 1024
+MAX_CHARACTERS = 64 * 1024 * 1024
 """Characters of the strings of one message. It is stored in one transaction, in which no other process can write: about
-3 ms of processor time for each million characters (measured at 30 million), and the time of the disk. Anthropic's API
-refuses requests over 32 MB, so that no larger message could be sent."""
+3 ms of processor time for each million characters, and the time of the disk. No more fits into a request over MCP, and
+half of it is more than Anthropic accepts in one request."""
 
 
 def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:

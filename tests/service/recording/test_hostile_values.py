@@ -13,6 +13,7 @@ from contextstash.context.window import token_counters
 from contextstash.formats.message_limits import MAX_BLOCKS, MAX_CHARACTERS
 from contextstash.hosts.following.ingest import ingest
 from contextstash.service.recording import messages as recorded_messages
+from contextstash.service.recording.messages import MAX_RECENT_CALLS
 from contextstash.sharing.export import exported_text
 from contextstash_storage.errors import BadMessageError
 from tests.support.stashes import history, stash_at
@@ -77,14 +78,14 @@ async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_
 async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
     async with stash_at(tmp_path / "s.db") as stash:
-        with pytest.raises(BadMessageError, match=r"Message 0 has more than 33,554,432 characters.* send its path"):
+        with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
             await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
         assert (await stash.list_sessions()).sessions == []
 
 
 async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(tmp_path: Path) -> None:
     path = tmp_path / "chat.jsonl"
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)},
         {"role": "assistant", "content": "done"},
@@ -121,3 +122,17 @@ async def test_what_takes_long_to_count_is_counted_in_a_thread(
         await stash.record_messages(messages, session_id="session")
     assert threads
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(tmp_path: Path, at_once: bool) -> None:
+    count = 2 * MAX_RECENT_CALLS
+    calls = [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"ls {n}"}} for n in range(count)]
+    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"out {n}"} for n in range(count)]
+    said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": calls}]
+    messages: list[dict[str, Any]] = [*said, {"role": "user", "content": results}]
+    async with stash_at(tmp_path / "s.db") as stash:
+        for batch in [messages] if at_once else [messages[:2], messages[2:]]:
+            await stash.record_messages(batch, session_id="session")
+        outputs = await stash._access.store.read_outputs("session")
+    assert [(output.tool, output.argument) for output in outputs] == [("Bash", f"ls {n}") for n in range(count)]

@@ -77,12 +77,15 @@ class RecentCalls:
 
 
 def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
-    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS."""
+    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these: their
+    results follow."""
+    added = 0
     for block in blocks:
         if block.type == "tool_call" and block.call_id:
             calls.pop(block.call_id, None)
             calls[block.call_id] = (block.tool or "tool", block.argument or "")
-    while len(calls) > MAX_RECENT_CALLS:
+            added += 1
+    while added and len(calls) > max(MAX_RECENT_CALLS, added):
         del calls[next(iter(calls))]
 
 
