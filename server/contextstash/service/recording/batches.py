@@ -249,7 +249,7 @@ def _remember_listed(session: Session, known: Sequence[Native], calls: Calls) ->
 
 async def _listed(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
     """The fingerprint of each message of a whole conversation."""
-    digests = digests_of(natives)
+    digests = await asyncio.to_thread(digests_of, natives) if is_large(natives) else digests_of(natives)
     known = access.lists.fingerprints(session.session_id, digests)
     fingerprints = [*known, *await _fingerprints(access, natives[len(known) :])]
     access.lists.keep(session.session_id, digests, fingerprints)
