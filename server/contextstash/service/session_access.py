@@ -11,6 +11,7 @@ from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Overlay, build_view, edits_in_force
+from contextstash.context.window.estimate import fixed_tokens
 from contextstash.context.window.settings import (
     ContextSettings,
     consenting,
@@ -143,10 +144,11 @@ class Access:
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
         """The window and the numbers that follow from it: as set, else as the host says, else by model."""
+        fixed = fixed_tokens(session.counters, settings) if session is not None else 0
         if settings.window is not None:
-            return budget_of(settings, settings.window)
+            return budget_of(settings, settings.window, fixed=fixed)
         if session is not None and session.counters.host_window is not None:
-            return budget_of(settings, session.counters.host_window)
+            return budget_of(settings, session.counters.host_window, fixed=fixed)
         from contextstash.models import model_facts
 
         facts = model_facts(model)
@@ -155,7 +157,7 @@ class Access:
         if session is not None and host_window is not None:
             used = host_window(model, session.counters.reported or 0)
             window = window if used is None else min(window, used)
-        return budget_of(settings, window, known=facts.known)
+        return budget_of(settings, window, known=facts.known, fixed=fixed)
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""

@@ -17,6 +17,15 @@ def test_numbers_that_are_not_set_follow_from_the_window() -> None:
     assert budget.summary_tokens == 8_000
 
 
+def test_sizes_follow_from_what_system_prompt_and_tools_leave_of_the_window() -> None:
+    alone = budget_of(ContextSettings(output_reserve=0), 64_000)
+    beside = budget_of(ContextSettings(output_reserve=0), 64_000, fixed=32_000)
+    assert (alone.free, beside.free) == (64_000, 32_000)
+    assert (alone.summary_tokens, beside.summary_tokens) == (8_000, 4_000)
+    assert beside.low_water == alone.low_water
+    assert budget_of(ContextSettings(output_reserve=0), 64_000, fixed=70_000).free == 16_000
+
+
 @pytest.mark.parametrize(
     ("tokens", "level"),
     [(700, "ok"), (701, "prune"), (850, "prune"), (851, "compact"), (950, "compact"), (951, "critical"),

@@ -63,3 +63,21 @@ async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_pa
     shown = [message["content"] for message in context.messages if message["role"] == "tool"]
     whole = [len(text) for text in shown if "archived output" not in text]
     assert len([length for length in whole if length > 3_000]) == 2
+
+
+async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: Path) -> None:
+    long = "\n".join(f"line {line} of the report" for line in range(3_000))
+    call = {"type": "function", "id": "c", "function": {"name": "run", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Run it."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": long},
+    ]
+    shown = {}
+    for lines in (0, 1_000):
+        prompt = {"role": "system", "content": "Follow the rules.\n" + "Never leave a test red.\n" * lines}
+        async with stash_at(tmp_path / f"{lines}.db", automatic=False, window=WINDOW, output_reserve=0) as stash:
+            await stash.record_messages([prompt], session_id=SESSION)
+            await stash.record_messages(messages, session_id=SESSION)
+            shown[lines] = len((await stash.get_context(SESSION)).messages[-1]["content"])
+    assert shown[1_000] < 0.8 * shown[0]

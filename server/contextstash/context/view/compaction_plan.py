@@ -235,10 +235,8 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
     if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
         # A summary that would have to be merged at once is written together with the earlier ones instead.
         levels = levels and _one_more_fits(snapshot)
-        fixed = _fixed_tokens(snapshot, levels)
-        # An eighth of the rest is kept even if system prompt, tools and summaries take all that the mark allows.
-        floor = max(snapshot.budget.usable // 4, snapshot.budget.usable - fixed) // 8
-        tokens = max(tokens - fixed - pinned_tokens(snapshot), floor)
+        # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
     return KeepLimits(
         tokens=tokens,

@@ -237,6 +237,12 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     return max(0, counters.reported + since), method
 
 
+def fixed_tokens(counters: Counters, settings: ContextSettings) -> int:
+    """Tokens of a request that no reduction removes: the system prompt, tool definitions and other unlogged text."""
+    estimated, _ = estimate(counters, settings, "")
+    return counters.parts.get(Part.SYSTEM, 0) + max(0, estimated - counters.view_tokens)
+
+
 def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dict[str, int]:
     """`tokens` by part. `unrecorded` is what the provider reported but nobody recorded: system prompt, tool definitions
     and other unlogged text. If a client sends its own history (`followed`), our edits are ignored: its window still

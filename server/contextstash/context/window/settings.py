@@ -299,8 +299,9 @@ class ContextSettings(BaseModel):
         default=0.25,
         gt=0,
         le=1,
-        description="Maximum share of the window of one tool output in the view, if that is fewer tokens than"
-        " `output_tokens`; without that limit it is not used.",
+        description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
+        " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
+        " used.",
     )
     output_cut: Cut = Field(
         default="smart",

@@ -14,8 +14,12 @@ MAX_PROTECTED, MAX_MINIMUM = 40_000, 20_000
 """Largest defaults of what a prune protects and of what it must free, in tokens: those of the preset `token-budget`."""
 
 SUMMARY_SHARE = 8
-"""The default length of a summary is the usable window divided by this. Measured with bench/fidelity: shorter ones keep
+"""The default length of a summary is the free window divided by this. Measured with bench/fidelity: shorter ones keep
 less, longer ones take the room from the recent messages."""
+
+MAX_FIXED_SHARE = 0.75
+"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. A guess: with
+a system prompt that fills the window, summaries and outputs must still say something."""
 
 MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
 """Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; what
@@ -27,11 +31,13 @@ MAX_KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class WindowBudget:
-    """A window and its thresholds, in tokens. A level starts above its threshold. `messages_at` (in messages) and
-    `tokens_at` are further thresholds of a compaction, None if they are not used."""
+    """A window and its thresholds, in tokens. A level starts above its threshold. `free` is what of the usable window
+    the fixed parts of a session leave: its system prompt, tool definitions and unlogged text. `messages_at` (in
+    messages) and `tokens_at` are further thresholds of a compaction, None if they are not used."""
 
     window: int
     usable: int
+    free: int
     prune_at: int
     compact_at: int
     critical_at: int
@@ -45,8 +51,9 @@ class WindowBudget:
     recovery_tokens: int
 
 
-def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> WindowBudget:
+def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fixed: int = 0) -> WindowBudget:
     """The budget of a window. Numbers that the settings leave open are shares of the window; the shares are guesses.
+    `fixed` are the tokens of a session that no reduction removes.
 
     The reserve takes at most half of the window, even if the settings say more. If the window is unknown (`known` is
     False), `fallback_tokens` are usable; if these are not set either, only the number of messages triggers a
@@ -58,11 +65,13 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> 
     else:
         reserve = min(MAX_RESERVE, window // 8) if settings.output_reserve is None else settings.output_reserve
         usable = max(1, window - min(reserve, window // 2))
+    free = usable - min(fixed, _share(usable, MAX_FIXED_SHARE))
     prune_at = max(1, _share(usable, settings.prune_at))
     compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
     return WindowBudget(
         window=window,
         usable=usable,
+        free=free,
         prune_at=prune_at if settings.prune_at_tokens is None else min(prune_at, settings.prune_at_tokens),
         compact_at=compact_at,
         critical_at=max(compact_at, _share(usable, settings.critical_at)),
@@ -70,9 +79,9 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True) -> 
         tokens_at=settings.tokens_at,
         prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
         prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
-        compact_keep_tokens=_keep_tokens(settings, usable),
+        compact_keep_tokens=_keep_tokens(settings, usable, free),
         low_water=None if settings.low_water is None else _share(usable, settings.low_water),
-        summary_tokens=_summary_tokens(settings, usable),
+        summary_tokens=_summary_tokens(settings, free),
         recovery_tokens=_or(settings.recovery_tokens, usable // 2),
     )
 
@@ -82,16 +91,16 @@ def _share(usable: int, share: float) -> int:
     return int(usable * share + 1e-6)
 
 
-def _keep_tokens(settings: ContextSettings, usable: int) -> int:
+def _keep_tokens(settings: ContextSettings, usable: int, free: int) -> int:
     if settings.low_water is None:
         default = min(MAX_KEPT, usable // 8)
     else:
-        default = max(0, _share(usable, settings.low_water) - _summary_tokens(settings, usable))
+        default = max(0, _share(usable, settings.low_water) - _summary_tokens(settings, free))
     return min(_or(settings.compact_keep_tokens, default), usable // 2)
 
 
-def _summary_tokens(settings: ContextSettings, usable: int) -> int:
-    return _or(settings.summary_tokens, min(MAX_SUMMARY, max(MIN_SUMMARY, usable // SUMMARY_SHARE)))
+def _summary_tokens(settings: ContextSettings, free: int) -> int:
+    return _or(settings.summary_tokens, min(MAX_SUMMARY, max(MIN_SUMMARY, free // SUMMARY_SHARE)))
 
 
 def _or(value: int | None, otherwise: int) -> int:

@@ -72,8 +72,8 @@ def limits_of(
     # The window scales the limit in tokens alone, and to find a model's window takes longer than a hook should.
     if given is not None and "tokens" in given:
         return OutputLimits.of(settings, settings.window).merged(given)
-    window = access.budget(settings, session.model if session else None, session).window
-    return OutputLimits.of(settings, window).merged(given)
+    budget = access.budget(settings, session.model if session else None, session)
+    return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
 
 
 async def _session_or_none(access: Access, session_id: str | None) -> Session | None:
