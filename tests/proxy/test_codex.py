@@ -178,3 +178,36 @@ def test_a_failure_that_is_not_about_the_request_reaches_the_client_as_it_is(
     response = send(proxy, items(2))
     assert b"server_error" in response.content
     assert len(provider.asked) == 1
+
+
+def program_items(turns: int) -> list[dict[str, Any]]:
+    """A conversation as Codex writes it for GPT-6: tools in an item of the input, and one that takes a program."""
+    description = "All nested tools are available on the global `tools` object; `ALL_TOOLS` lists those omitted here."
+    functions = {"type": "namespace", "name": "functions", "tools": [
+        {"type": "custom", "name": "exec", "description": description}
+    ]}  # fmt: skip
+    found: list[dict[str, Any]] = [{"type": "additional_tools", "role": "developer", "tools": [functions]}, PROMPT]
+    found.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Fix it."}]})
+    for number in range(turns):
+        text = "".join(f"line {number}-{k}\n" for k in range(900))
+        program = f"text(await tools.exec_command({{cmd: 'cat {number}'}}))"
+        found.append({"type": "custom_tool_call", "call_id": f"p{number}", "name": "exec", "input": program})
+        output = [{"type": "input_text", "text": text}]
+        found.append({"type": "custom_tool_call_output", "call_id": f"p{number}", "output": output})
+    return found
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_our_server(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, configured: bool
+) -> None:
+    with running_proxy(provider.url, tmp_path / "stash.db", clock, configured=configured) as proxy:
+        send(proxy, program_items(9), tools=[], **{"thread-id": "gpt6"})
+        clock.now += COLD
+        send(proxy, program_items(10), tools=[], **{"thread-id": "gpt6"})
+        assert proxy.state("gpt6").requests == 2
+    pruned = [
+        item for item in provider.asked[-1].json["input"] if "get_archived_output" in json.dumps(item.get("output", ""))
+    ]
+    assert bool(pruned) == configured
+    assert all(item["type"] == "custom_tool_call_output" for item in pruned)

@@ -22,6 +22,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")
+@click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @DATABASE
@@ -34,6 +35,7 @@ def proxy(
     no_prune: bool,
     keep_tokens: int | None,
     http2: bool,
+    configured: bool,
     descriptor: int | None,
     verbose: bool,
     db: Path | None,
@@ -62,6 +64,7 @@ def proxy(
                 keep_tokens=DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
                 record=not no_record,
                 prune=not no_prune,
+                configured=configured,
             ),
             open_stash=opener(options),
             host=host,

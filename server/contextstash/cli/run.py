@@ -73,8 +73,8 @@ def run(
         arguments = arguments[1:]
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
-    _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = [*_database(db), *_flags(no_record, no_prune), *_settings(preset, given)]
+    configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
+    options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before: dict[str, ProxiedSession] = {}
     if reported and (db or default_database()).exists():
@@ -120,23 +120,25 @@ def _log_file(db: Path | None) -> BinaryIO:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
-def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> None:
-    """Offer to install our server if the client does not have it: without the retrieval tool nothing is pruned."""
+def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
+    """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
     from contextstash.hosts.install.clients import Machine
     from contextstash.hosts.launch import is_configured
 
     if is_configured(launched, arguments, Machine.this()):
-        return
+        return True
     command = f"contextstash install {launched.installed_as}"
     if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
         click.echo(f"contextstash: not configured in this client, so nothing is pruned. Run: {command}", err=True)
-        return
+        return False
     click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
-    if click.confirm(f"Run {command} now?", err=True):
-        from contextstash.cli.install import install
+    if not click.confirm(f"Run {command} now?", err=True):
+        return False
+    from contextstash.cli.install import install
 
-        with click.get_current_context().scope():
-            install.main(args=[str(launched.installed_as)], standalone_mode=False)
+    with click.get_current_context().scope():
+        install.main(args=[str(launched.installed_as)], standalone_mode=False)
+    return is_configured(launched, arguments, Machine.this())
 
 
 def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:

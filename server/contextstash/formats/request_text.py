@@ -27,6 +27,10 @@ from contextstash_storage.records import Native
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
 """The member of a request that holds its messages, by format."""
 
+RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
+"""Items of the Responses API with the text of a tool's result. The second one answers tools that take free text: for
+GPT-6, Codex runs all its tools by one that takes a program (seen in 0.169)."""
+
 BREAKPOINT_IN_JSON = f'"{BREAKPOINT_KEY}"'.encode()
 
 
@@ -275,7 +279,7 @@ def _results(native: Native, format_name: str) -> list[ToolResult]:
         return [ToolResult(str(call_id), ("content",), native.get("content"))] if is_result else []
     if format_name == "openai-responses":
         call_id = native.get("call_id")
-        is_result = native.get("type") == "function_call_output" and isinstance(call_id, str)
+        is_result = native.get("type") in RESULT_ITEMS and isinstance(call_id, str)
         return [ToolResult(str(call_id), ("output",), native.get("output"))] if is_result else []
     return [
         ToolResult(block["tool_use_id"], ("content", place, "content"), block.get("content"))

@@ -71,12 +71,13 @@ EDIT_REFUSALS = (400, 413, 422)
 class ProxyOptions:
     """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
     of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
-    database."""
+    database. `configured` says that the client is known to have our server."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     record: bool = True
     prune: bool = True
     step_seconds: float = STEP_SECONDS
+    configured: bool = False
 
 
 class Ingest(Protocol):
@@ -157,11 +158,15 @@ class Engine:
         if self._sessions is None or not self._options.prune:
             return original
         await self._catch_up(conversation, request)
-        offered = offers_retrieval(request) or not self._options.record
+        offered = self._can_be_repeated(request)
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         return self._rendered(original, pruned)
+
+    def _can_be_repeated(self, request: RequestText) -> bool:
+        """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
+        return not self._options.record or offers_retrieval(request, configured=self._options.configured)
 
     def _retrievable(self, original: Prepared, offered: bool) -> bool:
         """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
@@ -288,7 +293,7 @@ class Engine:
         conversation, request = prepared.conversation, prepared.request
         if self._sessions is None or not self._options.prune or conversation.state.left_alone:
             return None
-        if not is_understood(request) or not (offers_retrieval(request) or not self._options.record):
+        if not is_understood(request) or not self._can_be_repeated(request):
             return None
         await self._record(conversation, request, None)
         for limits in (self._limits, self._limits.quarter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
-from contextstash.proxy.conversations import Conversation, tool_names
+from contextstash.proxy.conversations import Conversation, is_tool_list, tool_names
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
 from contextstash_storage.records import Native, Output
 
@@ -109,8 +110,12 @@ def prices_of(request: RequestText) -> CachePrices:
     return ONE_HOUR if long else FIVE_MINUTES
 
 
-def offers_retrieval(request: RequestText) -> bool:
-    """Whether the model can fetch what a placeholder stands for: the tool is offered, or named for a tool search."""
+def offers_retrieval(request: RequestText, *, configured: bool = False) -> bool:
+    """Whether the model can fetch what a placeholder stands for: the tool is offered, or named for a tool search.
+    `configured` says that the client is known to have it: Codex does not name the tools of MCP servers to a model that
+    writes programs, but lets the program search for them."""
+    if configured and any(message.derived("searches", _lets_programs_search) for message in request.messages):
+        return True
     names = tool_names(request)
     if any(name.endswith(RETRIEVAL_TOOL) for name in names):
         return True
@@ -121,6 +126,10 @@ def offers_retrieval(request: RequestText) -> bool:
 
 def _announces_retrieval(native: Native) -> bool:
     return announces(native, RETRIEVAL_TOOL)
+
+
+def _lets_programs_search(native: Native) -> bool:
+    return is_tool_list(native) and "ALL_TOOLS" in json.dumps(native)
 
 
 def is_understood(request: RequestText) -> bool:

@@ -41,12 +41,12 @@ def test_a_warm_cache_is_broken_only_for_what_the_likely_turns_earn_back() -> No
     assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=ONE_HOUR)).chosen == ()
 
 
-def test_a_batch_waits_until_carrying_it_has_cost_what_pruning_it_does() -> None:
+def test_a_batch_waits_until_carrying_it_has_cost_a_good_part_of_what_pruning_it_does() -> None:
     state = CacheState(cold=False, cached=90_000, turns=50)
-    assert plan_cached_prune(results(*[5_000] * 10, carried=3), state).chosen == ()
-    assert len(plan_cached_prune(results(*[5_000] * 10, carried=8), state).chosen) == 10
+    assert plan_cached_prune(results(*[5_000] * 10, carried=2), state).chosen == ()
+    assert len(plan_cached_prune(results(*[5_000] * 10, carried=5), state).chosen) == 10
     hour = CacheState(cold=False, cached=90_000, turns=50, prices=ONE_HOUR)
-    assert plan_cached_prune(results(*[5_000] * 10, carried=8), hour).chosen == ()
+    assert plan_cached_prune(results(*[5_000] * 10, carried=5), hour).chosen == ()
 
 
 def test_an_early_small_result_does_not_make_everything_after_it_be_written_again() -> None:
