@@ -10,8 +10,9 @@ from functools import partial
 
 from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
+from contextstash.formats import get_format
 from contextstash.service.recording.output_archive import outputs_session_id
-from contextstash.service.results import Hit, OutputPage, SearchResult
+from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
@@ -28,6 +29,9 @@ MIN_PAGE_TOKENS = 100
 
 MAX_QUERY_CHARACTERS = 4_000
 """The store ignores the rest of a longer query."""
+
+MESSAGES_BEFORE = 100
+"""Messages before an output among which its call is searched: a batch of parallel calls is far shorter."""
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
@@ -76,6 +80,28 @@ async def get_archived_output(
     )
 
 
+async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:
+    """The call that an output answers; None if it is not among the messages shortly before it. Raises
+    HandleNotFoundError."""
+    found_in, output = await _find(access, handle.strip(), session_id)
+    first = max(0, output.seq - MESSAGES_BEFORE)
+    near = await access.store.read_messages(found_in, first=first, last=output.seq, bodies=False)
+    own = near[-1].blocks if near and near[-1].seq == output.seq else ()
+    call_id = own[output.block].call_id if output.block < len(own) else None
+    places = [
+        (message.seq, place)
+        for message in near
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_call" and block.call_id == call_id
+    ]
+    if call_id is None or not places:
+        return None
+    seq, place = places[-1]
+    [message] = await access.store.read_messages_at(found_in, [seq])
+    reading = get_format((await access.store.get_session(found_in)).format).read(message.body or {})
+    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=reading.texts[place])
+
+
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
     """The session and output of a handle: in the named session, or among the outputs archived for it."""
     try:
@@ -91,6 +117,7 @@ async def search_history(
     query: str,
     *,
     session_id: str | None = None,
+    among: Sequence[str] | None = None,
     limit: int | None = None,
     scope: str | None = None,
     tool: str | None = None,
@@ -99,7 +126,8 @@ async def search_history(
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
     `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `tool`: only calls of
-    this tool; `since` and `until`: only messages of this time, each a date or a time in ISO format, included."""
+    this tool; `among`: only these sessions, if none is named; `since` and `until`: only messages of this time, each a
+    date or a time in ISO format, included."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -109,11 +137,11 @@ async def search_history(
         raise BadInputError("limit must be 1 or more.")
     if scope == "everywhere":
         session_id = None
-    elif session_id is None:
+    elif session_id is None and among is None:
         session_id = await access.current_session_id()
-    else:
+    elif session_id is not None:
         await access.session(session_id)
-    sessions = None if session_id is None else [session_id]
+    sessions = among if session_id is None else [session_id]
     hits = await access.store.search(
         query,
         session_ids=None if sessions is None else _with_outputs(sessions),
