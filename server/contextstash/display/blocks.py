@@ -39,7 +39,7 @@ EDITS = (
 """Arguments that are a text and its replacement, as clients name them."""
 
 _DIFF = re.compile(r"^(?:diff --git |\*\*\* Begin Patch|@@ -\d|--- \S.*\n\+\+\+ )", re.MULTILINE)
-_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ def _prose(text: str, max_chars: int) -> Iterator[Piece]:
     for fenced in _FENCE.finditer(text):
         if before := text[place : fenced.start()].strip("\n"):
             yield _whole("prose", before, max_chars)
-        code = fenced[1].rstrip("\n")
-        yield _piece("diff" if is_diff(code) else "code", "", code, max_chars)
+        code = fenced[2].rstrip("\n")
+        yield _piece("diff" if is_diff(code) else "code", fenced[1].strip(), code, max_chars)
         place = fenced.end()
     if after := text[place:].strip("\n"):
         yield _whole("prose", after, max_chars)

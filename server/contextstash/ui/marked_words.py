@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 def matches(text: str, words: Sequence[str]) -> Iterator[tuple[bool, str]]:
     """The text in parts, each with whether it is one of the words, or a word that begins with one."""
-    wanted = {part.casefold() for word in words for part in [word, *re.findall(r"\w+", word)] if len(part) > 1}
+    parts = {part.casefold() for word in words for part in [word, *re.findall(r"\w+", word)]}
+    wanted = {part for part in parts if len(part) > 1 or part.isdigit()}
     if not wanted:
         yield False, text
         return

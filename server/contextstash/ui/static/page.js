@@ -122,16 +122,17 @@
       location.href = `${chart.dataset.messages}?first=${Math.max(0, seq - 10)}`;
     };
     chart.addEventListener("pointermove", (event) => place(chart, data, nearest(event)));
-    chart.addEventListener("pointerleave", () => leave(chart));
+    chart.addEventListener("pointerleave", () => { if (document.activeElement !== chart) leave(chart); });
     chart.addEventListener("click", (event) => { place(chart, data, nearest(event)); if (event.detail > 1) open(); });
     chart.addEventListener("blur", () => leave(chart));
     chart.addEventListener("focus", () => place(chart, data, Number(chart.dataset.index || data.points.length - 1)));
     chart.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (step) {
+      const last = data.points.length - 1;
+      const index = Number(chart.dataset.index || 0);
+      const to = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: last }[event.key];
+      if (to !== undefined) {
         event.preventDefault();
-        const index = Number(chart.dataset.index || 0) + step;
-        place(chart, data, Math.max(0, Math.min(data.points.length - 1, index)));
+        place(chart, data, Math.max(0, Math.min(last, to)));
       } else if (event.key === "Enter") open();
     });
   }
