@@ -133,7 +133,7 @@ def chart_of(timeline: Timeline) -> Chart:
 
 def _data(timeline: Timeline, heights: Sequence[Mapping[str, int]]) -> dict[str, Any]:
     """Each point's message and tokens by group, in the groups' order from the top down; the changes by message."""
-    names = [name for name in reversed(GROUPS) if any(groups[name] for groups in heights)]
+    names = [name for name in reversed(list(GROUPS)) if any(groups[name] for groups in heights)]
     return {
         "names": names,
         "points": [
