@@ -42,6 +42,11 @@ def test_a_replacement_is_a_diff_of_what_changed() -> None:
     ]
 
 
+def test_a_removed_line_of_hyphens_is_no_header_of_a_file() -> None:
+    [piece] = shown("tool_call", call(old_string="-- a comment", new_string="++ b"), NO_LIMIT).pieces
+    assert [line.look for line in piece.head] == ["del", "add"]
+
+
 def test_several_edits_in_one_call_are_a_diff_each() -> None:
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d"}]
     found = shown("tool_call", call(edits=edits), NO_LIMIT)

@@ -11,7 +11,8 @@ from typing import Literal
 
 from contextstash.display.long_texts import cut
 
-Kind = Literal["prose", "code", "command", "diff"]
+Kind = Literal["prose", "code", "command", "diff", "edit"]
+"""`edit` is a diff of a call's two texts, without headers."""
 
 HEAD_LINES = 12
 """Lines of a long text that are shown before the rest is folded. A guess at what shows what it is."""
@@ -161,7 +162,7 @@ def _diff(old: str, new: str, max_chars: int) -> Piece:
     else:
         lines = [line for line in difflib.ndiff(before, after) if not line.startswith("?")]
         lines = [line[0] + line[2:] for line in lines]
-    return _piece("diff", "", "\n".join(lines), max_chars)
+    return _piece("edit", "", "\n".join(lines), max_chars)
 
 
 def _whole(kind: Kind, text: str, max_chars: int) -> Piece:
@@ -180,11 +181,11 @@ def _piece(kind: Kind, label: str, text: str, max_chars: int) -> Piece:
 
 
 def _looks(kind: Kind, lines: Sequence[str]) -> tuple[Line, ...]:
-    if kind != "diff":
+    if kind not in ("diff", "edit"):
         return (Line("", "\n".join(lines)),)
     found: list[Line] = []
     for line in lines:
-        look = _look(line)
+        look = _look(line, has_headers=kind == "diff")
         if found and found[-1].look == look:
             found[-1] = Line(look, f"{found[-1].text}\n{line}")
         else:
@@ -192,7 +193,8 @@ def _looks(kind: Kind, lines: Sequence[str]) -> tuple[Line, ...]:
     return tuple(found)
 
 
-def _look(line: str) -> str:
-    if line.startswith(("@@", "diff ", "index ", "*** ", "+++ ", "--- ")):
+def _look(line: str, *, has_headers: bool) -> str:
+    """An edit has no headers: `--- x` in it is a removed line that begins with two hyphens."""
+    if has_headers and line.startswith(("@@", "diff ", "index ", "*** ", "+++ ", "--- ")):
         return "hunk"
     return "add" if line.startswith("+") else "del" if line.startswith("-") else ""

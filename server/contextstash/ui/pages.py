@@ -71,7 +71,7 @@ class Pages:
             next_cursor=next_cursor,
             wanted=wanted,
             sorts=SORTS,
-            projects=await self._rows.projects(stash),
+            projects=self._rows.projects(stash, mark),
         )
 
     async def mark(self, request: Request) -> Response:
@@ -160,14 +160,15 @@ class Pages:
             among = await self._rows.of_project(stash, project) if project else None
             found = await stash.search_history(query, session_id=session_id, among=among, limit=MAX_HITS, **filters)
             titles = await self._titles(stash, {hit.session_id for hit in found.hits})
-        overview = await self._overview.get(stash, await stash.mark())
+        mark = await stash.mark()
+        overview = await self._overview.get(stash, mark)
         return self._templates.page(
             request,
             "search.html",
             query=query,
             session_id=session_id,
             project=project,
-            projects=await self._rows.projects(stash),
+            projects=self._rows.projects(stash, mark),
             tools=[tool.tool for tool in overview.tools],
             found=found,
             titles=titles,

@@ -75,6 +75,9 @@ class SessionRows:
         self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_ROWS)
         # A transcript's folder never changes; one that does not name it yet is read again.
         self._projects: BoundedCache[str, str] = BoundedCache(MAX_ROWS)
+        self._named: set[str] = set()
+        self._read_at: str | None = None
+        self._reading: asyncio.Task[list[Row]] | None = None
 
     async def page(self, stash: Stash, limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
         """One page of the plain list, and the cursor of the next one."""
@@ -89,9 +92,13 @@ class SessionRows:
             found.sort(key=lambda row: _KEYS[wanted.sort](row.line), reverse=True)
         return found[:limit]
 
-    async def projects(self, stash: Stash) -> list[str]:
-        """The projects of the sessions, in order."""
-        return sorted({row.project for row in await self._all(stash) if row.project})
+    def projects(self, stash: Stash, mark: str) -> list[str]:
+        """The projects of the sessions, in order: those known so far. The sessions of a stash with another mark than
+        the last one are read in the background, because of many of them that takes longer than a page may."""
+        if mark != self._read_at and (self._reading is None or self._reading.done()):
+            self._read_at = mark
+            self._reading = asyncio.create_task(self._all(stash))
+        return sorted(self._named)
 
     async def of_project(self, stash: Stash, project: str) -> list[str]:
         """The ids of a project's sessions."""
@@ -114,6 +121,7 @@ class SessionRows:
     async def _rows(self, stash: Stash, sessions: Sequence[Session]) -> list[Row]:
         lines = [await self._line(stash, session) for session in sessions]
         projects = await asyncio.to_thread(lambda: [self._project(session.source) for session in sessions])
+        self._named |= {project for project in projects if project}
         return [Row(line, project) for line, project in zip(lines, projects, strict=True)]
 
     async def _line(self, stash: Stash, session: Session) -> SessionLine:
