@@ -7,6 +7,7 @@ admits are used from them, unless the user has accepted exactly this file.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -266,16 +267,22 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def read_pairs(pairs: Iterable[str]) -> dict[str, Any]:
-    """Settings given as key=value, their names checked, their values as text. Raises BadInputError."""
+def read_pairs(pairs: Iterable[str], place: str = "--set") -> dict[str, Any]:
+    """Settings given as key=value in this place, their names checked, their values as text. Raises BadInputError."""
     settings = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInputError(f"A setting is given as key=value, not '{pair}'. Example: prune_at=0.6")
+            raise BadInputError(f"A setting is given as key=value, not '{pair}'. Example: {_example(pair)}")
         settings[name.strip()] = _read_value(value.strip())
-    check_names(settings, "--set")
+    check_names(settings, place)
     return settings
+
+
+def _example(pair: str) -> str:
+    """What was probably meant by `window 50000` or `window:50000`."""
+    name = re.match(r"[a-z][a-z0-9_]*(?=$|[ :=])", pair)
+    return f"{name[0]}={pair[name.end() :].strip(' :=') or '…'}" if name else "prune_at=0.6"
 
 
 def _read_value(text: str) -> str | None:

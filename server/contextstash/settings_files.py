@@ -12,6 +12,9 @@ from contextstash_storage.errors import BadInputError
 
 AGENTS_TABLE = "agents"
 
+NEAR = 0.5
+"""How similar a name must be to be meant, by difflib's ratio. A guess: `prune_att` has 0.94 of `prune_at`."""
+
 Tables = dict[str, Mapping[str, Any]]
 """The settings for single agents in a TOML file, by the agent's name."""
 
@@ -66,9 +69,15 @@ def check_names(
             continue
         spelled = [*map(spelling, known), *others]
         shown = spelling(str(name))
-        near = difflib.get_close_matches(shown, spelled, n=1, cutoff=0.5)
         ours = NAMES_ELSEWHERE.get(str(name).lower())
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known: {', '.join(spelled)}."
+        hint = _hint(shown, spelled)
         raise BadInputError(
             f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
         )
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
+        return f"Did you mean '{near[0]}'?"
+    return "contextstash config show --all lists the settings."

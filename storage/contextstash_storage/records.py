@@ -367,7 +367,8 @@ LOCAL_OWNER = "local"
 
 
 class Session(Record):
-    """One conversation of one agent. `format` is the form of its messages, by its name. `owner` is set by the store."""
+    """One conversation of one agent. `format` is the form of its messages, by its name. `owner` is set by the store,
+    `last_message_at` in lists by last message alone."""
 
     session_id: str
     owner: str = LOCAL_OWNER
@@ -381,6 +382,7 @@ class Session(Record):
     created_at: datetime
     updated_at: datetime
     counters: Counters = Counters()
+    last_message_at: datetime | None = None
 
 
 class Cursor(Record):

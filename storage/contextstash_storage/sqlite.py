@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contextstash_storage import (
+    activity,
     bodies,
     full_text_search,
     hidden_sessions,
@@ -62,10 +63,11 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.repeats import fingerprints
-from contextstash_storage.rows import SESSION_COLUMNS, from_json, message_of, now, session_of, session_row, to_json
+from contextstash_storage.rows import from_json, message_of, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
+from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
 
@@ -219,24 +221,23 @@ class SqliteStore:
         before: str | None = None,
         parent: str | None = None,
         without_agent: str | None = None,
+        by_message: bool = False,
     ) -> list[Session]:
-        def work(db: sqlite3.Connection) -> list[Session]:
-            sql = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ?"
-            values: list[object] = [self.owner]
-            if parent is not None:
-                sql += " AND parent_session_id = ?"
-                values.append(parent)
-            if without_agent is not None:
-                sql += " AND agent IS NOT ?"
-                values.append(without_agent)
-            if before is not None:
-                last, session = session_row(db, self.owner, before)
-                sql += " AND (updated_at, session) < (?, ?)"
-                values += [session.updated_at.isoformat(), last]
-            rows = db.execute(sql + " ORDER BY updated_at DESC, session DESC LIMIT ?", (*values, limit))
-            return [session_of(row) for row in rows]
+        return await self._reader.read(
+            lambda db: activity.sessions_of(db, self.owner, limit, before, parent, without_agent, by_message)
+        )
 
-        return await self._reader.read(work)
+    async def totals(self, *, without_agent: str = "") -> Totals:
+        return await self._reader.read(lambda db: activity.totals(db, self.owner, without_agent))
+
+    async def mark(self) -> StoreMark:
+        return await self._reader.read(lambda db: activity.mark(db, self.owner))
+
+    async def session_tools(self, session_id: str) -> list[ToolSum]:
+        return await self._of_session(session_id, activity.session_tools)
+
+    async def session_days(self, session_id: str) -> list[DaySum]:
+        return await self._of_session(session_id, activity.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
         return await self._column(
@@ -481,6 +482,9 @@ class SqliteStore:
 
     async def append_call(self, session_id: str, call: Call) -> None:
         await self._change_session(session_id, lambda db, row: logs.insert_call(db, row, call))
+
+    async def last_calls(self, session_id: str, limit: int) -> list[Call]:
+        return await self._of_session(session_id, lambda db, row: activity.last_calls(db, row, limit))
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         return await self._of_session(session_id, lambda db, row: logs.read_calls(db, row, after, limit))

@@ -29,6 +29,7 @@ from contextstash_storage.records import (
     TokenSum,
     Usage,
 )
+from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""
@@ -75,9 +76,26 @@ class SessionStore(Protocol):
         before: str | None = None,
         parent: str | None = None,
         without_agent: str | None = None,
+        by_message: bool = False,
     ) -> list[Session]:
-        """Sessions by last change, newest first. `before` is the last session_id of the previous page; those of
-        `without_agent` are left out."""
+        """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
+        the last session_id of the previous page; those of `without_agent` are left out."""
+        ...
+
+    async def totals(self, *, without_agent: str = "") -> Totals:
+        """Sums over all sessions but those of `without_agent`."""
+        ...
+
+    async def mark(self) -> StoreMark:
+        """What is different after any change of the sessions, quickly read."""
+        ...
+
+    async def session_tools(self, session_id: str) -> list[ToolSum]:
+        """The tool outputs of a session by tool, the most tokens first."""
+        ...
+
+    async def session_days(self, session_id: str) -> list[DaySum]:
+        """The agent's model calls of a session by day."""
         ...
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
@@ -238,6 +256,10 @@ class SessionStore(Protocol):
         ...
 
     async def append_call(self, session_id: str, call: Call) -> None: ...
+
+    async def last_calls(self, session_id: str, limit: int) -> list[Call]:
+        """The newest calls, newest first."""
+        ...
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]: ...
 

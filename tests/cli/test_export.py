@@ -80,7 +80,7 @@ def test_the_html_page_runs_and_loads_nothing_and_holds_every_text(contextstash:
     page.feed(file.read_text(encoding="utf-8"))
     assert page.tags <= {
         "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "pre", "article", "details",
-        "summary", "span", "bdi",
+        "summary", "span", "bdi", "header", "section", "div", "h3", "dl", "dt", "dd", "b",
     }  # fmt: skip
     assert not {"src", "href", "onerror", "onclick"} & page.attributes
     text = "".join(page.text)

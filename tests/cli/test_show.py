@@ -27,6 +27,17 @@ def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
     assert shown in orchard.texts
 
 
+def test_what_a_search_found_in_a_call_is_printed_and_a_pattern_without_matches_names_the_way(orchard: Orchard) -> None:
+    handle = orchard.json("prune", orchard.session, "--keep-last", "2")["archived"][0]["handle"]
+    none = orchard.run("show", handle, "--pattern", "no such words")
+    assert f"contextstash show {handle} --call" in none.stderr
+    printed = orchard.run("show", handle, "--call").stdout
+    found = orchard.json("show", handle, "--call")
+    arguments = json.loads(found["arguments"])
+    assert arguments
+    assert all(f"{name}: {value}" in printed for name, value in arguments.items())
+
+
 def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
     page = orchard.json("show", orchard.session, "--limit", "3")
     assert [line["role"] for line in page["messages"]] == ["user", "assistant", "user"]

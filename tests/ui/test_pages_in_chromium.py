@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from contextstash.mcp.status_app import TIMELINE
 from contextstash.mcp.status_app import page as app_page
 from tests.support.pages import Served, browser_page, copied, needs_chromium, pages_of
+from tests.support.stashes import stash_at
 
 pytestmark = [needs_chromium, pytest.mark.processes]
 
@@ -35,7 +38,7 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         assert page.locator("svg .area").count() >= 3
         assert page.locator("svg .marker").count() == 2
         assert "summarized" in page.inner_text("main")
-        follow(page, "text=Messages")
+        follow(page, "a.button:has-text('Messages')")
         follow(page, "text=First")
         assert "What the model sees" in page.inner_text("main")
         follow(page, ".state.summary a")
@@ -47,10 +50,11 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         page.goto(f"{served.address}/sessions/build/messages?first=100")
         follow(page, ".state.archive a")
         assert page.inner_text("h1").startswith("out_")
-        assert "of the build" in page.inner_text("pre")
+        assert "of the build" in page.inner_text("main > pre")
+        assert page.inner_text("section.call pre").startswith("make part")
         page.fill("input[name=pattern]", "^7:")
         follow(page, "button:has-text('Show')")
-        assert "8:7: part" in page.inner_text("pre")
+        assert "8:7: part" in page.inner_text("main > pre")
 
 
 def test_an_output_and_a_summary_are_restored_and_the_session_compacted_again(served: Served) -> None:
@@ -90,12 +94,47 @@ def test_keys_search_move_and_open(served: Served) -> None:
         page.wait_for_url("**/sessions/build")
 
 
+def test_the_chart_says_what_the_window_held_under_the_pointer_and_at_the_arrow_keys(served: Served) -> None:
+    with browser_page() as page:
+        page.goto(served.opening)
+        page.goto(f"{served.address}/sessions/build")
+        chart = page.locator("#chart")
+        chart.hover()
+        assert "after message" in chart.locator(".tip").inner_text()
+        chart.focus()
+        page.keyboard.press("End")
+        end = chart.locator(".tip").inner_text()
+        page.keyboard.press("Home")
+        assert chart.locator(".tip").inner_text() != end
+        assert "compaction: " in end
+
+
+def test_a_new_message_appears_without_a_reload_and_what_was_opened_stays_open(served: Served, tmp_path: Path) -> None:
+    with browser_page() as page:
+        page.goto(served.opening)
+        page.goto(f"{served.address}/sessions/build/messages?first=120")
+        page.locator("#m122 details summary").first.click()
+        page.evaluate("window.isSamePage = true")
+        page.locator("#live.on").wait_for()
+        with ThreadPoolExecutor() as another:  # the browser's driver has an event loop in this thread
+            another.submit(lambda: asyncio.run(say(tmp_path / "sessions.db", "What is new?"))).result()
+        page.locator("#m144:has-text('What is new?')").wait_for()
+        assert page.evaluate("window.isSamePage")
+        assert page.locator("#m122 details[open]").count() == 1
+
+
+async def say(database: Path, text: str) -> None:
+    async with stash_at(database) as stash:
+        await stash.record_messages([{"role": "user", "content": text}], session_id="build")
+
+
 SCHEMES = [("light", 1200), ("dark", 1200), ("light", 380), ("dark", 380)]
 ADDRESSES = (
     "/",
     "/sessions/build",
     "/sessions/build/messages?first=0",
     "/sessions/build/messages?first=120",
+    "/sessions/build/messages?first=120&view=beside",
     "/sessions/build/messages/0",
     "/search?q=build",
 )
@@ -122,9 +161,6 @@ def is_dark(color: str) -> bool:
 
 def test_the_app_in_the_chat_shows_the_result_of_the_tool(served: Served, database: Path) -> None:
     """A host as the specification of MCP Apps describes it: a sandboxed frame that communicates only by messages."""
-    import asyncio
-
-    from tests.support.stashes import stash_at
 
     async def status() -> Any:
         async with stash_at(database, window=400_000) as stash:

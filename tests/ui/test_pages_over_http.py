@@ -34,6 +34,8 @@ PAGES = (
     "/sessions/build",
     "/sessions/build/messages",
     "/sessions/build/messages?first=0",
+    "/sessions/build/messages?first=0&view=beside",
+    "/?text=build&sort=tokens",
     "/sessions/build/messages/0",
     "/sessions/build/messages/8",
     "/search?q=build",
@@ -127,6 +129,50 @@ def test_an_unknown_address_is_an_error_in_a_sentence(client: httpx2.Client, pag
     assert answer.status_code == 404
     assert "Traceback" not in answer.text
     assert "All sessions" in answer.text
+
+
+def test_the_start_page_is_an_overview_and_a_filter_leaves_the_list(client: httpx2.Client) -> None:
+    start = client.get("/").text
+    for words in ("Saved", "Kept and searchable", "144 messages in 1 session<", "Busiest sessions", "Bash"):
+        assert words in start
+    assert "Overview" not in client.get("/?text=EVERYTHING").text
+    assert "<tr>" in client.get("/?text=EVERYTHING").text
+    assert "No session matches." in client.get("/?text=nothing-of-that-name").text
+    assert "No session matches." in client.get("/?project=/no/such/folder").text
+    assert client.get("/?sort=nonsense").status_code == 200
+
+
+def test_a_session_names_its_tools_its_calls_and_its_changes(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build").text
+    for words in ("46 outputs", "Model calls", "compaction", "prune", "data-chart="):
+        assert words in page
+
+
+def test_a_call_is_shown_as_its_command_and_what_the_model_sees_only_where_it_differs(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build/messages?first=120").text
+    assert '<pre class="command" dir="auto">make part' in page
+    assert ">as recorded<" not in page
+    beside = client.get("/sessions/build/messages?first=100&view=beside").text
+    assert "The model sees" in beside
+    assert 'class="pair"' in beside
+
+
+def test_a_long_output_is_folded(client: httpx2.Client) -> None:
+    page = client.get("/sessions/build/messages?first=100").text
+    assert re.search(r"<summary>\d+ more lines</summary>", page)
+
+
+def test_a_search_marks_the_words_it_found_and_names_the_session(client: httpx2.Client) -> None:
+    page = client.get("/search?q=Question+3").text
+    assert "<mark>Question</mark> <mark>3</mark>" in page
+    assert "of <bdi>Build everything." in page
+    assert "0 found" in client.get("/search?q=Question&project=/no/such/folder").text
+
+
+def test_a_page_knows_the_mark_by_which_a_change_is_seen(client: httpx2.Client) -> None:
+    mark = client.get("/mark").text
+    assert f'data-mark="{mark}"' in client.get("/sessions/build").text
+    assert f'data-mark="{mark}"' in client.get("/").text
 
 
 def test_messages_are_shown_in_pages(client: httpx2.Client) -> None:

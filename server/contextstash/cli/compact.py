@@ -9,7 +9,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
-from contextstash.cli.output import change_line, print_json, working
+from contextstash.cli.output import VIEW, change_line, print_json, working
 
 if TYPE_CHECKING:
     from contextstash.service.results import CompactResult
@@ -53,6 +53,6 @@ def compact(
         click.echo(in_commands(result.note))
     if result.summary:
         click.echo(f"{result.summary}\n")
-    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}")
+    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
     if result.summary_id:
         click.echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")

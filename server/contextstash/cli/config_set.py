@@ -29,7 +29,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
     check_names(dict.fromkeys(unset), "--unset")
-    given = read_pairs(pairs)
+    given = read_pairs(pairs, "config set")
     resolved = resolve_settings(given)
     values = {name: getattr(resolved, name) for name in given if given[name] is not None}
     file = user_config_folder() / SETTINGS_FILE

@@ -124,7 +124,7 @@ def database_options(command: Command) -> Command:
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:
-    """The session whose id begins with `prefix`; by default the session changed last.
+    """The session whose id begins with `prefix`; by default the one with the newest message.
 
     Raises BadInputError if several ids begin with it, SessionNotFoundError if none does.
     """

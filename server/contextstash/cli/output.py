@@ -122,12 +122,16 @@ def level_style(level: str) -> str:
     return LEVEL_STYLES.get(level, "")
 
 
-def change_line(before: int, after: int) -> str:
-    """Tokens before and after, and the difference."""
+VIEW = " in contextstash's view, as counted"
+"""Whose tokens `prune` and `compact` name: `status` scales them to what the provider reports."""
+
+
+def change_line(before: int, after: int, of: str = "") -> str:
+    """Tokens before and after, and the difference; `of` says whose they are."""
     if before == after:
-        return f"{before:,} tokens, unchanged."
+        return f"{before:,} tokens{of}, unchanged."
     share = f", {100 * (after - before) / before:+.0f} %" if before else ""
-    return f"{before_and_after(before, after)} tokens{share}."
+    return f"{before_and_after(before, after)} tokens{of}{share}."
 
 
 def seconds(milliseconds: float | None) -> str:

@@ -9,7 +9,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
-from contextstash.cli.output import change_line, print_json, print_table, working
+from contextstash.cli.output import VIEW, change_line, print_json, print_table, working
 
 if TYPE_CHECKING:
     from contextstash.service.results import PruneResult
@@ -55,4 +55,4 @@ def prune(
     if result.archived:
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
         print_table(["handle", "tool", "tokens", "digest"], rows)
-    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}")
+    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")

@@ -9,7 +9,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import handles as handle_completion
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import change_line, print_json
+from contextstash.cli.output import VIEW, change_line, print_json
 
 if TYPE_CHECKING:
     from contextstash.service.results import RestoreResult
@@ -37,4 +37,4 @@ def restore(opener: StashOpener, as_json: bool, handles: tuple[str, ...], sessio
         click.echo(f"{output.handle} restored, {output.tokens:,} tokens.")
     for handle in result.not_archived or []:
         click.echo(f"{handle} is already in the view.")
-    click.echo(change_line(result.tokens_before, result.tokens_after))
+    click.echo(change_line(result.tokens_before, result.tokens_after, of=VIEW))

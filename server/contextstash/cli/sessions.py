@@ -75,7 +75,7 @@ def sessions(
     everything: bool,
     limit: int,
 ) -> None:
-    """List the sessions, the one changed last first; with TEXT, those with TEXT in the title."""
+    """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
     wanted = Wanted(project, text, agent, everything or as_json)
     found, more = opener.run(lambda stash: _listed(stash, wanted, sort, limit))
     if as_json:
@@ -103,7 +103,7 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
 
 
 async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIterator[tuple[SessionLine, str | None]]:
-    """The sessions that are wanted, changed last first, each with its project; at most `most`."""
+    """The sessions that are wanted, the newest message first, each with its project; at most `most`."""
     from contextstash.hosts.session_project import project_of
 
     cursor = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ContextStatus,
         MessageLine,
         MessagePage,
+        OutputCall,
         OutputPage,
         SummaryResult,
     )
@@ -48,22 +50,26 @@ TEXT_FIELDS = (
 @click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
 @click.option("--session", help="The session of a summary. [default: the one that has it]")
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
+@click.option("--call", is_flag=True, help="Print the arguments of the call that an output answers.")
 @click.option("--first", type=click.IntRange(0), default=0, help="The first message of a session to list.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many messages to list.")
 @database_options
 def show(
-    opener: StashOpener, as_json: bool, what: str, session: str | None, pattern: str | None, first: int, limit: int
+    opener: StashOpener,
+    as_json: bool,
+    what: str,
+    session: str | None,
+    pattern: str | None,
+    call: bool,
+    first: int,
+    limit: int,
 ) -> None:
     """Print a whole archived output (out_…), a summary (sum_…), or the messages of a session."""
     if what.startswith("sum_"):
         _show_summary(opener, as_json, what, session)
         return
     if what.startswith("out_"):
-        pages = opener.run(lambda stash: read_output(stash, what, pattern))
-        if as_json:
-            print_json(pages)
-        else:
-            print_text(pages, pattern)
+        _show_output(opener, as_json, what, pattern, call)
         return
 
     async def page(stash: Stash) -> tuple[MessagePage, ContextStatus]:
@@ -104,6 +110,50 @@ def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: 
         f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
         f" --limit {summary.messages_summarized}"
     )
+
+
+def _show_output(opener: StashOpener, as_json: bool, handle: str, pattern: str | None, call: bool) -> None:
+    if call:
+        _show_call(opener, as_json, handle)
+        return
+
+    async def read(stash: Stash) -> tuple[list[OutputPage], OutputCall | None]:
+        return await read_output(stash, handle, pattern), await stash.read_call(handle)
+
+    pages, found = opener.run(read)
+    if as_json:
+        print_json(pages)
+        return
+    print_text(pages, pattern)
+    # A search also finds what is in the call: its arguments are not part of the output.
+    if found is not None and (pattern is not None or sys.stdout.isatty()):
+        click.echo(f"The arguments of its call, {found.tool}: contextstash show {handle} --call", err=True)
+
+
+def _show_call(opener: StashOpener, as_json: bool, handle: str) -> None:
+    found = opener.run(lambda stash: stash.read_call(handle))
+    if found is None:
+        raise NotFoundError(f"The call that {handle} answers was not recorded.")
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(readable_arguments(found.arguments))
+
+
+def readable_arguments(arguments: str) -> str:
+    """The arguments of a call: one with a name each, texts with their line breaks."""
+    try:
+        parsed = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(parsed, dict):
+        return arguments
+    return "\n".join(f"{name}: {_value(value)}" for name, value in parsed.items())
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return f"\n{text}" if "\n" in text else text
 
 
 async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:

@@ -40,7 +40,8 @@ PART_STYLES = {
 }
 
 PART_NAMES = {"unrecorded": "unlogged text"}
-"""The system prompt, tool definitions and other text of requests that was not recorded."""
+
+UNLOGGED = "Unlogged text: what the provider counted beside the recorded messages: system prompt, tool definitions."
 
 WRITERS = {
     "host": "the host's model",
@@ -58,7 +59,7 @@ WRITERS = {
 )
 @database_options
 def status(opener: StashOpener, as_json: bool, session: str | None, watch: bool, every: float) -> None:
-    """Show how full a session's context is, with what, and the next step. [default: the session changed last]"""
+    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]"""
     if watch and sys.stdout.isatty() and not as_json:
         with suppress(KeyboardInterrupt):
             opener.run(lambda stash: _watch(stash, session, every))
@@ -76,7 +77,7 @@ async def _status(stash: Stash, session: str | None) -> ContextStatus:
 
 
 async def _watch(stash: Stash, session: str | None, every: float) -> None:
-    """Print the status repeatedly. If no session is named, each time of the session changed last."""
+    """Print the status repeatedly. If no session is named, each time of the one with the newest message."""
     from rich.live import Live
 
     out = console()
@@ -129,11 +130,13 @@ def _estimate_lines(estimate: Estimate, out: Console) -> Iterator[RenderableType
     )
     if estimate.view_tokens is not None:
         yield Text(
-            f"contextstash's view: {estimate.view_tokens:,}. The client sends its own history: only it can shrink its"
-            " window."
+            f"contextstash's view: {estimate.view_tokens:,}, scaled to the provider's count; prune and compact name our"
+            " own count. The client sends its own history: only it can shrink its window."
         )
     yield _triggers(estimate, out)
     yield _parts(estimate, out)
+    if estimate.breakdown.get("unrecorded"):
+        yield Text(UNLOGGED, style="dim")
 
 
 def _triggers(estimate: Estimate, out: Console) -> RenderableType:

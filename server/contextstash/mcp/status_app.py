@@ -10,6 +10,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resources import FunctionResource
 
 from contextstash.context.text.before_and_after import before_and_after
+from contextstash.display import style_sheet
 from contextstash.mcp.arguments import SessionId
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.tool import StashTool
@@ -23,6 +24,9 @@ BAR_WIDTH = 24
 
 MAX_POINTS = 80
 """Points of a session that the page draws; a guess: the picture is a few hundred pixels wide."""
+
+LOOK = "/* look.css */"
+"""Where the page has the style that it shares with the browser pages."""
 
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in the result's `_meta`."""
@@ -47,7 +51,8 @@ def status_app() -> Apps:
 
 def page() -> str:
     """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
-    return (files("contextstash.mcp") / "app" / "context_status.html").read_text(encoding="utf-8")
+    text = (files("contextstash.mcp") / "app" / "context_status.html").read_text(encoding="utf-8")
+    return text.replace(LOOK, style_sheet())
 
 
 def status_tool(stash: LazyStash) -> StashTool:

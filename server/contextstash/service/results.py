@@ -118,10 +118,13 @@ class Timeline(Result):
 
 class BesideBlock(Result):
     """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
-    `state` the kind of edit that it is."""
+    `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
 
     type: str
     heading: str
+    tool: str | None = None
+    is_error: bool = False
+    tokens: int = 0
     text: str
     handle: str | None = None
     shown: str | None = None
@@ -275,6 +278,15 @@ class OutputPage(Result):
     note: str | None = None
 
 
+class OutputCall(Result):
+    """The call that an archived output answers: its message, and its arguments, as JSON if they are not text."""
+
+    session_id: str
+    seq: int
+    tool: str
+    arguments: str
+
+
 class Hit(Result):
     handle: str | None = None
     session_id: str
@@ -383,6 +395,68 @@ class SessionLine(Result):
 class SessionList(Result):
     sessions: list[SessionLine]
     next_cursor: str | None = None
+
+
+class ToolUse(Result):
+    """The outputs of one tool, and their tokens."""
+
+    tool: str
+    outputs: int
+    tokens: int
+
+
+class DayUse(Result):
+    """The model calls of a day, in UTC. `cost` is in US dollars, None if no call's price is known."""
+
+    day: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cost: float | None = None
+
+
+class Overview(Result):
+    """All sessions together. `savings` are those of sessions whose requests we made, `proxy` of those that go through
+    the proxy; None if there are none. `busiest` are the sessions with the most tokens."""
+
+    sessions: int
+    messages: int
+    tokens: int = Field(description="Of all messages ever recorded")
+    outputs: int
+    output_tokens: int
+    calls: int
+    prompt_tokens: int = Field(description="Sent in all model calls together")
+    cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
+    unpriced_calls: int = 0
+    savings: Savings | None = None
+    proxy: ProxyReport | None = None
+    days: list[DayUse]
+    tools: list[ToolUse]
+    busiest: list[SessionLine]
+
+
+class SessionUse(Result):
+    """What a session's tool outputs and model calls took. `calls` are the last ones, newest first."""
+
+    session_id: str
+    tools: list[ToolUse]
+    days: list[DayUse]
+    calls: list[CallUse]
+
+
+class CallUse(Result):
+    """One model call; `request_seq` is the last message that was sent."""
+
+    call_id: int
+    purpose: str
+    model: str | None = None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    request_seq: int
+    cost: float | None = None
+    created_at: str | None = None
 
 
 class ConfigureResult(Result):

@@ -13,6 +13,7 @@ from contextstash.service.estimate import estimate_messages
 from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.queries import conversation, retrieval, sessions, transfer
 from contextstash.service.queries.diagnosis import estimate_with_notes
+from contextstash.service.queries.overview import overview, session_use
 from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
@@ -49,7 +50,9 @@ from contextstash.service.results import (
     DeleteResult,
     Estimate,
     MessagePage,
+    OutputCall,
     OutputPage,
+    Overview,
     PruneResult,
     RecordResult,
     RecoverResult,
@@ -57,6 +60,7 @@ from contextstash.service.results import (
     SearchResult,
     SessionLine,
     SessionList,
+    SessionUse,
     SummaryResult,
     Timeline,
 )
@@ -143,6 +147,19 @@ class Stash:
     async def timeline(self, session_id: str, *, points: int = 200) -> Timeline:
         """The content of a session's window over time, at about `points` places, and what changed it."""
         return await timeline(self._access, session_id, points)
+
+    async def overview(self) -> Overview:
+        """All sessions together: what was saved, the busiest sessions, and the use by tool and day."""
+        return await overview(self._access)
+
+    async def mark(self) -> str:
+        """A text that is another one after any change of any session; quickly read."""
+        found = await self._access.store.mark()
+        return f"{found.sessions}-{found.changed_at.isoformat() if found.changed_at else ''}"
+
+    async def session_use(self, session_id: str) -> SessionUse:
+        """What a session's tool outputs and model calls took."""
+        return await session_use(self._access, session_id)
 
     async def read_beside(self, session_id: str, *, first: int = 0, limit: int = 100) -> BesidePage:
         """A page of the history with what the model sees in the place of each message."""
@@ -262,6 +279,10 @@ class Stash:
             pattern=pattern,
             max_tokens=max_tokens,
         )
+
+    async def read_call(self, handle: str, *, session_id: str | None = None) -> OutputCall | None:
+        """The call that an archived output answers, None if it is not known."""
+        return await retrieval.read_call(self._access, handle, session_id)
 
     async def search_history(
         self,
@@ -469,8 +490,12 @@ class Stash:
         """The newest requests of a session, newest first."""
         return await self._access.store.read_requests(session_id, last=last)
 
+    async def recent_sessions(self, *, limit: int = 50, cursor: str | None = None) -> list[Session]:
+        """The records of sessions, the one with the newest message first, without those that only archive outputs."""
+        return await sessions.recent_sessions(self._access, limit, cursor)
+
     async def list_sessions(self, *, limit: int = 50, cursor: str | None = None) -> SessionList:
-        """Sessions, the most recently changed first."""
+        """Sessions, the one with the newest message first."""
         return await sessions.list_sessions(self._access, limit, cursor)
 
     async def configure_session(
@@ -519,7 +544,11 @@ class Stash:
 
     async def session_line(self, session_id: str) -> SessionLine:
         """A session as list_sessions lists it."""
-        return await sessions.session_line(self._access, await self._access.session(session_id))
+        return await self.line_of(await self._access.session(session_id))
+
+    async def line_of(self, session: Session) -> SessionLine:
+        """A session that was read before, as list_sessions lists it."""
+        return await sessions.session_line(self._access, session)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""

@@ -1,13 +1,16 @@
-"""A session as one HTML page that loads nothing and runs no script. Every text is escaped."""
+"""A session as one HTML page that loads nothing and runs no script. Every text is escaped but our own style sheet."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from contextstash import __version__
+from contextstash.display import style_sheet
+from contextstash.display.blocks import Shown, shown
+from contextstash.display.words import FILTERS
 from contextstash.sharing.side_by_side import side_by_side
 
 if TYPE_CHECKING:
@@ -17,16 +20,23 @@ if TYPE_CHECKING:
 async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The page, in pieces."""
     environment = Environment(
-        loader=PackageLoader("contextstash.sharing"),
+        loader=ChoiceLoader([PackageLoader("contextstash.sharing"), PackageLoader("contextstash.display")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {**FILTERS, "shown": _shown}
     head, summaries, messages = (
         environment.get_template(name) for name in ("head.html", "summary.html", "message.html")
     )
-    yield head.render(status=await stash.context_status(session_id), version=__version__)
+    status = await stash.context_status(session_id)
+    yield head.render(status=status, version=__version__, style=style_sheet())
     async for summary, message in side_by_side(stash, session_id):
         yield messages.render(message=message) if summary is None else summaries.render(summary=summary)
     yield "</main>\n</body>\n</html>\n"
+
+
+def _shown(text: str, kind: str) -> Shown:
+    """A block without limit: a file that leaves the machine is whole."""
+    return shown(kind, text, max(1, len(text)))

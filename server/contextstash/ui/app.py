@@ -12,8 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from contextstash.display import style_sheet
 from contextstash.ui.guard import Guard, new_token
 from contextstash.ui.pages import Pages
+from contextstash.ui.session_rows import ProjectOf
 from contextstash.ui.templates import Templates
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -21,13 +23,16 @@ if TYPE_CHECKING:
     from contextstash.service.waiting import OpenedStash
 
 
-def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
-    """The pages, to be served at `path`. A client that has the token may read and change the sessions."""
+def build_ui(stash: OpenedStash, token: str, *, path: str = "", project_of: ProjectOf | None = None) -> Starlette:
+    """The pages, to be served at `path`. A client that has the token may read and change the sessions. `project_of`
+    returns the project's folder of a transcript."""
     templates = Templates(path, form_token=new_token())
-    pages = Pages(stash, templates)
+    pages = Pages(stash, templates, project_of)
     routes = [
         Route("/", pages.sessions, name="sessions"),
         Route("/search", pages.search),
+        Route("/mark", pages.mark),
+        Route("/look.css", _look),
         Route("/outputs/{handle}", pages.output),
         Route("/sessions/{session_id}", pages.session),
         Route("/sessions/{session_id}/messages", pages.messages),
@@ -41,6 +46,10 @@ def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
         middleware=[Middleware(Guard, token=token, path=path)],
         exception_handlers={ContextstashError: _error_page(templates), 404: _missing_page(templates)},
     )
+
+
+async def _look(_: Request) -> Response:
+    return Response(style_sheet(), media_type="text/css")
 
 
 def _error_page(templates: Templates) -> Callable[[Request, Exception], Response]:

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from contextstash.display.long_texts import MAX_WHOLE, cut
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import Timeline
-from contextstash.ui.chart import HEIGHT, WIDTH, chart_of
-from contextstash.ui.long_texts import MAX_WHOLE, cut
+from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of, stack_of
+from contextstash.ui.overview_cache import OverviewCache
+from contextstash.ui.session_rows import SORTS, SessionRows, Wanted
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.service.waiting import OpenedStash
+    from contextstash.ui.session_rows import ProjectOf
     from contextstash.ui.templates import Templates
+    from contextstash_storage.records import Session
 
-SESSIONS_SHOWN = 50
+SESSIONS_SHOWN = 25
+MAX_MATCHING = 200
 MESSAGES_SHOWN = 60
 OUTPUT_TOKENS = 8_000
-"""Of an output on one page. These three are guesses at what a reader scrolls through."""
+"""Of an output on one page. These four are guesses at what a reader scrolls through."""
 
 MAX_TIMELINES = 32
 """Timelines in memory: a guess at how many sessions one person has open."""
@@ -36,16 +42,41 @@ MAX_HITS = 50
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, stash: OpenedStash, templates: Templates) -> None:
+    def __init__(self, stash: OpenedStash, templates: Templates, project_of: ProjectOf | None) -> None:
         self._stash = stash
         self._templates = templates
-        self._timelines: OrderedDict[tuple[str, str], Timeline] = OrderedDict()
+        self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
+        self._rows = SessionRows(project_of)
+        self._overview = OverviewCache()
 
     async def sessions(self, request: Request) -> Response:
-        """All sessions, the one changed last first."""
+        """The overview and the sessions, the one with the newest message first; or those that a filter keeps."""
         stash = await self._stash.get()
-        listed = await stash.list_sessions(limit=SESSIONS_SHOWN, cursor=request.query_params.get("after"))
-        return self._templates.page(request, "sessions.html", listed=listed)
+        mark = await stash.mark()
+        wanted = _wanted(request)
+        cursor = request.query_params.get("after")
+        overview = None if wanted.is_filtered or cursor else await self._overview.get(stash, mark)
+        if wanted.is_filtered:
+            rows, next_cursor = await self._rows.matching(stash, wanted, MAX_MATCHING), None
+        else:
+            rows, next_cursor = await self._rows.page(stash, SESSIONS_SHOWN, cursor)
+        return self._templates.page(
+            request,
+            "sessions.html",
+            mark=mark,
+            total=len(rows),
+            overview=overview,
+            days=columns_of(overview.days if overview else ()),
+            rows=rows,
+            next_cursor=next_cursor,
+            wanted=wanted,
+            sorts=SORTS,
+            projects=self._rows.projects(stash, mark),
+        )
+
+    async def mark(self, request: Request) -> Response:
+        """What is different after any change: a page that sees another mark than its own loads itself again."""
+        return PlainTextResponse(await (await self._stash.get()).mark())
 
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""
@@ -55,7 +86,9 @@ class Pages:
         """A range of the history, side by side with what the model sees of it."""
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
-        total = (await stash.read_session(session_id)).counters.messages
+        mark = await stash.mark()
+        session = await stash.read_session(session_id)
+        total = session.counters.messages
         first = _number(request, "first", max(0, total - MESSAGES_SHOWN))
         first = max(0, min(first, total - 1))
         page = await stash.read_beside(session_id, first=first, limit=MESSAGES_SHOWN)
@@ -63,6 +96,9 @@ class Pages:
         return self._templates.page(
             request,
             "messages.html",
+            mark=mark,
+            title=(await self._rows.row(stash, session)).line.title,
+            beside=request.query_params.get("view") == "beside",
             page=page,
             summaries=shown,
             earlier=max(0, first - MESSAGES_SHOWN) if first else None,
@@ -78,7 +114,10 @@ class Pages:
             raise NotFoundError(f"Session {session_id} has no message {seq}: it has {page.total:,}.")
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
         native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
-        return self._templates.page(request, "message.html", page=page, message=page.messages[0], native=native)
+        title = (await self._rows.row(stash, await stash.read_session(session_id))).line.title
+        return self._templates.page(
+            request, "message.html", page=page, message=page.messages[0], native=native, title=title
+        )
 
     async def output(self, request: Request) -> Response:
         """A page of an archived output."""
@@ -92,7 +131,12 @@ class Pages:
             max_tokens=OUTPUT_TOKENS,
         )
         return self._templates.page(
-            request, "output.html", page=page, session_id=session_id, pattern=request.query_params.get("pattern", "")
+            request,
+            "output.html",
+            page=page,
+            call=await stash.read_call(request.path_params["handle"], session_id=session_id),
+            session_id=session_id,
+            pattern=request.query_params.get("pattern", ""),
         )
 
     async def summary(self, request: Request) -> Response:
@@ -108,14 +152,39 @@ class Pages:
         """The search results for some words, in all sessions or in one."""
         query = request.query_params.get("q", "")
         session_id = request.query_params.get("session") or None
+        project = request.query_params.get("project") or None
         filters = {name: request.query_params.get(name) or None for name in ("tool", "since", "until")}
-        found = None
+        stash = await self._stash.get()
+        found, titles = None, {}
         if query.strip():
-            stash = await self._stash.get()
-            found = await stash.search_history(query, session_id=session_id, limit=MAX_HITS, **filters)
+            scope = "project" if project else None
+            found = await stash.search_history(
+                query, session_id=session_id, scope=scope, project=project, limit=MAX_HITS, **filters
+            )
+            titles = await self._titles(stash, {hit.session_id for hit in found.hits})
+        mark = await stash.mark()
+        overview = await self._overview.get(stash, mark)
         return self._templates.page(
-            request, "search.html", query=query, session_id=session_id, found=found, filters=filters
+            request,
+            "search.html",
+            query=query,
+            session_id=session_id,
+            project=project,
+            projects=self._rows.projects(stash, mark),
+            tools=[tool.tool for tool in overview.tools],
+            found=found,
+            titles=titles,
+            filters=filters,
         )
+
+    async def _titles(self, stash: Stash, session_ids: Iterable[str]) -> dict[str, str]:
+        """The titles of those sessions that have one."""
+        found = {}
+        for session_id in session_ids:
+            line = (await self._rows.row(stash, await stash.read_session(session_id))).line
+            if line.title:
+                found[session_id] = line.title
+        return found
 
     async def act(self, request: Request) -> Response:
         """Compact, prune or restore, and show the result."""
@@ -137,12 +206,26 @@ class Pages:
 
     async def _session(self, request: Request, session_id: str, outcome: str | None = None) -> Response:
         stash = await self._stash.get()
+        mark = await stash.mark()
         status = await stash.context_status(session_id)
-        timeline = await self._timeline(stash, session_id)
+        session = await stash.read_session(session_id)
+        timeline = await self._timeline(stash, session)
+        row = await self._rows.row(stash, session)
+        use = await stash.session_use(session_id)
+        costs = [day.cost for day in use.days if day.cost is not None]
         return self._templates.page(
             request,
             "session.html",
+            mark=mark,
             status=status,
+            line=row.line,
+            project=row.project,
+            use=use,
+            calls=sum(day.calls for day in use.days),
+            sent=sum(day.prompt_tokens for day in use.days),
+            cached=sum(day.cached_tokens for day in use.days),
+            cost=sum(costs) if costs else None,
+            stack=stack_of(status.estimate.breakdown, status.estimate.usable),
             chart=chart_of(timeline) if timeline.points[-1].seq else None,
             width=WIDTH,
             height=HEIGHT,
@@ -150,15 +233,17 @@ class Pages:
             proxy_lines=report_lines(status.proxy) if status.proxy else [],
         )
 
-    async def _timeline(self, stash: Stash, session_id: str) -> Timeline:
+    async def _timeline(self, stash: Stash, session: Session) -> Timeline:
         """The session's timeline. Cached by the state of the session: a long session takes a moment to sum up."""
-        session = await stash.read_session(session_id)
-        key = (session_id, session.updated_at.isoformat() + session.counters.model_dump_json())
-        if key not in self._timelines:
-            self._timelines[key] = await stash.timeline(session_id)
-            while len(self._timelines) > MAX_TIMELINES:
-                self._timelines.popitem(last=False)
-        return self._timelines[key]
+        key = (session.session_id, session.updated_at.isoformat() + session.counters.model_dump_json())
+        return self._timelines.get(key) or self._timelines.set(key, await stash.timeline(session.session_id))
+
+
+def _wanted(request: Request) -> Wanted:
+    """The sessions that a page's query asks for; an unknown order is the usual one."""
+    given = {name: request.query_params.get(name, "").strip() or None for name in ("project", "text")}
+    sort = request.query_params.get("sort", "time")
+    return Wanted(**given, sort=sort if sort in SORTS else "time")
 
 
 async def _run_action(stash: Stash, action: str, session_id: str, handle: str) -> str:

@@ -6,12 +6,14 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
-from contextstash.ui.long_texts import cut
+from contextstash.display.blocks import Shown, shown
+from contextstash.display.words import FILTERS
+from contextstash.ui.marked_words import matches
 
 
 class Templates:
@@ -30,13 +32,13 @@ class Templates:
     @cached_property
     def _environment(self) -> Environment:
         environment = Environment(
-            loader=PackageLoader("contextstash.ui"),
+            loader=ChoiceLoader([PackageLoader("contextstash.ui"), PackageLoader("contextstash.display")]),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {"thousands": _thousands, "cut": cut, "when": _when, "words": _words}
+        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches}
         environment.globals |= {"link": self._link, "version": __version__}
         return environment
 
@@ -47,13 +49,5 @@ class Templates:
         return f"{address}?{urlencode(given)}" if given else address
 
 
-def _thousands(number: float) -> str:
-    return f"{number:,}"
-
-
-def _when(stamp: str | None) -> str:
-    return stamp[:16].replace("T", " ") if stamp else ""
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+def _shown(text: str, kind: str, max_chars: int) -> Shown:
+    return shown(kind, text, max_chars)

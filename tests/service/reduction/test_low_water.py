@@ -68,7 +68,7 @@ async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_pa
 async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: Path) -> None:
     long = "\n".join(f"line {line} of the report" for line in range(3_000))
     call = {"type": "function", "id": "c", "function": {"name": "run", "arguments": "{}"}}
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "Run it."},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": long},

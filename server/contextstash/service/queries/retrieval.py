@@ -10,9 +10,10 @@ from functools import partial
 
 from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
+from contextstash.formats import get_format
 from contextstash.service.queries.project_sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
-from contextstash.service.results import Hit, OutputPage, SearchResult
+from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
@@ -29,6 +30,9 @@ MIN_PAGE_TOKENS = 100
 
 MAX_QUERY_CHARACTERS = 4_000
 """The store ignores the rest of a longer query."""
+
+MESSAGES_BEFORE = 100
+"""Messages before an output among which its call is searched: a batch of parallel calls is far shorter."""
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
@@ -75,6 +79,28 @@ async def get_archived_output(
         next_offset=result.next_offset,
         note=result.note,
     )
+
+
+async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:
+    """The call that an output answers; None if it is not among the messages shortly before it. Raises
+    HandleNotFoundError."""
+    found_in, output = await _find(access, handle.strip(), session_id)
+    first = max(0, output.seq - MESSAGES_BEFORE)
+    near = await access.store.read_messages(found_in, first=first, last=output.seq, bodies=False)
+    own = near[-1].blocks if near and near[-1].seq == output.seq else ()
+    call_id = own[output.block].call_id if output.block < len(own) else None
+    places = [
+        (message.seq, place)
+        for message in near
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_call" and block.call_id == call_id
+    ]
+    if call_id is None or not places:
+        return None
+    seq, place = places[-1]
+    [message] = await access.store.read_messages_at(found_in, [seq])
+    reading = get_format((await access.store.get_session(found_in)).format).read(message.body or {})
+    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=reading.texts[place])
 
 
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from contextstash.context.extraction.turns import Turn
@@ -49,10 +50,10 @@ COUNTING = ("estimator", "image_tokens", "message_overhead")
 
 
 async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
-    """One page of sessions; `cursor` is the previous page's `next_cursor`."""
+    """One page of sessions, the one with the newest message first; `cursor` is the previous page's `next_cursor`."""
     if not 1 <= limit <= MAX_LISTED:
         raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
-    found = await access.store.list_sessions(limit=limit + 1, before=cursor, without_agent=OUTPUTS_AGENT)
+    found = await recent_sessions(access, limit + 1, cursor)
     page = found[:limit]
     return SessionList(
         sessions=[await session_line(access, session) for session in page],
@@ -60,11 +61,15 @@ async def list_sessions(access: Access, limit: int, cursor: str | None) -> Sessi
     )
 
 
+async def recent_sessions(access: Access, limit: int, cursor: str | None) -> list[Session]:
+    """The records of sessions, the one with the newest message first."""
+    return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
+
+
 async def session_line(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of the first prompt."""
     estimate = await estimate_session(access, session)
-    last = session.counters.messages - 1
-    newest = await access.store.read_messages(session.session_id, first=last, bodies=False) if last >= 0 else []
+    newest = session.last_message_at or await _last_message_at(access, session)
     return SessionLine(
         session_id=session.session_id,
         title=session.title or await _first_prompt(access, session),
@@ -75,9 +80,15 @@ async def session_line(access: Access, session: Session) -> SessionLine:
         percent=estimate.percent,
         level=estimate.level,
         updated_at=session.updated_at.isoformat(),
-        last_message_at=newest[0].created_at.isoformat() if newest and newest[0].created_at else None,
+        last_message_at=newest.isoformat() if newest else None,
         parent_session_id=session.parent_session_id,
     )
+
+
+async def _last_message_at(access: Access, session: Session) -> datetime | None:
+    last = session.counters.messages - 1
+    newest = await access.store.read_messages(session.session_id, first=last, bodies=False) if last >= 0 else []
+    return newest[0].created_at if newest else None
 
 
 async def _first_prompt(access: Access, session: Session) -> str | None:

@@ -10,7 +10,7 @@ from contextstash.formats.base import Format
 from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
-from contextstash_storage.records import Cover, Message, SummaryEdit
+from contextstash_storage.records import Block, Cover, Message, SummaryEdit
 
 MAX_MESSAGES = 500
 
@@ -52,24 +52,27 @@ def _message(
     )
 
 
-def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[str, str, str]]]:
-    """Each block's place, type, heading and text; empty if the format can no longer parse the message."""
+def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[Block, str]]]:
+    """Each block's place, the block with its tokens, and its text; empty if the format can no longer parse the
+    message."""
     try:
         reading = fmt.read(message.body or {})
     except ContextstashError:
         return []
-    return [
-        (place, (block.type, " ".join(filter(None, (block.tool, block.argument))), text))
-        for place, (block, text) in enumerate(zip(reading.blocks, reading.texts, strict=True))
-    ]
+    # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
+    counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
+    return list(enumerate(zip(counted, reading.texts, strict=True)))
 
 
-def _block(place: int, entry: Entry | None, handle: str | None, kind: str, heading: str, text: str) -> BesideBlock:
+def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> BesideBlock:
     edit = entry.replaced.get(place) if entry else None
-    stripped = entry is not None and entry.stripped and kind == "thinking"
+    stripped = entry is not None and entry.stripped and block.type == "thinking"
     return BesideBlock(
-        type=kind,
-        heading=heading,
+        type=block.type,
+        heading=" ".join(filter(None, (block.tool, block.argument))),
+        tool=block.tool,
+        is_error=block.is_error,
+        tokens=block.tokens,
         text=text,
         handle=handle,
         shown=edit.text if edit else None,

@@ -1,4 +1,4 @@
-"""Long texts on pages: cut, and without characters that control the browser."""
+"""Long texts for a reader: cut, and without characters that control the browser."""
 
 from __future__ import annotations
 

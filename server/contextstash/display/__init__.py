@@ -1,0 +1,10 @@
+"""What the pages, the app in the chat and the exports share: one look, and messages prepared for a reader."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+
+def style_sheet() -> str:
+    """The colours, the type scale, and the look of texts, calls and diffs, as CSS."""
+    return (files("contextstash.display") / "look.css").read_text(encoding="utf-8")

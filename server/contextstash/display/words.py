@@ -1,0 +1,56 @@
+"""Numbers, times and names as a person reads them: filters of the templates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from contextstash.display.long_texts import cut
+
+CENT = 0.005
+"""US dollars: less is shown as nothing."""
+
+
+def thousands(number: float) -> str:
+    """A number with separators: 12,345."""
+    return f"{number:,}"
+
+
+def amount(tokens: float) -> str:
+    """A number in at most six characters: 950, 9.5k, 68k, 1.2M."""
+    if tokens < 1_000:
+        return f"{tokens:.0f}"
+    thousand = tokens / 1_000
+    if thousand < 999.5:
+        return f"{thousand:.1f}k" if thousand < 9.95 else f"{thousand:.0f}k"
+    million = thousand / 1_000
+    return f"{million:.1f}M" if million < 999.95 else f"{million / 1_000:.1f}B"
+
+
+def dollars(amount_: float | None) -> str:
+    """US dollars in cents, whole ones from a hundred on."""
+    if amount_ is None:
+        return "–"
+    if abs(amount_) < CENT:
+        return "$0"
+    return f"${amount_:,.0f}" if abs(amount_) >= 100 else f"${amount_:,.2f}"
+
+
+def when(stamp: str | None) -> str:
+    """The date and time of an ISO 8601 time, without seconds."""
+    return stamp[:16].replace("T", " ") if stamp else ""
+
+
+def words(name: str) -> str:
+    """A name in the code's spelling as words."""
+    return name.replace("_", " ")
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "thousands": thousands,
+    "amount": amount,
+    "dollars": dollars,
+    "when": when,
+    "words": words,
+    "cut": cut,
+}

@@ -1,0 +1,133 @@
+"""The sessions as rows of a list, with their projects: filtered, sorted, and cached as long as they do not change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from contextstash.service.bounded_cache import BoundedCache
+
+if TYPE_CHECKING:
+    from contextstash.service.results import SessionLine
+    from contextstash.service.stash import Stash
+    from contextstash_storage.records import Session
+
+ProjectOf = Callable[[str | None], str | None]
+"""The project's folder of a transcript, by its path."""
+
+MAX_ROWS = 2_000
+"""Sessions that a filter, another order or the list of projects looks at, the newest first. A guess: some years."""
+
+READ_AT_ONCE = 200
+
+SORTS = {"time": "last message", "tokens": "tokens", "messages": "messages", "full": "window"}
+"""What a list can be sorted by, and what it is called."""
+
+_KEYS: dict[str, Callable[[SessionLine], Any]] = {
+    "tokens": lambda line: line.tokens,
+    "messages": lambda line: line.messages,
+    "full": lambda line: line.percent,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A session of a list."""
+
+    line: SessionLine
+    project: str | None
+
+    @property
+    def project_name(self) -> str:
+        """The last part of the project's folder."""
+        return PurePath(self.project).name or self.project if self.project else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which sessions are listed, and in which order. `project` is the folder of one, `text` a part of a title or id."""
+
+    project: str | None = None
+    text: str | None = None
+    sort: str = "time"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether this is not the plain list."""
+        return bool(self.project or self.text or self.sort != "time")
+
+    def keeps(self, row: Row) -> bool:
+        """Whether a session is listed."""
+        named = f"{row.line.title or ''} {row.line.session_id}".casefold()
+        return (not self.project or row.project == self.project) and (self.text or "").casefold() in named
+
+
+class SessionRows:
+    """The rows of a stash's sessions."""
+
+    def __init__(self, project_of: ProjectOf | None) -> None:
+        """Without `project_of`, no session has a project."""
+        self._project_of = project_of
+        self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_ROWS)
+        # A transcript's folder never changes; one that does not name it yet is read again.
+        self._projects: BoundedCache[str, str] = BoundedCache(MAX_ROWS)
+        self._named: set[str] = set()
+        self._read_at: str | None = None
+        self._reading: asyncio.Task[list[Row]] | None = None
+
+    async def page(self, stash: Stash, limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
+        """One page of the plain list, and the cursor of the next one."""
+        found = await stash.recent_sessions(limit=limit + 1, cursor=cursor)
+        rows = await self._rows(stash, found[:limit])
+        return rows, found[limit - 1].session_id if len(found) > limit else None
+
+    async def matching(self, stash: Stash, wanted: Wanted, limit: int) -> list[Row]:
+        """The first sessions that are wanted, in the wanted order."""
+        found = [row for row in await self._all(stash) if wanted.keeps(row)]
+        if wanted.sort in _KEYS:
+            found.sort(key=lambda row: _KEYS[wanted.sort](row.line), reverse=True)
+        return found[:limit]
+
+    def projects(self, stash: Stash, mark: str) -> list[str]:
+        """The projects of the sessions, in order: those known so far. The sessions of a stash with another mark than
+        the last one are read in the background, because of many of them that takes longer than a page may."""
+        if mark != self._read_at and (self._reading is None or self._reading.done()):
+            self._read_at = mark
+            self._reading = asyncio.create_task(self._all(stash))
+        return sorted(self._named)
+
+    async def row(self, stash: Stash, session: Session) -> Row:
+        """The row of one session."""
+        [row] = await self._rows(stash, [session])
+        return row
+
+    async def _all(self, stash: Stash) -> list[Row]:
+        found: list[Session] = []
+        while len(found) < MAX_ROWS:
+            page = await stash.recent_sessions(limit=READ_AT_ONCE, cursor=found[-1].session_id if found else None)
+            found += page
+            if len(page) < READ_AT_ONCE:
+                break
+        return await self._rows(stash, found)
+
+    async def _rows(self, stash: Stash, sessions: Sequence[Session]) -> list[Row]:
+        lines = [await self._line(stash, session) for session in sessions]
+        projects = await asyncio.to_thread(lambda: [self._project(session.source) for session in sessions])
+        self._named |= {project for project in projects if project}
+        return [Row(line, project) for line, project in zip(lines, projects, strict=True)]
+
+    async def _line(self, stash: Stash, session: Session) -> SessionLine:
+        known = self._lines.get(session.session_id)
+        if known is None or known[0] != session.updated_at:
+            known = self._lines.set(session.session_id, (session.updated_at, await stash.line_of(session)))
+        return known[1]
+
+    def _project(self, source: str | None) -> str | None:
+        if self._project_of is None or source is None:
+            return None
+        found = self._projects.get(source) or self._project_of(source)
+        return self._projects.set(source, found) if found else None

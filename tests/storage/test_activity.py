@@ -1,0 +1,68 @@
+"""Lists by last message, and sums over sessions: by tool, by day and model, and altogether."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from contextstash_storage.records import Call
+from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.totals import ToolSum
+from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
+
+
+def at(day: int) -> datetime:
+    return datetime(2026, 1, day, tzinfo=UTC)
+
+
+async def three_sessions(store: SqliteStore) -> None:
+    """Sessions whose last messages are older the later they were recorded, and an empty one."""
+    await record(store, says("new", created_at=at(9)))
+    for name, day in (("older", 5), ("oldest", 2)):
+        await new_session(store, name)
+        await record(store, says("later", created_at=at(1)), says(name, created_at=at(day)), session_id=name)
+    await new_session(store, "empty")
+
+
+async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a_time(store: SqliteStore) -> None:
+    await three_sessions(store)
+    page = await store.list_sessions(limit=2, by_message=True)
+    rest = await store.list_sessions(limit=9, by_message=True, before=page[-1].session_id)
+    assert [each.session_id for each in page + rest] == ["empty", SESSION, "older", "oldest"]
+    assert [each.last_message_at for each in page + rest] == [None, at(9), at(5), at(2)]
+    assert [each.session_id for each in await store.list_sessions()] == ["empty", "oldest", "older", SESSION]
+
+
+async def test_the_outputs_are_summed_by_tool(store: SqliteStore) -> None:
+    await record(store, calls("a"), answers("a"), calls("b"), answers("b", handle="out_b"))
+    assert await store.session_tools(SESSION) == [ToolSum(tool="Bash", outputs=2, tokens=2)]
+    assert (await store.totals()).tools == (ToolSum(tool="Bash", outputs=2, tokens=2),)
+    assert (await store.totals()).messages == 4
+
+
+async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SqliteStore) -> None:
+    for day, model, cost in ((1, "x", 0.5), (1, "x", None), (1, "y", None), (2, "x", 1.0)):
+        call = Call(purpose="agent", model=model, request_seq=0, prompt_tokens=10, cost=cost, created_at=at(day))
+        await store.append_call(SESSION, call)
+    await store.append_call(SESSION, Call(purpose="summary", request_seq=0, prompt_tokens=7, created_at=at(3)))
+    found = [
+        (each.day, each.model, each.calls, each.prompt_tokens, each.priced)
+        for each in await store.session_days(SESSION)
+    ]
+    assert found == [("2026-01-01", "x", 2, 20, 1), ("2026-01-01", "y", 1, 10, 0), ("2026-01-02", "x", 1, 10, 1)]
+    assert [call.purpose for call in await store.last_calls(SESSION, 2)] == ["summary", "agent"]
+
+
+async def test_another_owner_has_no_part_in_the_sums_or_the_mark(store: SqliteStore) -> None:
+    await record(store, calls("a"), answers("a"))
+    other = store.for_owner("another")
+    assert (await other.totals()).sessions == 0
+    assert (await other.totals()).tools == ()
+    assert (await other.mark()).sessions == 0
+
+
+async def test_a_change_of_a_session_changes_the_mark(store: SqliteStore) -> None:
+    before = await store.mark()
+    await record(store, says("hi"))
+    after = await store.mark()
+    assert before != after
+    assert await store.mark() == after
