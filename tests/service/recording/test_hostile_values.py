@@ -129,8 +129,8 @@ async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(
     count = 2 * MAX_RECENT_CALLS
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"ls {n}"}} for n in range(count)]
     results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"out {n}"} for n in range(count)]
-    said = [{"role": "user", "content": "go"}, {"role": "assistant", "content": calls}]
-    messages: list[dict[str, Any]] = [*said, {"role": "user", "content": results}]
+    said: list[dict[str, Any]] = [{"role": "user", "content": "go"}, {"role": "assistant", "content": calls}]
+    messages = [*said, {"role": "user", "content": results}]
     async with stash_at(tmp_path / "s.db") as stash:
         for batch in [messages] if at_once else [messages[:2], messages[2:]]:
             await stash.record_messages(batch, session_id="session")
