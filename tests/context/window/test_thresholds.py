@@ -13,7 +13,7 @@ def test_numbers_that_are_not_set_follow_from_the_window() -> None:
     assert (budget.usable, budget.prune_protect_tokens, budget.prune_minimum_tokens) == (175_000, 40_000, 17_500)
     small = budget_of(ContextSettings(), 8_000)
     assert (small.usable, small.prune_protect_tokens) == (7_000, 1_750)
-    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (2_800, 1_000, 1_800)
+    assert (small.low_water, small.summary_tokens, small.compact_keep_tokens) == (3_010, 1_000, 2_010)
     assert budget.summary_tokens == 8_000
 
 

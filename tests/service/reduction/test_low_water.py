@@ -38,7 +38,7 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
         summary = await stash.get_summary(SESSION)
     assert len(reduced) >= 2
     assert max(fills) <= 0.92
-    assert all(0.25 < fills[number] <= 0.41 for number in reduced)
+    assert all(0.25 < fills[number] <= 0.44 for number in reduced)
     for before, (number, after) in zip(views, list(enumerate(views))[1:], strict=False):
         assert number in reduced or after[: len(before)] == before
     shown = str(views[reduced[-1]])
@@ -59,7 +59,7 @@ async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_pa
                 break
         context = await stash.get_context(SESSION)
     assert done[0].startswith("Archived")
-    assert 0.2 < context.tokens / WINDOW <= 0.4
+    assert 0.2 < context.tokens / WINDOW <= 0.43
     shown = [message["content"] for message in context.messages if message["role"] == "tool"]
     whole = [len(text) for text in shown if "archived output" not in text]
     assert len([length for length in whole if length > 3_000]) == 2

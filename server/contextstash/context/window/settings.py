@@ -185,7 +185,7 @@ class ContextSettings(BaseModel):
     tokens_at: int | None = Field(default=None, gt=0, description="Compaction threshold in tokens.")
     # Measured with bench/fidelity: docs/fidelity.md has the curve of retention against cost.
     low_water: float | None = Field(
-        default=0.40,
+        default=0.43,
         gt=0,
         lt=1,
         description="Target of an automatic reduction as a share of the usable window: in one step, older tool outputs"
