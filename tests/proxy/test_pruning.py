@@ -22,7 +22,7 @@ from tests.support.proxies import (
 )
 
 OLD = [f"toolu_{number}" for number in range(7)]
-"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 4,000 tokens."""
+"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 6,000 tokens."""
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"
 
@@ -154,7 +154,7 @@ def test_a_request_that_is_too_long_is_shrunk_and_the_client_never_sees_the_refu
     clock.now += 10
     response = proxy.send(request_of(messages))
     assert response.status_code == 200
-    assert placeholders(provider.bodies[-1]) == OLD[:-1]
+    assert placeholders(provider.bodies[-1]) == OLD[:5]
     assert proxy.engine.totals.faults == 0
 
 
