@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx2
 
+from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     CachingProvider,
@@ -147,7 +148,7 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
     with (
         tempfile.TemporaryDirectory() as folder,
         caching_provider(clock) as provider,
-        running_proxy(provider.url, Path(folder) / "stash.db", clock) as proxy,
+        running_proxy(provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS) as proxy,
     ):
         unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
         for call in calls:

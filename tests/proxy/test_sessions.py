@@ -104,10 +104,11 @@ def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(
 ) -> None:
     messages = session(8)
     play(proxy, clock, messages[:-2])
+    before = placeholders(provider.bodies[-1])
     clock.now += 400
     asks = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
     proxy.send(request_of([*messages, asks]))
-    assert placeholders(provider.bodies[-1]) == []
+    assert placeholders(provider.bodies[-1]) == before != OLD
     after = [{"role": "user", "content": "This session continues from a summary."}, *turn(30, "new")]
     response = proxy.send(request_of(after))
     assert response.headers["x-contextstash-session"] == ID

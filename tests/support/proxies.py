@@ -27,6 +27,10 @@ START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""
 
 
+KEEP_TOKENS = 12_000
+"""More than by default, so that the short conversations of the tests are too young for a prune of a warm cache."""
+
+
 @dataclass
 class Clock:
     """A clock that a test sets."""
@@ -82,7 +86,13 @@ def running_proxy(
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0))
 
-    served = ServedProxy(upstream, ProxyOptions(step_seconds=30.0, **options), open_stash, http2=http2, clock=clock)
+    served = ServedProxy(
+        upstream,
+        ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
+        open_stash,
+        http2=http2,
+        clock=clock,
+    )
     ready = threading.Event()
     found: list[Any] = []
     listener = socket.create_server(("127.0.0.1", 0))
@@ -160,7 +170,7 @@ def session(turns: int, size: int = 8_000) -> list[dict[str, Any]]:
 
 
 OLD = [f"toolu_{number}" for number in range(7)]
-"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 4,000 tokens."""
+"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 6,000 tokens."""
 
 
 def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:

@@ -205,20 +205,28 @@ class ProxiedSessions:
         settings = {"automatic": False}
         start = len(known.positions) if known is not None else 0
         session = await ensure_session(access, session_id, natives[start:], settings=settings, **facts)
+        extras = _with_usage(natives, usage)
         async with self._locks.of(session_id):
-            recent = await self._recent.of(session)
-            extras = _with_usage(natives, usage)
             if known is not None and known.is_current(session.counters):
-                appended = await append(
-                    access, session, natives[start:], recent, extras=extras[start:], before=known.no_edits
-                )
-                positions = (*known.positions, *(message.seq for message in appended.messages))
-            else:
-                appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
-                positions = await positions_of(access, session_id, natives)
+                with suppress(EditConflictError):  # another process was faster: compare the whole list
+                    return await self._append(session, natives[start:], extras[start:], known)
+            recent = await self._recent.of(session)
+            appended = await record_batch(access, session, natives, recent, BatchIdentity(whole=True), extras)
             self._recent.keep(appended.session, recent)
+            positions = await positions_of(access, session_id, natives)
         counters = appended.session.counters
         return RecordedList(positions, counters.messages, counters.edits)
+
+    async def _append(
+        self, session: Session, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], known: RecordedList
+    ) -> RecordedList:
+        """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
+        recent = await self._recent.of(session)
+        appended = await append(self._access, session, natives, recent, extras=extras, before=known.no_edits)
+        self._recent.keep(appended.session, recent)
+        counters = appended.session.counters
+        added = tuple(message.seq for message in appended.messages)
+        return RecordedList((*known.positions, *added), counters.messages, counters.edits)
 
     async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
         """The positions of the recorded messages that are equal to the beginning of this list."""
