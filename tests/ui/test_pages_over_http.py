@@ -144,7 +144,7 @@ def test_the_start_page_is_an_overview_and_a_filter_leaves_the_list(client: http
 
 def test_a_session_names_its_tools_its_calls_and_its_changes(client: httpx2.Client) -> None:
     page = client.get("/sessions/build").text
-    for words in ("46 outputs", "Model calls", "compaction", "prune", "data-chart="):
+    for words in ("46 outputs", "in each request from now on", "compaction", "prune", "data-chart="):
         assert words in page
 
 
