@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contextstash.display.long_texts import cut
+from contextstash.formats.arguments import parsed
 
 Kind = Literal["prose", "code", "command", "diff", "edit"]
 """`edit` is a diff of a call's two texts, without headers."""
@@ -105,7 +106,7 @@ def _prose(text: str, max_chars: int) -> Iterator[Piece]:
 
 
 def _call(text: str, max_chars: int) -> Shown:
-    arguments = _parsed(text)
+    arguments = parsed(text)
     if not isinstance(arguments, Mapping):
         return Shown((), (_piece("diff" if is_diff(text) else "code", "", text, max_chars),) if text else ())
     fields: list[tuple[str, str]] = []
@@ -124,15 +125,6 @@ def _call(text: str, max_chars: int) -> Shown:
         else:
             pieces.append(_piece("diff" if is_diff(words) else "code", str(name), words, max_chars))
     return Shown(tuple(fields), tuple(pieces))
-
-
-def _parsed(text: str) -> object:
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _words(value: object) -> str:

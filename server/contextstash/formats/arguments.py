@@ -42,7 +42,7 @@ def main_argument(arguments: object) -> str | None:
     result is the first file that it changes.
     """
     if isinstance(arguments, str):
-        arguments = _parsed(arguments)
+        arguments = parsed(arguments)
     if isinstance(arguments, str):
         patched = _PATCHED_FILE.search(arguments)
         return _one_line(patched.group(1) if patched else arguments)
@@ -55,7 +55,8 @@ def main_argument(arguments: object) -> str | None:
     return _first_short(arguments)
 
 
-def _parsed(text: str) -> object:
+def parsed(text: str) -> object:
+    """The JSON object that a text writes, such as the arguments of a call; the text itself if it writes none."""
     if not text.lstrip().startswith("{"):
         return text
     try:

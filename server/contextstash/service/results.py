@@ -492,22 +492,13 @@ class MessagePage(Result):
     next_seq: int | None = None
 
 
-class CallLine(Result):
+class CallLine(CallUse):
     """One model call. `growth_tokens` is how much the prompt grew since the agent's previous call."""
 
-    call_id: int
-    purpose: str
-    model: str | None = None
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
     request_bytes: int
     growth_tokens: int | None = None
-    request_seq: int
-    cost: float | None = None
     duration_ms: float | None = None
     error: str | None = None
-    created_at: str | None = None
 
 
 class CallList(Result):

@@ -10,9 +10,10 @@ from contextstash.service.queries.proxy_report import report_of_all
 from contextstash.service.queries.savings import savings_of
 from contextstash.service.queries.sessions import session_line
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
-from contextstash.service.results import CallUse, DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
+from contextstash.service.requests.call_log import call_use
+from contextstash.service.results import DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Call, Session, Usage
+from contextstash_storage.records import Session, Usage
 from contextstash_storage.totals import DaySum, ToolSum
 
 BUSIEST = 5
@@ -94,27 +95,7 @@ async def session_use(access: Access, session_id: str) -> SessionUse:
         session_id=session_id,
         tools=_tools(await store.session_tools(session_id)),
         days=_days(await store.session_days(session_id)),
-        calls=[_call(call) for call in await store.last_calls(session_id, LAST_CALLS)],
-    )
-
-
-def _call(call: Call) -> CallUse:
-    usage = Usage(
-        prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens,
-        cached_tokens=call.cached_tokens,
-        cache_write_tokens=call.cache_write_tokens,
-    )
-    return CallUse(
-        call_id=call.call_id,
-        purpose=call.purpose,
-        model=call.model,
-        prompt_tokens=call.prompt_tokens,
-        completion_tokens=call.completion_tokens,
-        cached_tokens=call.cached_tokens,
-        request_seq=call.request_seq,
-        cost=call.cost if call.cost is not None else price_of(call.model, usage),
-        created_at=call.created_at.isoformat() if call.created_at else None,
+        calls=[call_use(call) for call in await store.last_calls(session_id, LAST_CALLS)],
     )
 
 

@@ -14,7 +14,7 @@ from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.models import price_of
 from contextstash.service.requests.get_context import native_of
-from contextstash.service.results import CallLine, CallList
+from contextstash.service.results import CallLine, CallList, CallUse
 from contextstash.service.session_access import READ_AT_ONCE, Access, as_json
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
@@ -88,27 +88,34 @@ def _up_to(view: tuple[list[int], list[int]], seq: int) -> int:
     return totals[place - 1] if place else 0
 
 
-def _line(call: Call, size: int, growth: int | None) -> CallLine:
+def call_use(call: Call) -> CallUse:
+    """What a model call took; a cost that was not recorded is the list price, if it is known."""
     usage = Usage(
         prompt_tokens=call.prompt_tokens,
         completion_tokens=call.completion_tokens,
         cached_tokens=call.cached_tokens,
         cache_write_tokens=call.cache_write_tokens,
     )
-    return CallLine(
+    return CallUse(
         call_id=call.call_id,
         purpose=call.purpose,
         model=call.model,
         prompt_tokens=call.prompt_tokens,
         completion_tokens=call.completion_tokens,
         cached_tokens=call.cached_tokens,
-        request_bytes=size,
-        growth_tokens=growth,
         request_seq=call.request_seq,
         cost=price_of(call.model, usage) if call.cost is None else call.cost,
+        created_at=call.created_at.isoformat() if call.created_at else None,
+    )
+
+
+def _line(call: Call, size: int, growth: int | None) -> CallLine:
+    return CallLine(
+        **dict(call_use(call)),
+        request_bytes=size,
+        growth_tokens=growth,
         duration_ms=call.duration_ms,
         error=call.error,
-        created_at=call.created_at.isoformat() if call.created_at else None,
     )
 
 
