@@ -13,6 +13,7 @@ class Orchard:
     """A recorded session, its command line, and the texts of its outputs."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.run = CommandLine(folder).run
         self.json = CommandLine(folder).json
         self.texts = write_transcript(folder / "session.jsonl")

@@ -152,6 +152,7 @@ def test_only_as_many_outputs_become_placeholders_as_must() -> None:
 
 def test_the_first_request_alone_is_not_summarized() -> None:
     entries = [Entry(message=message(0, "user", text(1_500))), *loop([3_000])[1:]]
-    plan = plan_compaction(entries, KeepLimits(4_000, 2))
+    plan = plan_compaction(entries, KeepLimits(4_000, 2, request=2_000))
     assert plan.covered == ()
     assert "only the first request" in plan.reason
+    assert len(plan_compaction(entries, KeepLimits(4_000, 2, request=1_000)).covered) == 1

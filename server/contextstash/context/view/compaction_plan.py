@@ -24,12 +24,13 @@ WHOLE_SHARE = 0.6
 older ones, outputs become placeholders. Measured with bench/fidelity: 0.3 to 1 keep about as much of what is needed
 later; with 0.6 the history that is kept is about half as long again, and each of its outputs has a handle."""
 
+WHOLE_REQUEST_SHARE = 1 / 4
+"""Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
+words. A guess."""
+
 WORKING_SHARE = 0.5
 """Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
 this share in addition. A guess: more would leave too few messages."""
-
-MIN_COVERED = 2
-"""Messages that a first summary replaces at least: of the first request alone, it could only shorten the words."""
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes. Ours take about 50."""
@@ -64,7 +65,7 @@ class KeepLimits:
     `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
     messages with `whole` tokens keep outputs of more than `smallest` tokens, the others keep placeholders; all keep
     them if `whole` is None. By `importance`, superseded outputs become placeholders in newer messages too, and those of
-    the working set stay in older ones."""
+    the working set stay in older ones. A first request of at most `request` tokens is not summarized alone."""
 
     tokens: int
     messages: int
@@ -72,6 +73,7 @@ class KeepLimits:
     levels: bool = False
     whole: int | None = None
     smallest: int = 0
+    request: int = 0
     importance: Importance = UNKNOWN
 
 
@@ -111,9 +113,14 @@ def plan_compaction(
     covered = tuple(body[:cut])
     if not any(entry.message for entry in covered):
         return CompactPlan((), tuple(entries), "Nothing done: only summaries precede the recent messages.")
-    if len(covered) < MIN_COVERED and not any(entry.summary for entry in covered):
+    if _is_request(covered, keep.request):
         return CompactPlan((), tuple(entries), "Nothing done: only the first request precedes the recent messages.")
     return CompactPlan(covered, tuple(body[cut:]), "")
+
+
+def _is_request(covered: Sequence[Entry], most_tokens: int) -> bool:
+    """Whether only the first request would be summarized, and has at most so many tokens."""
+    return len(covered) == 1 and not covered[0].summary and covered[0].tokens <= most_tokens
 
 
 def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
@@ -231,13 +238,14 @@ def _place(candidate: Candidate) -> Place:
 def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> KeepLimits:
     """What a compaction keeps, by the session's settings and the importance of the outputs in the view."""
     settings, tokens = snapshot.settings, snapshot.budget.compact_keep_tokens
-    levels, whole = settings.summaries == "levels", None
+    levels, whole, request = settings.summaries == "levels", None, 0
     if snapshot.budget.low_water is not None and settings.compact_keep_tokens is None:
         # A summary that would have to be merged at once is written together with the earlier ones instead.
         levels = levels and _one_more_fits(snapshot)
         # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
         tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), snapshot.budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
+        request = int(snapshot.budget.usable * WHOLE_REQUEST_SHARE)
     return KeepLimits(
         tokens=tokens,
         messages=settings.compact_keep_messages,
@@ -245,6 +253,7 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
         levels=levels,
         whole=whole,
         smallest=settings.prune_smallest_tokens,
+        request=request,
         importance=importance,
     )
 
