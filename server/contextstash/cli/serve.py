@@ -67,13 +67,11 @@ def serve(
         serve_stdio(options)
         return
     from dataclasses import replace
-    from functools import partial
 
     host, port = _address(http)
-    from contextstash.hosts.session_project import project_of
     from contextstash.ui.serve import mounted_ui
 
-    serve_http(replace(options, host=host, port=port), partial(mounted_ui, project_of=project_of))
+    serve_http(replace(options, host=host, port=port), mounted_ui)
 
 
 def _address(text: str) -> tuple[str, int]:

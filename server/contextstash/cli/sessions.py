@@ -104,14 +104,12 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
 
 async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIterator[tuple[SessionLine, str | None]]:
     """The sessions that are wanted, the newest message first, each with its project; at most `most`."""
-    from contextstash.hosts.session_project import project_of
-
     cursor = None
     count = 0
     while True:
         page = await stash.list_sessions(limit=min(PAGE, most or PAGE), cursor=cursor)
         for line in page.sessions:
-            project = project_of((await stash.read_session(line.session_id)).source)
+            [project] = await stash.projects_of([await stash.read_session(line.session_id)])
             if wanted.keeps(line, project):
                 yield line, project
                 count += 1

@@ -23,13 +23,12 @@ def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tup
 
     Only this machine can reach the pages; the printed address contains the token that opens them.
     """
-    from contextstash.hosts.session_project import project_of
     from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.ui.serve import serve_ui
 
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
-    serve_ui(opener(options), port, _open if browser else _open_nothing, project_of)
+    serve_ui(opener(options), port, _open if browser else _open_nothing)
 
 
 def _open(address: str) -> None:

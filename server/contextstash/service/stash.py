@@ -550,6 +550,10 @@ class Stash:
         """A session that was read before, as list_sessions lists it."""
         return await sessions.session_line(self._access, session)
 
+    async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
+        """The folder that the client of each session ran in; None if it is not known."""
+        return await asyncio.to_thread(lambda: [self._access.project_of(session.source) for session in read])
+
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
         return await self._access.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)

@@ -15,7 +15,6 @@ from starlette.staticfiles import StaticFiles
 from contextstash.display import style_sheet
 from contextstash.ui.guard import Guard, new_token
 from contextstash.ui.pages import Pages
-from contextstash.ui.session_rows import ProjectOf
 from contextstash.ui.templates import Templates
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
     from contextstash.service.waiting import OpenedStash
 
 
-def build_ui(stash: OpenedStash, token: str, *, path: str = "", project_of: ProjectOf | None = None) -> Starlette:
-    """The pages, to be served at `path`. A client that has the token may read and change the sessions. `project_of`
-    returns the project's folder of a transcript."""
+def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
+    """The pages, to be served at `path`. A client that has the token may read and change the sessions."""
     templates = Templates(path, form_token=new_token())
-    pages = Pages(stash, templates, project_of)
+    pages = Pages(stash, templates)
     routes = [
         Route("/", pages.sessions, name="sessions"),
         Route("/search", pages.search),

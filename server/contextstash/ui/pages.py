@@ -22,7 +22,6 @@ from contextstash_storage.errors import BadInputError, NotFoundError
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.service.waiting import OpenedStash
-    from contextstash.ui.session_rows import ProjectOf
     from contextstash.ui.templates import Templates
     from contextstash_storage.records import Session
 
@@ -42,11 +41,11 @@ MAX_HITS = 50
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, stash: OpenedStash, templates: Templates, project_of: ProjectOf | None) -> None:
+    def __init__(self, stash: OpenedStash, templates: Templates) -> None:
         self._stash = stash
         self._templates = templates
         self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
-        self._rows = SessionRows(project_of)
+        self._rows = SessionRows()
         self._overview = OverviewCache()
 
     async def sessions(self, request: Request) -> Response:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from contextstash.loopback import serve
 from contextstash.ui.app import build_ui
 from contextstash.ui.guard import new_token
-from contextstash.ui.session_rows import ProjectOf
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -25,19 +24,14 @@ class _Opened:
         return self._stash
 
 
-def serve_ui(
-    open_stash: Callable[[], Awaitable[Stash]],
-    port: int,
-    opened: Callable[[str], None],
-    project_of: ProjectOf | None = None,
-) -> None:
-    """Serve the pages on this machine until a signal stops the server; `opened` gets the address to open in a browser,
-    `project_of` returns the project's folder of a transcript. Raises BadInputError if the port cannot be used."""
+def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
+    """Serve the pages on this machine until a signal stops the server; `opened` gets the address to open in a browser.
+    Raises BadInputError if the port cannot be used."""
     token = new_token()
 
     async def app() -> Any:
         stash = await open_stash()
-        made = build_ui(_Opened(stash), token, project_of=project_of)
+        made = build_ui(_Opened(stash), token)
 
         @asynccontextmanager
         async def closing(_: Any) -> AsyncIterator[None]:
@@ -56,7 +50,7 @@ def serve_ui(
     serve(app, "127.0.0.1", port, announce)
 
 
-def mounted_ui(stash: Any, path: str, project_of: ProjectOf | None = None) -> tuple[Any, str]:
+def mounted_ui(stash: Any, path: str) -> tuple[Any, str]:
     """The pages, to be mounted at a path of another server, and the query that opens them."""
     token = new_token()
-    return build_ui(stash, token, path=path, project_of=project_of), f"?token={token}"
+    return build_ui(stash, token, path=path), f"?token={token}"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash_storage.records import Session
 
-ProjectOf = Callable[[str | None], str | None]
 """The project's folder of a transcript, by its path."""
 
 MAX_ROWS = 2_000
@@ -69,12 +68,8 @@ class Wanted:
 class SessionRows:
     """The rows of a stash's sessions."""
 
-    def __init__(self, project_of: ProjectOf | None) -> None:
-        """Without `project_of`, no session has a project."""
-        self._project_of = project_of
+    def __init__(self) -> None:
         self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_ROWS)
-        # A transcript's folder never changes; one that does not name it yet is read again.
-        self._projects: BoundedCache[str, str] = BoundedCache(MAX_ROWS)
         self._named: set[str] = set()
         self._read_at: str | None = None
         self._reading: asyncio.Task[list[Row]] | None = None
@@ -116,7 +111,7 @@ class SessionRows:
 
     async def _rows(self, stash: Stash, sessions: Sequence[Session]) -> list[Row]:
         lines = [await self._line(stash, session) for session in sessions]
-        projects = await asyncio.to_thread(lambda: [self._project(session.source) for session in sessions])
+        projects = await stash.projects_of(sessions)
         self._named |= {project for project in projects if project}
         return [Row(line, project) for line, project in zip(lines, projects, strict=True)]
 
@@ -125,9 +120,3 @@ class SessionRows:
         if known is None or known[0] != session.updated_at:
             known = self._lines.set(session.session_id, (session.updated_at, await stash.line_of(session)))
         return known[1]
-
-    def _project(self, source: str | None) -> str | None:
-        if self._project_of is None or source is None:
-            return None
-        found = self._projects.get(source) or self._project_of(source)
-        return self._projects.set(source, found) if found else None
