@@ -1,6 +1,8 @@
 # What a newcomer runs: `make demo`, `make test`. Needs Python >= 3.11 and make, nothing else.
 
 PYTHON ?= python3
+# The tests start some hundred interpreters: each would compile the whole product again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product-installed

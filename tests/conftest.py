@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,17 @@ QUICK_CASES = 2
 QUICK_PROCESSES = 1
 """Tests of a file with the mark `processes` in a quick run. Each such test starts interpreters, which import the SDK
 for most of a second; with one, `make test` takes 5 minutes on two cores instead of 7."""
+
+
+def pytest_configure() -> None:
+    """Trust no certificate: the tests speak to this machine alone, and a client takes 25 ms to load the usual ones."""
+    os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector of garbage pass over what the collected modules hold until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,7 +25,8 @@ from contextstash_storage.search_index import merge_index
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.stored_sessions import new_session, record, says
 
-WORDS = [random.Random(3).randbytes(60_000)[n : n + 3].hex() for n in range(0, 60_000, 3)]
+LETTERS = random.Random(3).randbytes(60_000)
+WORDS = [LETTERS[n : n + 3].hex() for n in range(0, 60_000, 3)]
 
 
 @pytest.fixture
