@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,14 +68,20 @@ class Tally:
         self.after += other.after
 
 
+async def _valid_here(value: Any, call: Call) -> bool:
+    return is_valid(value, call.schema)
+
+
 @dataclass
 class Shortening:
     """Shortens results. Outputs are archived for the session `session_id`, or without a session. `limits` replace the
-    limits of the settings for tools whose rules name no limits."""
+    limits of the settings for tools whose rules name no limits. `valid` checks a changed value against the schema of
+    the call's tool; the default does so in this process, without a time limit."""
 
     stash: LazyStash
     session_id: str | None = None
     limits: Mapping[str, Any] = field(default_factory=dict)
+    valid: Callable[[Any, Call], Awaitable[bool]] = _valid_here
     tally: Tally = field(default_factory=Tally)
     warnings: tuple[str, ...] = ()
     _shown: dict[tuple[str, str, str], str] = field(default_factory=dict)
@@ -154,7 +160,7 @@ class Shortening:
         """The structured content, within limits and valid for the tool's schema if possible, otherwise unchanged; and a
         notice for the model if a part is missing."""
         changed = replaced_strings(value, {text: shown.text for text, shown in replaced.items()})
-        if not is_valid(changed, call.schema):
+        if changed != value and not await self.valid(changed, call):
             changed = value
         limited = await self._limited(as_text(changed), call, keep=False)
         # a guess: names and brackets are kept, so JSON may take twice the characters of the limited text
@@ -164,7 +170,7 @@ class Shortening:
         handle = _handle_of(value, replaced) or await self.archive(as_text(value), call)
         smallest = None
         for form in smaller_forms(changed, handle, max_chars):
-            if is_valid(form, call.schema):
+            if await self.valid(form, call):
                 smallest = form
                 if len(as_text(form)) <= max_chars:
                     break

@@ -50,7 +50,7 @@ def build_gateway(
     entries = {entry.name: entry for entry in config.entries}
     name = _unused(OWN, entries)
     workers = Workers(Setup(options, session_id, dict(limits or {})))
-    gateway = Gateway(Shortening(stash, session_id, limits or {}), workers, name)
+    gateway = Gateway(Shortening(stash, session_id, limits or {}, valid=workers.valid), workers, name)
     upstreams = [_upstream(entry, gateway, workers) for entry in entries.values()]
     upstreams.append(Upstream(name, lambda _: own, ServerRules(), gateway.notify_list_changes))
     gateway.fleet = Fleet(upstreams, own=name)

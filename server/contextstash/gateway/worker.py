@@ -7,6 +7,7 @@ of small values.
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import anyio
 import anyio.to_process
 
 from contextstash.gateway.output_limits import Call, Shortening, Tally
-from contextstash.gateway.structured import as_text
+from contextstash.gateway.structured import as_text, is_valid
 from contextstash.json_text import BadJsonError, strict_value
 from contextstash.mcp.json_rpc import with_plain_names
 from contextstash.mcp.lazy import LazyStash
@@ -25,6 +26,13 @@ MAX_PROCESSES = 2
 
 WORKER_MEMORY_BYTES = 2 * 1024 * 1024 * 1024
 """Memory limit of one worker process: twice what 8 MiB of small values take."""
+
+MAX_SECONDS = 30.0
+"""Time limit of one task of a worker process, which is ended at it: a server's schema can make a task endless. A guess:
+ten times what 8 MiB of small values take."""
+
+NOTHING_VALID: dict[str, Any] = {"not": {}}
+"""The schema used for a server whose own could not be checked in time: its structured content is never changed."""
 
 MAX_VALUES = 50_000
 """Maximum JSON values of a response that is passed on: reading and writing that many blocks the event loop for about
@@ -38,6 +46,10 @@ NOT_PASSED = (
 
 class RefusedError(Exception):
     """A response cannot be used; the message is the reason."""
+
+
+class TooSlowError(RefusedError):
+    """A task was ended at its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +72,45 @@ class WorkerResult:
 
 
 class Workers:
-    """The worker processes. They start with the first large response and stop with the event loop."""
+    """The worker processes. They start with the first large response and stop with the event loop. A task is ended
+    after `max_seconds`."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, max_seconds: float = MAX_SECONDS) -> None:
         self._setup = replace(setup, options=replace(setup.options, api_key=None))
+        # anyio starts a worker with `python -m`, which would import from the current folder first: that is often a
+        # cloned repository, whose own anyio would run.
+        os.environ["PYTHONSAFEPATH"] = "1"
+        self._max_seconds = max_seconds
+        self._turns = anyio.CapacityLimiter(MAX_PROCESSES)
         self._limiter = anyio.CapacityLimiter(MAX_PROCESSES)
+        self._slow_schemas: set[str] = set()
 
     async def shortened(self, line: bytes, call: Call) -> WorkerResult:
         """The result in a line, shortened. Raises RefusedError if the line has none."""
-        result: WorkerResult = await self._run(_shortened, line, call, self._setup)
+        if call.schema is not None and call.server in self._slow_schemas:
+            call = replace(call, schema=NOTHING_VALID)
+        try:
+            result: WorkerResult = await self._run(_shortened, line, call, self._setup)
+        except TooSlowError:
+            if call.schema is None or call.schema is NOTHING_VALID:
+                raise
+            self._slow_schemas.add(call.server)
+            return await self.shortened(line, call)
         return result
+
+    async def valid(self, value: Any, call: Call) -> bool:
+        """Whether a value is valid for the output schema of the call's tool; not if that cannot be checked in time."""
+        if call.schema is None:
+            return True
+        if call.server in self._slow_schemas:
+            return False
+        try:
+            return bool(await self._run(is_valid, value, call.schema))
+        except TooSlowError:
+            self._slow_schemas.add(call.server)
+            return False
+        except RefusedError:
+            return False
 
     async def parsed(self, line: bytes) -> Any:
         """The message in a line. Raises RefusedError if it is not JSON, or has more than MAX_VALUES values."""
@@ -77,7 +118,11 @@ class Workers:
 
     async def _run(self, work: Any, *arguments: Any) -> Any:
         try:
-            return await anyio.to_process.run_sync(work, *arguments, cancellable=True, limiter=self._limiter)
+            async with self._turns:  # the time limit does not include the wait for a process
+                with anyio.fail_after(self._max_seconds):
+                    return await anyio.to_process.run_sync(work, *arguments, cancellable=True, limiter=self._limiter)
+        except TimeoutError as error:
+            raise TooSlowError(f"reading it takes more than {self._max_seconds:.0f} seconds") from error
         except anyio.BrokenWorkerProcess as error:
             raise RefusedError("the process that parsed it ended") from error
         except MemoryError as error:

@@ -114,6 +114,7 @@ def _signals(*names: str) -> list[signal.Signals]:
 
 def proxy_command(descriptor: int, upstream: str, options: Sequence[str]) -> list[str]:
     """The command of a proxy that serves this socket."""
+    # -P: otherwise `-m` imports from the current folder first, and a cloned repository could bring its own contextstash
     return [
-        sys.executable, "-m", "contextstash", "proxy", "--descriptor", str(descriptor), "--upstream", upstream, *options
+        sys.executable, "-P", "-m", "contextstash", "proxy", "--descriptor", str(descriptor), "--upstream", upstream, *options
     ]  # fmt: skip

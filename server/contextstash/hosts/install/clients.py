@@ -187,4 +187,5 @@ def own_command(executable: str = sys.executable) -> list[str]:
         script = Path(executable).with_name(name)
         if script.is_file():
             return [str(script)]
-    return [executable, "-m", "contextstash"]
+    # -P: clients start it in the project's folder, from which `-m` alone would import first
+    return [executable, "-P", "-m", "contextstash"]

@@ -1,0 +1,56 @@
+"""A cloned repository may hold packages with the names of ours and of our libraries: none of them is ever imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextstash.gateway.worker import Setup, Workers
+from contextstash.hosts.install.clients import own_command
+from contextstash.mcp.serve import ServeOptions
+from tests.support.untrusted_projects import UntrustedProject
+
+CLIENT = """
+import http.client, os, urllib.parse
+base = urllib.parse.urlsplit(os.environ["ANTHROPIC_BASE_URL"])
+connection = http.client.HTTPConnection(base.netloc, timeout=60)
+connection.request("GET", "/")
+print("proxy answered", connection.getresponse().status)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> UntrustedProject:
+    made = UntrustedProject(tmp_path)
+    for name in ("contextstash", "anyio", "mcp", "sqlite3"):
+        made.write(
+            f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r}); raise SystemExit\n", f"{name}/__init__.py"
+        )
+    return made
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
+def test_the_proxy_of_run_is_ours(project: UntrustedProject) -> None:
+    client = project.folder / "claude"
+    client.write_text(f"#!{sys.executable} -P\n{CLIENT}", "utf-8")
+    client.chmod(0o700)
+    done = project.run("run", "--quiet", "--yes", "--upstream", "http://127.0.0.1:9", str(client))
+    assert "proxy answered" in done.stdout, done.stderr
+    assert not (project.folder / "imported").exists()
+
+
+@pytest.mark.processes
+async def test_the_workers_of_the_gateway_are_ours(project: UntrustedProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # which Workers sets; put back after the test
+    monkeypatch.chdir(project.project)
+    assert await Workers(Setup(ServeOptions(db=project.database))).parsed(b'{"a":1}') == {"a": 1}
+    assert not (project.folder / "imported").exists()
+
+
+def test_clients_start_our_module_without_the_projects_folder(tmp_path: Path) -> None:
+    python = os.fspath(tmp_path / "python")  # without our script beside it
+    assert own_command(python) == [python, "-P", "-m", "contextstash"]
