@@ -11,8 +11,21 @@ FORMAT = "contextstash: %(levelname)s: %(message)s"
 def configure_logs() -> None:
     """Set up plain lines on stderr, before the SDK sets up its own."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Printable(FORMAT))
     handler.addFilter(_without_traceback)
-    logging.basicConfig(level=logging.WARNING, format=FORMAT, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+class _Printable(logging.Formatter):
+    """One line of printable characters: a message can quote the text of another server or of a repository."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
+def printable(text: str) -> str:
+    """The text with a space for each line break and control character."""
+    return "".join(each if each.isprintable() else " " for each in text)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

@@ -21,6 +21,10 @@ FIRST_LIST_SECONDS = 10.0
 are reported as a change of the lists."""
 
 
+MAX_PAST_NAMES = 20_000
+"""Names of tools, present and past, that are still valid: twenty full lists."""
+
+
 class Fleet:
     """The servers, in the order of the configuration. The names that the server `own` offers never change."""
 
@@ -31,6 +35,7 @@ class Fleet:
         self._started = False
         self._waited = False
         self._past_origins: dict[str, Origin] = {}
+        self._made: tuple[list[Offer], Directory] | None = None
 
     def start(self, group: TaskGroup, peer: Peer) -> None:
         """Start all servers for this client, in tasks of this group. Later calls do nothing."""
@@ -46,10 +51,21 @@ class Fleet:
             with anyio.move_on_after(self.first_list_seconds):
                 await self._each(Upstream.settled)
             self._waited = True
-        offers = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}
-        found = Directory.of(offers, self._own)
-        self._past_origins |= {name: origin for name, (origin, _) in found.tools.items()}
-        return found
+        offers = [upstream.offer for upstream in self.upstreams.values()]
+        if self._made is None or any(offer is not made for offer, made in zip(offers, self._made[0], strict=True)):
+            allowed = {name: self._offered(upstream) for name, upstream in self.upstreams.items()}
+            self._made = offers, Directory.of(allowed, self._own)
+            self._remember(self._made[1])
+        return self._made[1]
+
+    def _remember(self, directory: Directory) -> None:
+        """Keep the names of these tools valid; the oldest are forgotten, or a server that changes its list without end
+        would fill the memory."""
+        for name, (origin, _) in directory.tools.items():
+            self._past_origins.pop(name, None)
+            self._past_origins[name] = origin
+        for name in list(self._past_origins)[: max(0, len(self._past_origins) - MAX_PAST_NAMES)]:
+            del self._past_origins[name]
 
     def tool_origin(self, directory: Directory, name: str) -> Origin:
         """The server and original name of a tool. A name under which a tool was offered earlier is still valid. Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -58,27 +58,46 @@ def offered_names(
 ) -> dict[str, Origin]:
     """The offered names of all servers, in order. They depend on the names alone, not on which server started first.
 
-    A name that several servers have, or that is `reserved`, gets the server's prefix. The server `unchanging` keeps its
-    names. No other server gets an offered name that is reserved. Names
+    A name that several servers have, that is `reserved`, or that has the prefix of another server, gets the server's
+    prefix. The server `unchanging` keeps its names. No other server gets an offered name that is reserved. Names
     `of_tools` are offered in a form that every provider accepts.
     """
     fit, fit_prefixed = (tool_name, _prefixed_tool_name) if of_tools else (str, str)
     times = Counter(fit(name) for each in names.values() for name in dict.fromkeys(each))
     kept = set(names.get(unchanging, ())) if unchanging is not None else set()
     alone = {name for name, number in times.items() if number == 1 and (name in kept or not reserved(name))}
+    starts = {server: f"{prefix}{joint}".casefold() for server, prefix in before.items()}
+    bare = {
+        (server, name)
+        for server, own in names.items()
+        for others in [tuple(start for each, start in starts.items() if each != server)]
+        for name in own
+        if server == unchanging or (fit(name) in alone and not fit(name).casefold().startswith(others))
+    }
+    taken = kept | {fit(name) for _, name in bare}
+    numbers: dict[str, int] = {}
     found: dict[str, Origin] = {}
     for server, own in names.items():
         for name in dict.fromkeys(own):
-            bare = fit(name) in alone or server == unchanging
             longer = fit_prefixed(f"{before[server]}{joint}{name}")
-            offered = fit(name) if bare else _free(longer, {*found, *alone, *kept}, "_", reserved)
+            offered = fit(name) if (server, name) in bare else _free(longer, taken, "_", reserved, numbers)
+            taken.add(offered)
             found[offered] = Origin(server, name)
     return found
 
 
-def _free(name: str, taken: Iterable[str], joint: str, reserved: Callable[[str], bool] = lambda _: False) -> str:
-    known = set(taken)
-    number, free = 2, name
-    while free in known or reserved(free):
-        free, number = f"{name}{joint}{number}", number + 1
+def _free(
+    name: str,
+    taken: Container[str],
+    joint: str,
+    reserved: Callable[[str], bool] = lambda _: False,
+    numbers: dict[str, int] | None = None,
+) -> str:
+    """The name, with a number if it is taken or reserved. `numbers` has the next one for each name that was numbered
+    before: without it, ten thousand equal names take minutes."""
+    known = {} if numbers is None else numbers
+    free = name
+    while free in taken or reserved(free):
+        known[name] = known.get(name, 1) + 1
+        free = f"{name}{joint}{known[name]}"
     return free

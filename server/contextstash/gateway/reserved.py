@@ -53,8 +53,10 @@ def is_own_uri(uri: str) -> bool:
 def _looks_like(name: str, names: frozenset[str]) -> bool:
     """Case, separators and invisible characters do not tell two names apart, and any other letter that is not ASCII may
     look like any that is."""
+    compared = [own.replace("_", "") for own in names]
     folded = unicodedata.normalize("NFKC", name).casefold()
-    pattern = re.compile(
-        "".join(re.escape(each) if each.isascii() else "." for each in folded if each.isalnum()), re.DOTALL
-    )
-    return any(pattern.fullmatch(own.replace("_", "")) for own in names)
+    letters = [each for each in folded if each.isalnum()]
+    if len(letters) > max(map(len, compared)):  # a server's name may have millions of them
+        return False
+    pattern = re.compile("".join(re.escape(each) if each.isascii() else "." for each in letters), re.DOTALL)
+    return any(pattern.fullmatch(own) for own in compared)

@@ -172,7 +172,7 @@ class Gateway:
                 return _failed(error.message)
             if error.code == PARSE_ERROR:  # the SDK's own text, over HTTP, repeats a part of the response
                 return _failed(f"The response of the server '{origin.server}' cannot be read as JSON.")
-            if error.code != CONNECTION_CLOSED:
+            if not upstream.broke_off(error):
                 raise
             return _failed(_broken_off(origin, upstream))
         except RefusedError as error:

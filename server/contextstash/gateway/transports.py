@@ -23,6 +23,11 @@ HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 MAX_HTTP_BYTES = 1024 * 1024
 """Bytes of one response over HTTP: the SDK's own limit of an event. The SDK parses responses on the event loop."""
 
+HTTP_OK = 200
+
+NOT_COMPRESSED = {"accept-encoding": "identity"}
+"""A compressed response is refused: a megabyte of one can hold a gigabyte, and is expanded before it can be counted."""
+
 
 @asynccontextmanager
 async def connected(server: StdioServer | HttpServer, answers: Answers, ended: Ended) -> AsyncIterator[tuple[Any, Any]]:
@@ -37,7 +42,7 @@ async def connected(server: StdioServer | HttpServer, answers: Answers, ended: E
 async def _address(server: HttpServer) -> AsyncIterator[tuple[Any, Any]]:
     async with (
         httpx2.AsyncClient(
-            headers=dict(server.headers), timeout=HTTP_TIMEOUT, event_hooks={"response": [_limit_body]}
+            headers={**server.headers, **NOT_COMPRESSED}, timeout=HTTP_TIMEOUT, event_hooks={"response": [_limit_body]}
         ) as http_client,
         streamable_http_client(server.url, http_client=http_client) as streams,
     ):
@@ -45,16 +50,27 @@ async def _address(server: HttpServer) -> AsyncIterator[tuple[Any, Any]]:
 
 
 async def _limit_body(response: httpx2.Response) -> None:
-    """Stop reading a response that is too large. The SDK limits streams of events itself, event by event."""
-    if response.headers.get("content-type", "").lower().startswith("application/json"):
-        response.stream = _LimitedBody(response.stream)
+    """Stop reading a response that is too large or compressed. The SDK limits streams of events itself, event by
+    event."""
+    compressed = response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
+    if compressed or not _is_event_stream(response):
+        response.stream = _LimitedBody(response.stream, compressed)
+
+
+def _is_event_stream(response: httpx2.Response) -> bool:
+    """Whether the SDK reads the response event by event; all others it reads whole, redirects and errors too."""
+    kind = response.headers.get("content-type", "").strip().lower()
+    return response.status_code == HTTP_OK and kind.startswith("text/event-stream")
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, compressed: bool) -> None:
         self._stream = stream
+        self._compressed = compressed
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._compressed:
+            raise httpx2.StreamError("it is compressed, which was not accepted.")
         size = 0
         async for chunk in self._stream:
             size += len(chunk)

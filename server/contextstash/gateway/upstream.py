@@ -36,7 +36,14 @@ CONNECT_SECONDS = 60.0
 RECONNECT_DELAY_SECONDS = 2.0
 """How long the gateway waits before it connects again to a server that could not be reached. A guess."""
 
+CHANGE_SECONDS = (1.0, 60.0)
+"""The pause after lists were read again, and the longest: it doubles while the server goes on reporting changes. Some
+report one whenever their lists are read. A guess: an agent hardly notices a second."""
+
 LIST_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
+
+ENDED_STREAM = "SSE stream "
+"""How the SDK's texts begin about a response over HTTP that ended too early. The connection itself stays open then."""
 
 Connect = Callable[[Callable[[], None]], Any]
 """Opens a connection to a server. The argument is a callback for the end of the connection."""
@@ -135,24 +142,34 @@ class Upstream:
         try:
             return await request((await self.client()).session)
         except MCPError as error:
-            if error.code != CONNECTION_CLOSED:
+            if not self.broke_off(error):
                 raise
             self._drop()
             return await request((await self.client()).session)
 
+    def broke_off(self, error: MCPError) -> bool:
+        """Whether an error of a request says that the connection ended, and is not the server's own: the SDK uses the
+        code -32000 for it, and many servers use the same for any error."""
+        return error.code == CONNECTION_CLOSED and (not self.connected or error.message.startswith(ENDED_STREAM))
+
     async def _refresh(self) -> None:
-        """Read the server's lists again after it reported a change, then notify the client. No request waits for this:
-        if the server does not respond, its earlier offer is kept."""
+        """Read the server's lists again after it reported a change, then notify the client if they differ. No request
+        waits for this: if the server does not respond, its earlier offer is kept."""
+        pause, longest = CHANGE_SECONDS
         while self._stale:
             self._stale = False
-            client = self._client
+            client, earlier = self._client, self.offer
             try:
                 if client is not None:
                     with anyio.fail_after(CONNECT_SECONDS):
-                        self.offer = await read_offer(client.session)
+                        offer = await read_offer(client.session)
+                    self.offer = earlier if offer == earlier else offer
             except Exception as error:  # the earlier lists are kept
                 logger.warning("server '%s' did not list what it offers: %s", self.name, _reason(error))
-            await self._changed()
+            if self.offer is not earlier:
+                await self._changed()
+            await anyio.sleep(pause)
+            pause = min(2 * pause, longest)
         self._refreshing = False
 
     def _drop(self) -> None:

@@ -116,5 +116,6 @@ def proxy_command(descriptor: int, upstream: str, options: Sequence[str]) -> lis
     """The command of a proxy that serves this socket."""
     # -P: otherwise `-m` imports from the current folder first, and a cloned repository could bring its own contextstash
     return [
-        sys.executable, "-P", "-m", "contextstash", "proxy", "--descriptor", str(descriptor), "--upstream", upstream, *options
+        sys.executable, "-P", "-m", "contextstash", "proxy",
+        "--descriptor", str(descriptor), "--upstream", upstream, *options,
     ]  # fmt: skip
