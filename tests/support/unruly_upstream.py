@@ -19,7 +19,11 @@ def write(message: dict[str, Any]) -> None:
 
 def tools(page: int, listed: int) -> list[dict[str, Any]]:
     """A page of tools whose names all become the same in a form that providers accept; one of them is new each time."""
-    names = ["fail", f"new_{listed}"] if page == 0 else [f"x{chr(0x4E00 + page * PAGE + each)}" for each in range(PAGE)]
+    names = (
+        ["fail", "ask", f"new_{listed}"]
+        if page == 0
+        else [f"x{chr(0x4E00 + page * PAGE + each)}" for each in range(PAGE)]
+    )
     return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
 
 
@@ -41,6 +45,9 @@ def main(counter: Path) -> None:
             counter.write_text(str(listed))
             write({"id": number, "result": {"tools": tools(page, listed), "nextCursor": str(page + 1)}})
             write({"method": "notifications/tools/list_changed"})
+        elif params.get("name") == "ask":  # and read no response
+            for each in range(20_000):
+                write({"id": f"q{each}", "method": "ping"})
         elif method.endswith("/list"):
             write({"id": number, "error": {"code": -32601, "message": "Method not found"}})
         else:

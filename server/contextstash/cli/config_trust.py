@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from contextstash.configuration import parsed_agent, parsed_file
+from contextstash.configuration import parsed_agent, parsed_file, shown
 from contextstash.hosts.project_folder import project_folder
 from contextstash.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.project_files import ProjectFile, RefusedFileError, read_project_file
@@ -47,7 +47,7 @@ def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
             raise BadInputError("Not a terminal: pass --yes to trust this file without being asked.")
         click.confirm("Trust this file?", abort=True)
     trusted.add(read)
-    click.echo(f"Trusted until it changes: {read.resolved}")
+    click.echo(f"Trusted until it changes: {shown(read.resolved)}")
 
 
 def _named(path: Path) -> tuple[Path, Path]:
@@ -76,7 +76,8 @@ def _show(file: ProjectFile, trusted: TrustedFiles) -> None:
     """Print what the file sets, and mark what applies only if it is trusted."""
     from contextstash.context.window.project_limits import admit
 
-    click.echo(f"{file.resolved}{' (already trusted)' if trusted.holds(file) else ''} sets:")
+    # a name from the repository too: a link can lead to a file whose name hides what is printed after it
+    click.echo(f"{shown(file.resolved)}{' (already trusted)' if trusted.holds(file) else ''} sets:")
     for head, values in _tables(file):
         admitted = admit(values)
         for name, value in values.items():
@@ -115,7 +116,7 @@ def _list(trusted: TrustedFiles) -> None:
     if not found:
         click.echo("No project file is trusted.")
     for path, sha256 in sorted(found.items()):
-        click.echo(f"{sha256[:12]}  {path}  {_state(Path(path), sha256)}")
+        click.echo(f"{sha256[:12]}  {shown(path)}  {_state(Path(path), sha256)}")
 
 
 def _state(path: Path, sha256: str) -> str:

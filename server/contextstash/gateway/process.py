@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 from mcp.client import stdio
 from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from contextstash.gateway.answers import Answers, UnanswerableError
 from contextstash.gateway.config import StdioServer
@@ -25,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 0.5
 """How long sent messages may take to reach the process before its stdin is closed: the SDK's own value."""
+
+MAX_UNANSWERED = 1_000
+"""Requests of a server that may wait for their responses. Each is a task in memory, and a server that sends them
+without reading the responses would fill it. A guess: one asks a few at a time."""
 
 CLOSED_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
@@ -55,6 +60,33 @@ async def process_streams(server: StdioServer, answers: Answers) -> AsyncIterato
             group.cancel_scope.cancel()
 
 
+class _TooManyRequestsError(Exception):
+    """A server sends requests and does not read the responses."""
+
+
+class _Unanswered:
+    """The requests of a server that have no response yet."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str] = set()
+
+    def received(self, message: Any) -> None:
+        """Note a message of the server. Raises _TooManyRequestsError."""
+        if isinstance(message, JSONRPCRequest):
+            self._ids.add(message.id)
+            if len(self._ids) > MAX_UNANSWERED:
+                raise _TooManyRequestsError
+        elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            cancelled = (message.params or {}).get("requestId")
+            if isinstance(cancelled, int | str):
+                self._ids.discard(cancelled)
+
+    def sent(self, message: Any) -> None:
+        """Note a message that has reached the server."""
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._ids.discard(message.id)
+
+
 class _Connection:
     """A running server process and the streams between it and its session."""
 
@@ -64,6 +96,7 @@ class _Connection:
         self._received, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self.outgoing, self._sent = anyio.create_memory_object_stream[SessionMessage](0)
         self._flushed = anyio.Event()
+        self._unanswered = _Unanswered()
 
     async def read(self) -> None:
         """Pass the process's messages to the session until the process ends."""
@@ -73,9 +106,13 @@ class _Connection:
                     async for line in lines_of(self._process.stdout, self._answers.limit):
                         message = await self._answers.message(line)
                         if message is not None:
+                            self._unanswered.received(getattr(message, "message", None))
                             await self._received.send(message)
                 except (EndlessLineError, UnanswerableError):
                     logger.warning("server '%s' is disconnected, as its line is too long", self._answers.server)
+                    return
+                except _TooManyRequestsError:
+                    logger.warning("server '%s' is disconnected, as it reads no responses", self._answers.server)
                     return
             await stdio._drain_stdout(self._process)  # otherwise it could block at its exit, on a full pipe
 
@@ -85,6 +122,7 @@ class _Connection:
             async for item in self._sent:
                 self._answers.expect(item.message)
                 await self._process.stdin.send(written(item.message) + b"\n")
+                self._unanswered.sent(item.message)
         except CLOSED_ERRORS:
             await self._received.aclose()  # pending requests get no response: closing the stream tells their callers
         finally:
