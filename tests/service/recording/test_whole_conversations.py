@@ -205,7 +205,7 @@ async def test_a_list_without_the_reply_that_its_last_results_belong_to_is_refus
     calls, results = CALLS_AND_RESULTS[format]
     async with stash_at(tmp_path / "w.db") as stash:
         for lacking in (results, [asked, *results]):
-            with pytest.raises(BadInputError, match="not the reply with this call. Pass the whole conversation"):
+            with pytest.raises(BadInputError, match=r"not the reply with this call\. Pass the whole conversation"):
                 await stash.get_context(SESSION, messages=lacking, format=format)
         assert (await stash.list_sessions()).sessions == []
         whole = [asked, *calls, *results]

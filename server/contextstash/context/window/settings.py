@@ -293,15 +293,14 @@ class ContextSettings(BaseModel):
     output_tokens: int | None = Field(
         default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
     )
-    # So that several outputs of one turn fit into a small window. Measured with bench/fidelity: with an eighth, which
-    # the design names, about ten points fewer of the facts that are needed later stay in a view of 16,000 tokens.
+    # So that several outputs of one turn fit into a small window; the share is the design's.
     output_share: float | None = Field(
-        default=0.25,
+        default=0.125,
         gt=0,
         le=1,
         description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
         " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
-        " used.",
+        " used. In a small window it is doubled, up to 4,000 tokens.",
     )
     output_cut: Cut = Field(
         default="smart",
