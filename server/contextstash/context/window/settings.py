@@ -352,6 +352,16 @@ class ContextSettings(BaseModel):
         description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
         " that shows the file stays. What a summary replaces follows it word for word.",
     )
+    prune_inputs: bool = Field(
+        default=False,
+        description="In sessions that go through the proxy, large texts in the inputs of old calls that write leave the"
+        " requests like old tool outputs, except those of the newest call for each file.",
+    )
+    prune_images: bool = Field(
+        default=False,
+        description="In sessions that go through the proxy, old images leave the requests like old tool outputs, if the"
+        " client offers `restore_outputs`, which brings them back.",
+    )
     thinking: Thinking = Field(
         default="auto",
         description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"
