@@ -164,7 +164,9 @@ def with_parts_replaced(native: Native, format_name: str, blocks: Sequence[Block
     for index in texts:
         path, value = found.get(index, (None, None))
         if path is None:
-            raise BadInputError(f"Block {index} of this message is no tool result, image or call that can be replaced.")
+            raise BadInputError(
+                f"Block {index} of this message is not a tool result, image or call that can be replaced."
+            )
         native = _with_value(native, path, value)
     return native
 

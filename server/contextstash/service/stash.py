@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash.context.view.prune_plan import PruneOptions
-from contextstash.formats import detect_format, get_format
+from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
 from contextstash.service.limited_output import LimitedOutput
 from contextstash.service.queries import conversation, retrieval, sessions, transfer
@@ -21,11 +21,10 @@ from contextstash.service.recording import output_archive, output_limits, single
 from contextstash.service.recording.batches import (
     REPEATED,
     BatchIdentity,
-    check_for_new_session,
+    check_batch,
     record_batch,
 )
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
-from contextstash.service.recording.missing_reply import check_reply_is_listed
 from contextstash.service.recording.open_session import open_session
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -365,9 +364,7 @@ class Stash:
         identity = BatchIdentity(first_seq, batch_id, whole)
         if session_id is None:
             session_id = await self._access.current_session_id()
-        known = await check_for_new_session(self._access, session_id, messages, identity, format, usage)
-        if whole:
-            check_reply_is_listed(get_format(known.format if known else format or detect_format(messages)), messages)
+        known = await check_batch(self._access, session_id, messages, identity, format, usage)
         named = {"model": model, "agent": agent, "title": title, "parent_session_id": parent_session_id}
         beside: dict[str, Any] = {"system": system, "tools": tools}
         session = await ensure_session(
