@@ -28,7 +28,7 @@ from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
-from contextstash.proxy.conversations import Conversation, common_start, is_tool_list, tool_names
+from contextstash.proxy.conversations import Conversation, is_tool_list, tool_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
@@ -281,11 +281,9 @@ def shown_before(conversation: Conversation, request: RequestText) -> list[int]:
     """Tokens in front of each message, and at last of the whole request, as they are shown with the pinned
     placeholders. What the provider counted of the last request and its bytes do not explain stands in front of all."""
     found = _before(conversation, request, conversation.edits)
-    if not conversation.state.prompt or conversation.request is None:
-        return [round(at) for at in found]
-    unchanged = conversation.edits is conversation.shown
-    shown = found if unchanged else _before(conversation, request, conversation.shown)
-    unseen = conversation.state.prompt - shown[common_start(conversation.request.messages, request.messages)]
+    last, unseen = conversation.request, 0.0
+    if last is not None and conversation.state.prompt:
+        unseen = conversation.state.prompt - _before(conversation, last, conversation.shown)[-1]
     return [max(0, round(at + unseen)) for at in found]
 
 
