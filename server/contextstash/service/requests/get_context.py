@@ -59,7 +59,7 @@ NOTICE_OVERHEAD = 10
 @dataclass(frozen=True)
 class _Budget:
     """A budget in the provider's tokens, the view's estimate, by how much that may be too low, and the ratio of these
-    tokens to counted ones in what leaves the view."""
+    tokens to counted ones."""
 
     tokens: int
     estimated: int
@@ -380,7 +380,7 @@ def _budget(snapshot: SessionSnapshot, budget: int) -> _Budget:
     estimated += total_tokens(snapshot.entries) - counters.view_tokens
     estimated += REPAIR_TOKENS * _unanswered(snapshot.entries)
     unsure = counting.unsure(counters, snapshot.settings) if snapshot.counter.is_approximate else 0
-    return _Budget(budget, estimated, unsure, counting.shrink_ratio(counters, snapshot.settings))
+    return _Budget(budget, estimated, unsure, counting.growth_ratio(counters, snapshot.settings))
 
 
 def _unanswered(entries: Sequence[Entry]) -> int:
