@@ -140,7 +140,7 @@ def test_a_screenshot_answers_its_call_but_cannot_be_replaced_by_text() -> None:
     shot = output("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
     block = RESPONSES.read(shot).blocks[0]
     assert (block.type, block.call_id) == ("image", "a")
-    with pytest.raises(BadInputError, match="Block 0 of this item is not a tool result"):
+    with pytest.raises(BadInputError, match="Block 0 of this message is not a tool result"):
         RESPONSES.replace(shot, {0: "no"})
 
 

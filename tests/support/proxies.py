@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,12 +79,18 @@ class RunningProxy:
 
 @contextmanager
 def running_proxy(
-    upstream: str, database: Path, clock: Clock, *, http2: bool = False, **options: Any
+    upstream: str,
+    database: Path,
+    clock: Clock,
+    *,
+    http2: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[RunningProxy]:
     """The proxy before this model API, with its database."""
 
     async def open_stash() -> Stash:
-        return Stash(await open_sqlite(database, busy_seconds=1.0))
+        return Stash(await open_sqlite(database, busy_seconds=1.0), settings=settings)
 
     served = ServedProxy(
         upstream,

@@ -23,8 +23,9 @@ from contextstash.formats.block_reader import (
     role_of,
 )
 from contextstash.formats.breakpoints import content_of, count_breakpoints, keep_breakpoints, sent_breakpoints
+from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.usage import message_usage
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
 OWN_BLOCKS = frozenset(
@@ -92,20 +93,17 @@ class AnthropicFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index is not a tool result."""
+        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
         content = list(native["content"]) if isinstance(native.get("content"), list) else []
         left = dict(texts)
         index = 0
         for place, block in enumerate(content):
             pieces = _read_block((place, block), native.get("role", ""))
-            if index in left:
-                if not pieces or pieces[0].block.type != "tool_result":
-                    break
+            if index in left and pieces and pieces[0].block.type == "tool_result":
                 content[place] = {**block, "content": _like(block.get("content"), left.pop(index))}
             index += len(pieces)
-        if left:
-            raise BadInputError(f"Block {min(left)} of this message is not a tool result.")
-        return {**native, "content": content} if texts else dict(native)
+        changed = {**native, "content": content} if texts else dict(native)
+        return with_parts_replaced(changed, self.name, self.read(native).blocks, left) if left else changed
 
     def without_thinking(self, native: Native) -> Native | None:
         content = content_of(native)

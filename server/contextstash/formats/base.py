@@ -36,8 +36,8 @@ class Format(Protocol):
         ...
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """A copy with the content of the tool results at these block indexes replaced by the texts. Everything else,
-        including ids and error flags, is unchanged."""
+        """A copy with the content of the tool results at these block indexes replaced by the texts; of a tool call its
+        large texts are, and an image becomes a text. Everything else, including ids and error flags, is unchanged."""
         ...
 
     def without_thinking(self, native: Native) -> Native | None:

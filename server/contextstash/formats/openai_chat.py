@@ -20,9 +20,10 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
+from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.openai_chat_assembly import assemble, is_empty, legacy_call_id
 from contextstash.formats.usage import message_usage
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
 ROLES: dict[str, Role] = {
@@ -84,12 +85,11 @@ class OpenAIChatFormat:
         return reading(ROLES[role], pieces, usage=message_usage(native), model=native.get("model"), group=group)
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index is not a tool result."""
-        wrong = [index for index in texts if index != 0 or native.get("role") not in ("tool", "function")]
-        if wrong:
-            raise BadInputError(f"Block {min(wrong)} of this message is not a tool result.")
+        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
         if not texts:
             return dict(native)
+        if native.get("role") not in ("tool", "function") or any(texts.keys() - {0}):
+            return with_parts_replaced(native, self.name, self.read(native).blocks, texts)
         parts = isinstance(native.get("content"), list)
         return {**native, "content": [{"type": "text", "text": texts[0]}] if parts else texts[0]}
 

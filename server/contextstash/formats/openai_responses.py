@@ -21,6 +21,7 @@ from contextstash.formats.block_reader import (
     result_pieces,
     role_of,
 )
+from contextstash.formats.large_parts import with_parts_replaced
 from contextstash.formats.openai_responses_assembly import assemble
 from contextstash.formats.responses_items import (
     APPROVAL_REQUEST,
@@ -32,7 +33,7 @@ from contextstash.formats.responses_items import (
     item_type,
 )
 from contextstash.formats.usage import message_usage
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
 _ROLES: dict[str, Role] = {
@@ -103,14 +104,14 @@ class OpenAIResponsesFormat:
         )
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
-        """See Format. Raises BadInputError if the block at an index is not a tool result."""
+        """See Format. Raises BadInputError if the block at an index cannot be replaced."""
         if not texts:
             return dict(native)
-        wrong = [index for index in texts if index != 0]
         blocks = self.read(native).blocks
-        if wrong or not blocks or blocks[0].type != "tool_result":
-            raise BadInputError(f"Block {max(texts)} of this item is not a tool result.")
-        return {**native, "output": _output_like(native, texts[0])}
+        if blocks and blocks[0].type == "tool_result" and 0 in texts:
+            native = {**native, "output": _output_like(native, texts[0])}
+            texts = {index: text for index, text in texts.items() if index != 0}
+        return with_parts_replaced(native, self.name, blocks, texts)
 
     def without_thinking(self, native: Native) -> Native | None:
         """The item unchanged. Edits of earlier items do not invalidate reasoning, and the API refuses a call or message

@@ -1,14 +1,16 @@
-"""Edits of a request's text: tool results replaced, thinking left out, messages replaced, and not a byte more."""
+"""Edits of a request's text: tool results, inputs and images replaced, thinking left out, messages replaced, and not a
+byte more."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
-from contextstash.formats.json_positions import Span, Splice, dumped, elements, spliced, without
+from contextstash.formats.json_positions import Path, Span, Splice, dumped, elements, spliced, without
+from contextstash.formats.large_parts import CallInput, large_texts
 from contextstash.formats.request_text import RequestText, TextMessage, ToolResult, is_thinking
 from contextstash_storage.records import Native
 
@@ -16,11 +18,13 @@ from contextstash_storage.records import Native
 @dataclass(frozen=True)
 class MessageEdit:
     """What is sent differently of one message: `texts` for the results at these paths, and whether its thinking is left
-    out. `breakpoint` ends the prompt cache at the last of these results."""
+    out. `breakpoint` ends the prompt cache at the last of these results. `parts` are the texts for the large ones of
+    the tool inputs, and for the images, at these paths."""
 
-    texts: Mapping[tuple[str | int, ...], str]
+    texts: Mapping[Path, str]
     thinking_left_out: bool = False
     breakpoint: Native | None = None
+    parts: Mapping[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,23 @@ def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
     for result in replaced:
         mark = edit.breakpoint if result is replaced[-1] else None
         splices += _replaced(message, result, edit.texts[tuple(result.path)], mark)
+    for given in message.inputs if edit.parts else ():
+        if given.path in edit.parts:
+            splices += _shortened(message, given, edit.parts[given.path])
+    for image in message.images if edit.parts else ():
+        if image.path is not None and image.path in edit.parts:
+            splices.append(Splice(message.span(image.path), dumped(image.text_block(edit.parts[image.path]))))
     if edit.thinking_left_out:
         splices += _without_thinking(message)
     return splices
+
+
+def _shortened(message: TextMessage, given: CallInput, text: str) -> list[Splice]:
+    """The input with this text in place of each large one. An input that the message holds as JSON text is one string,
+    and is replaced as a whole."""
+    if given.is_encoded:
+        return [Splice(message.span(given.path), dumped(given.with_text(text)))]
+    return [Splice(message.span((*given.path, *path)), dumped(text)) for path, _ in large_texts(given.value)]
 
 
 def _replaced(message: TextMessage, result: ToolResult, text: str, mark: Native | None) -> list[Splice]:

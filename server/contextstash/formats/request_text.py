@@ -22,6 +22,7 @@ from contextstash.formats.json_positions import (
     skip_space,
     value_at,
 )
+from contextstash.formats.large_parts import CallInput, Image, call_inputs, images
 from contextstash_storage.records import Native
 
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
@@ -73,6 +74,16 @@ class TextMessage:
         find its exact span takes longer than all else that a request needs."""
         whole = sum(len(text) for text in self.texts.values()) + _characters_beside(self)
         return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
+
+    @cached_property
+    def inputs(self) -> tuple[CallInput, ...]:
+        """The inputs of its tool calls that hold large texts."""
+        return tuple(each for each in call_inputs(self.native, self.format) if each.text)
+
+    @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """All its images, in order."""
+        return tuple(images(self.native, self.format))
 
     def derived(self, name: str, derive: Callable[[Native], bool]) -> bool:
         """What `derive` says of the message; it is asked once."""

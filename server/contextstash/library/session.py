@@ -11,7 +11,6 @@ from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
 from contextstash.library.message_list import MessageList
-from contextstash.library.open_calls import calls_of, check_calls_are_listed
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
     CallArguments,
@@ -63,7 +62,6 @@ class LibrarySession:
         self._list = MessageList()
         self._last = CallArguments()
         self._request_id: str | None = None
-        self._open_calls: frozenset[str] = frozenset()
         self._known_room: tuple[int, int] | None = None
 
     def speak(self, format: str) -> None:
@@ -91,8 +89,6 @@ class LibrarySession:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
         given = CallArguments(self._model, system, tools, max_tokens, more)
         await self._make_ready(natives, system, tools)
-        if self._open_calls:
-            check_calls_are_listed(get_format(self._format or ""), natives, self._open_calls)
         self._last = replace(given, model=self._model)
         result = await self._stash.get_context(
             self.session_id,
@@ -109,7 +105,6 @@ class LibrarySession:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
         read = read_reply(reply)
-        self._open_calls = calls_of(get_format(self._format), read.messages) if self._format else frozenset()
         reported = usage if usage is not None else read.usage
         if read.messages:
             await self._stash.record_messages(

@@ -13,12 +13,22 @@ AFTER_COMPACTION = 0.15
 """The share of the window that a conversation takes after a compaction. A guess, for the same estimate."""
 
 
+MIN_GROWTH = 200
+"""Smaller growth, in tokens or bytes, says little about how many tokens a byte is. As in window/estimate.py."""
+
+MAX_STEP = 2.0
+"""A request counts as if its bytes had at most so many times the tokens of the ones before, and at least the inverse:
+new tool definitions, or reasoning that the provider drops, change a prompt far more than its texts do. A guess."""
+
+PRIOR_TOKENS = 20_000
+"""What is known weighs as much as so many new tokens: one large output of another kind changes little. A guess."""
+
+
 def booked(prepared: Prepared, usage: Usage, ended: float, window: int) -> ProxiedSession:
     """The conversation's state after a reply, whose usage the provider reported."""
     conversation, prices = prepared.conversation, prepared.prices
     state, prompt = conversation.state, usage.prompt_tokens
     direct = prompt + prepared.saved
-    rate = prompt / max(1, size_of(prepared.request) - _bytes_saved(prepared))
     paid = _cost(prepared, usage.cached_tokens, usage.cache_write_tokens, prompt)
     read = usage.cached_tokens
     if not prepared.cold and state.direct_prompt:
@@ -45,9 +55,29 @@ def booked(prepared: Prepared, usage: Usage, ended: float, window: int) -> Proxi
             "cache_seconds": prices.seconds,
             "prompt": prompt,
             "direct_prompt": direct,
-            "tokens_per_byte": rate,
+            "tokens_per_byte": _tokens_per_byte(prepared, prompt),
         }
     )
+
+
+def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
+    """By how many tokens the prompt has grown for each new byte: the mean so far, moved towards what this request says.
+    The whole prompt says less: it has tokens that the body does not show, such as how the provider writes tool
+    definitions, and images have bytes that are no tokens."""
+    conversation = prepared.conversation
+    rate = conversation.tokens_per_byte
+    tokens, size = prompt - conversation.state.prompt, sent_bytes(prepared) - conversation.sent_bytes
+    if not conversation.sent_bytes or tokens < MIN_GROWTH or size < MIN_GROWTH:
+        return rate
+    if any(message.images for message in prepared.request.messages[conversation.same_messages(prepared.request) :]):
+        return rate
+    seen = min(max(tokens / size, rate / MAX_STEP), rate * MAX_STEP)
+    return rate + (seen - rate) * tokens / (tokens + PRIOR_TOKENS)
+
+
+def sent_bytes(prepared: Prepared) -> int:
+    """The bytes of what was sent of the prompt."""
+    return size_of(prepared.request) - _bytes_saved(prepared)
 
 
 def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:

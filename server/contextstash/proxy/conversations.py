@@ -14,6 +14,7 @@ from typing import Any
 
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.hosts.request_identity import ClientSession, is_compaction
+from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -35,11 +36,13 @@ RECENT_SESSIONS = 200
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `recorded` are the messages that the session holds of the last recorded request, `stored` says where.
+    `sent_bytes` is how much of the last request was sent of the prompt. `recorded` are the messages that the session
+    holds of the last recorded request, `stored` says where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
     `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
-    and files that stay. `counted` are the repeated calls that are booked
-    already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
+    and files that stay; parts of `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated
+    calls that are booked already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds
+    since 1970.
     """
 
     session_id: str
@@ -50,12 +53,14 @@ class Conversation:
     agent: str = "proxy"
     followed: str | None = None
     request: RequestText | None = None
+    sent_bytes: int = 0
     recorded: tuple[TextMessage, ...] = ()
     stored: RecordedList = field(default_factory=RecordedList)
     catalog: Catalog = field(default_factory=Catalog)
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     kept: tuple[str, ...] = ()
+    other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,16 +18,20 @@ from contextstash.formats.request_text import RequestText, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.proxy import accounts
 from contextstash.proxy.conversations import Conversation, Conversations, head_of, surroundings_of, with_head
+from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
     DEFAULT_KEEP_TOKENS,
+    RESTORE_TOOL,
+    RETRIEVAL_TOOL,
     Prepared,
     PruneLimits,
     cold_now,
     is_side_call,
     is_understood,
     may_show,
-    offers_retrieval,
+    offers_tool,
     outputs_of,
+    parts_of,
     plan,
     plan_needed,
     prices_of,
@@ -166,7 +170,17 @@ class Engine:
 
     def _can_be_repeated(self, request: RequestText) -> bool:
         """Whether the model can see again what is left out: by our tool, or by calling the same tool again."""
-        return not self._options.record or offers_retrieval(request, configured=self._options.configured)
+        return not self._options.record or self._offers(request, RETRIEVAL_TOOL)
+
+    def _offers(self, request: RequestText, tool: str) -> bool:
+        return offers_tool(request, tool, configured=self._options.configured)
+
+    def _limits_of(self, conversation: Conversation, request: RequestText) -> PruneLimits:
+        """What a prune of this session leaves, by its settings. What is not stored is not left out."""
+        kinds = conversation.other_kinds if self._options.record else TOOL_OUTPUTS_ONLY
+        if kinds.images and not self._offers(request, RESTORE_TOOL):
+            kinds = replace(kinds, images=False)
+        return replace(self._limits, others=kinds)
 
     def _retrievable(self, original: Prepared, offered: bool) -> bool:
         """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
@@ -185,10 +199,11 @@ class Engine:
         request hold: the original would cost the cache."""
         conversation, request = original.conversation, original.request
         try:
-            chosen = plan(conversation, request, original.prices, self._limits, cold=original.cold)
+            limits = self._limits_of(conversation, request)
+            chosen = plan(conversation, request, original.prices, limits, cold=original.cold)
             if not chosen.chosen:
                 return 0
-            archiving = self._archive(conversation, request, chosen)
+            archiving = self._archive(conversation, request, chosen, limits)
             return await self._within(LOAD_FACTOR * self._options.step_seconds, archiving)
         except Exception as error:
             logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
@@ -242,6 +257,7 @@ class Engine:
             conversation.loaded = True
             return
         conversation.kept = self._sessions.kept(session)
+        conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
@@ -255,10 +271,12 @@ class Engine:
             conversation.shown = conversation.edits
         conversation.loaded = True
 
-    async def _archive(self, conversation: Conversation, request: RequestText, chosen: CachedPrune) -> int:
-        """Archive the outputs of a plan durably; how many that were."""
+    async def _archive(
+        self, conversation: Conversation, request: RequestText, chosen: CachedPrune, limits: PruneLimits
+    ) -> int:
+        """Archive the outputs and other parts of a plan durably; how many that were."""
         assert self._sessions is not None
-        thinking = thinking_choice(conversation, request, chosen.chosen)
+        thinking = thinking_choice(conversation, request, chosen.chosen, limits)
         if not thinking.possible:
             return 0
         strip_from = None
@@ -268,7 +286,8 @@ class Engine:
                 return 0
             strip_from = conversation.positions[thinking.strip_from]
         outputs = outputs_of(conversation, chosen.chosen)
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from)
+        parts = parts_of(conversation, request, limits, chosen.chosen)
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from, parts)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived
@@ -296,10 +315,11 @@ class Engine:
         if not is_understood(request) or not self._can_be_repeated(request):
             return None
         await self._record(conversation, request, None)
-        for limits in (self._limits, self._limits.quarter):
+        every = self._limits_of(conversation, request)
+        for limits in (every, every.quarter):
             chosen = plan_needed(conversation, request, limits)
             if chosen.chosen:
-                archived = await self._archive(conversation, request, chosen)
+                archived = await self._archive(conversation, request, chosen, limits)
                 healed = self._rendered(prepared, archived) if archived else None
                 return healed if healed is not None and len(healed.body) < len(prepared.body) else None
         return None
@@ -333,6 +353,7 @@ class Engine:
                 conversation.request.messages
             )
             conversation.request = prepared.request
+            conversation.sent_bytes = accounts.sent_bytes(prepared)
             self._in_background(self._keep(prepared, former if extends else None))
         except Exception as error:
             self._fault(conversation, error)

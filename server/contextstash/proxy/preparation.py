@@ -16,6 +16,7 @@ from contextstash.context.view.cached_prune import (
     CachePrices,
     CacheState,
     Prunable,
+    affordable,
     is_cold,
     plan_cached_prune,
     plan_needed_prune,
@@ -28,12 +29,18 @@ from contextstash.formats.request_text import RequestText, TextMessage, has_long
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
 from contextstash.proxy.conversations import Conversation, is_tool_list, tool_names
+from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
+from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
+from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Native, Output
 
 logger = logging.getLogger(__name__)
 
 RETRIEVAL_TOOL = "get_archived_output"
+
+RESTORE_TOOL = "restore_outputs"
+"""Brings an image back, which no text can."""
 
 PLACEHOLDER_TOKENS = 70
 """What a placeholder takes on average, measured on recorded sessions; the exact one is made when it is needed."""
@@ -65,10 +72,11 @@ out unedited: an edit might break a rule that is not known here."""
 @dataclass(frozen=True, slots=True)
 class PruneLimits:
     """What a prune leaves: the newest tokens of tool outputs, and with `only_reads` all outputs but those of calls that
-    show what is there, which can be made again."""
+    show what is there, which can be made again. `others` are the other parts that it takes."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     only_reads: bool = False
+    others: PartKinds = TOOL_OUTPUTS_ONLY
 
     @property
     def quarter(self) -> PruneLimits:
@@ -110,22 +118,20 @@ def prices_of(request: RequestText) -> CachePrices:
     return ONE_HOUR if long else FIVE_MINUTES
 
 
-def offers_retrieval(request: RequestText, *, configured: bool = False) -> bool:
-    """Whether the model can fetch what a placeholder stands for: the tool is offered, or named for a tool search.
-    `configured` says that the client is known to have it: Codex does not name the tools of MCP servers to a model that
-    writes programs, but lets the program search for them."""
+def offers_tool(request: RequestText, tool: str, *, configured: bool = False) -> bool:
+    """Whether the model can call a tool of ours: it is offered, or named for a tool search. `configured` says that the
+    client is known to have our server: Codex does not name the tools of MCP servers to a model that writes programs,
+    but lets the program search for them."""
     if configured and any(message.derived("searches", _lets_programs_search) for message in request.messages):
         return True
     names = tool_names(request)
-    if any(name.endswith(RETRIEVAL_TOOL) for name in names):
+    if any(name.endswith(tool) for name in names):
         return True
     if not any("toolsearch" in name.lower().replace("_", "") for name in names):
         return False
-    return any(message.derived("announces", _announces_retrieval) for message in request.messages)
-
-
-def _announces_retrieval(native: Native) -> bool:
-    return announces(native, RETRIEVAL_TOOL)
+    return any(
+        message.derived(f"announces {tool}", lambda native: announces(native, tool)) for message in request.messages
+    )
 
 
 def _lets_programs_search(native: Native) -> bool:
@@ -167,6 +173,7 @@ def pinned_edits(
     """What the session's edits (by default those in force) change in this request, by message."""
     edits = edits or conversation.edits
     pins, strips = edits.pins, edits.strips
+    others = pinned_parts(conversation, request, edits)
     recorded = conversation.same_messages(request) if strips else 0
     found: dict[int, MessageEdit] = {}
     for place, message in enumerate(request.messages):
@@ -175,8 +182,8 @@ def pinned_edits(
         if place < min(recorded, len(conversation.positions)) and message.thinks:
             seq = conversation.positions[place]
             stripped = any(strip.first_seq <= seq <= strip.last_seq for strip in strips)
-        if texts or stripped:
-            found[place] = MessageEdit(texts, stripped)
+        if texts or stripped or place in others:
+            found[place] = MessageEdit(texts, stripped, parts=others[place].texts if place in others else {})
     return found
 
 
@@ -258,29 +265,59 @@ def rendered(
     edits |= anchor(request, edits, former)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
-    saved = round((len(request.body) - len(body)) * conversation.tokens_per_byte)
+    saved = _saved_tokens(conversation, request, len(request.body) - len(body))
     return Prepared(conversation, request, body, prices, now, max(0, saved), pruned, cold, edits)
+
+
+def _saved_tokens(conversation: Conversation, request: RequestText, freed: int) -> int:
+    """The tokens of the bytes that the edits freed. An image takes tokens by its pixels, not by its bytes."""
+    left_out = pinned_parts(conversation, request, conversation.edits) if conversation.edits.images else {}
+    for place, parts in left_out.items():
+        freed -= sum(len(request.messages[place].raw[slice(*request.messages[place].span(p))]) for p in parts.images)
+    return round(freed * conversation.tokens_per_byte) + sum(sum(p.images.values()) for p in left_out.values())
 
 
 def shown_before(conversation: Conversation, request: RequestText) -> list[int]:
     """Tokens in front of each message, and at last of the whole request, as they are shown with the pinned
-    placeholders."""
-    rate, pins = conversation.tokens_per_byte, conversation.edits.pins
+    placeholders. What the provider counted of the last request and its bytes do not explain stands in front of all."""
+    found = _before(conversation, request, conversation.edits)
+    last, unseen = conversation.request, 0.0
+    if last is not None and conversation.state.prompt:
+        unseen = conversation.state.prompt - _before(conversation, last, conversation.shown)[-1]
+    return [max(0, round(at + unseen)) for at in found]
+
+
+def _before(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[float]:
+    """The same by the bytes alone."""
+    rate = conversation.tokens_per_byte
     at = size_before(request, 0) * rate
-    found = [round(at)]
+    found = [at]
     for message in request.messages:
-        hidden = [message.sizes.get(each.path, 0) for each in message.results if each.call_id in pins]
+        hidden = [message.sizes.get(each.path, 0) for each in message.results if each.call_id in edits.pins]
+        hidden += [len(each.text) for each in message.inputs if each.call_id in edits.inputs] if edits.inputs else []
         at += len(message.raw) * rate - sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in hidden)
-        found.append(round(at))
+        found.append(at)
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Something of a message that may leave the request: its name in a plan, its tokens, and whether it is recorded."""
+
+    key: str
+    tokens: int
+    is_recorded: bool = True
+
+
 def prunables(
-    conversation: Conversation, request: RequestText, keep_tokens: int, before: Sequence[int]
+    conversation: Conversation,
+    request: RequestText,
+    keep_tokens: int,
+    before: Sequence[int],
+    others: Mapping[int, Sequence[OtherPart]],
 ) -> list[Prunable]:
-    """The recorded tool results that are old enough to be replaced, in order. `before` are the tokens in front of each
-    message."""
-    rate = conversation.tokens_per_byte
+    """The recorded tool results and `others` that are old enough to be replaced, in order. `before` are the tokens in
+    front of each message."""
     kept = after = replies = 0
     young: int | None = None  # replies since the newest result became old enough
     found: list[Prunable] = []
@@ -288,18 +325,30 @@ def prunables(
         message = request.messages[place]
         after += message.blocks
         replies += is_reply_start(request, place)
-        for result in reversed(message.results):
-            if result.call_id in conversation.edits.pins:
-                continue
-            tokens = round(message.sizes.get(result.path, 0) * rate)
-            kept += tokens
-            if kept <= keep_tokens or tokens < MIN_RESULT_TOKENS:
+        shown = [*_shown_results(conversation, message), *(Sized(o.key, o.tokens) for o in others.get(place, ()))]
+        for each in reversed(shown):
+            kept += each.tokens
+            if kept <= keep_tokens or each.tokens < MIN_RESULT_TOKENS:
                 continue
             young = replies if young is None else young
-            if _is_recorded(conversation, message, result.call_id, result.path):
+            if each.is_recorded:
                 carried = replies - young
-                found.append(Prunable(result.call_id, before[place], tokens, PLACEHOLDER_TOKENS, after, carried))
+                found.append(Prunable(each.key, before[place], each.tokens, PLACEHOLDER_TOKENS, after, carried))
     return found[::-1]
+
+
+def _shown_results(conversation: Conversation, message: TextMessage) -> list[Sized]:
+    """The results of a message that are not pruned yet."""
+    rate, pins = conversation.tokens_per_byte, conversation.edits.pins
+    return [
+        Sized(
+            result.call_id,
+            round(message.sizes.get(result.path, 0) * rate),
+            _is_recorded(conversation, message, result.call_id, result.path),
+        )
+        for result in message.results
+        if result.call_id not in pins
+    ]
 
 
 def is_reply_start(request: RequestText, place: int) -> bool:
@@ -341,8 +390,11 @@ def plan(
         conversation.state.requests,
         prices,
         _surely_cached(conversation, request, before),
+        affordable(conversation.state.paid, conversation.state.direct_cost),
     )
-    candidates = prunables(conversation, request, round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1)), before)
+    others = other_parts(conversation, request, limits.others)
+    keep_tokens = round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1))
+    candidates = prunables(conversation, request, keep_tokens, before, others)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
@@ -357,7 +409,8 @@ def _surely_cached(conversation: Conversation, request: RequestText, before: Seq
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
-    candidates = prunables(conversation, request, limits.keep_tokens, shown_before(conversation, request))
+    others = other_parts(conversation, request, limits.others)
+    candidates = prunables(conversation, request, limits.keep_tokens, shown_before(conversation, request), others)
     return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 
@@ -366,6 +419,8 @@ def _unprotected(
 ) -> list[Prunable]:
     calls = made_calls(conversation, request)
     kept = protected_calls(calls, pruned_at(conversation)) | _kept_calls(conversation)
+    if limits.others.inputs:
+        kept |= newest_inputs(calls)
     if limits.only_reads:
         kept |= {call.call_id for call in calls if not call.reads}
     return [each for each in candidates if each.key not in kept]
@@ -383,7 +438,17 @@ def _kept_calls(conversation: Conversation) -> set[str]:
 
 def outputs_of(conversation: Conversation, chosen: Sequence[Prunable]) -> list[Output]:
     """The recorded outputs of a plan."""
-    return [conversation.catalog.outputs[each.key].output for each in chosen]
+    outputs = conversation.catalog.outputs
+    return [outputs[each.key].output for each in chosen if each.key in outputs]
+
+
+def parts_of(
+    conversation: Conversation, request: RequestText, limits: PruneLimits, chosen: Sequence[Prunable]
+) -> list[MessagePart]:
+    """The other parts of a plan."""
+    keys = {each.key for each in chosen}
+    found = other_parts(conversation, request, limits.others).values()
+    return [other.part for others in found for other in others if other.key in keys]
 
 
 def is_side_call(request: RequestText) -> bool:
@@ -399,21 +464,29 @@ class ThinkingChoice:
     strip_from: int | None = None
 
 
-def thinking_choice(conversation: Conversation, request: RequestText, chosen: Sequence[Prunable]) -> ThinkingChoice:
+def thinking_choice(
+    conversation: Conversation, request: RequestText, chosen: Sequence[Prunable], limits: PruneLimits
+) -> ThinkingChoice:
     """What an edit does to later thinking. Models that check prefixes refuse thinking behind an edit. At the end of a
     tool loop it can be left out; within one the model needs it, so that the edit waits, unless the request lets the API
     drop it."""
     if not _checks_thinking(conversation, request):
         return ThinkingChoice(True)
-    keys = {each.key for each in chosen}
-    first = next(
-        (p for p, message in enumerate(request.messages) if any(r.call_id in keys for r in message.results)), 0
-    )
+    first = _first_of(conversation, request, {each.key for each in chosen}, limits)
     later = _bound_thinking(conversation, request, min(first, _first_changed(conversation, request)))
     if not later:
         return ThinkingChoice(True)
     in_loop = bool(request.latest.results)
     return ThinkingChoice(False) if in_loop else ThinkingChoice(True, later[0])
+
+
+def _first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:
+    """The first message that holds one of what is named by `keys`."""
+    others = other_parts(conversation, request, limits.others)
+    for place, message in enumerate(request.messages):
+        if keys & {*(result.call_id for result in message.results), *(other.key for other in others.get(place, ()))}:
+            return place
+    return 0
 
 
 def cold_now(conversation: Conversation, now: float) -> bool:

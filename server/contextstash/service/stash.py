@@ -21,7 +21,7 @@ from contextstash.service.recording import output_archive, output_limits, single
 from contextstash.service.recording.batches import (
     REPEATED,
     BatchIdentity,
-    check_for_new_session,
+    check_batch,
     record_batch,
 )
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
@@ -364,7 +364,7 @@ class Stash:
         identity = BatchIdentity(first_seq, batch_id, whole)
         if session_id is None:
             session_id = await self._access.current_session_id()
-        known = await check_for_new_session(self._access, session_id, messages, identity, format, usage)
+        known = await check_batch(self._access, session_id, messages, identity, format, usage)
         named = {"model": model, "agent": agent, "title": title, "parent_session_id": parent_session_id}
         beside: dict[str, Any] = {"system": system, "tools": tools}
         session = await ensure_session(

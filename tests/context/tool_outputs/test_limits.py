@@ -338,3 +338,18 @@ def test_huge_and_monotonous_outputs_are_cut_like_others(kind: str, cut: Any) ->
     assert byte_length(shown.text) <= 50_000
     assert quarter(shown.text) <= 5_000
     assert HANDLE in shown.notice
+
+
+@pytest.mark.parametrize(
+    ("window", "tokens"),
+    [(200_000, 10_000), (64_000, 8_000), (32_000, 4_000), (24_000, 4_000), (16_000, 4_000), (8_000, 2_000), (4, 1)],
+)
+def test_one_output_takes_an_eighth_of_the_window_and_of_a_small_one_more(window: int, tokens: int) -> None:
+    assert OutputLimits.of(resolve_settings({}), window).tokens == tokens
+
+
+@pytest.mark.parametrize(("share", "tokens"), [(0.05, 1_600), (0.25, 4_000), (0.75, 12_000), (1, 16_000)])
+def test_a_share_of_the_user_is_doubled_in_a_small_window_too(share: float, tokens: int) -> None:
+    settings = resolve_settings({"output_share": share, "output_tokens": 20_000})
+    assert OutputLimits.of(settings, 16_000).tokens == tokens
+    assert OutputLimits.of(settings, 100).tokens == min(100, round(2 * share * 100))

@@ -12,6 +12,7 @@ from contextstash.context.view.cached_prune import (
     ONE_HOUR,
     CacheState,
     Prunable,
+    affordable,
     is_cold,
     plan_cached_prune,
 )
@@ -41,12 +42,30 @@ def test_a_warm_cache_is_broken_only_for_what_the_likely_turns_earn_back() -> No
     assert plan_cached_prune(many, CacheState(cold=False, cached=400_000, turns=30, prices=ONE_HOUR)).chosen == ()
 
 
-def test_a_batch_waits_until_carrying_it_has_cost_a_good_part_of_what_pruning_it_does() -> None:
+def test_a_batch_is_pruned_as_soon_as_carrying_it_has_cost_what_pruning_it_does() -> None:
+    """49,300 tokens cost 4,930 with each request, and to write the 30,700 behind them again 35,305, or 58,330."""
+    for prices, carried in ((FIVE_MINUTES, 7), (ONE_HOUR, 11)):
+        state = CacheState(cold=False, cached=90_000, turns=50, prices=prices)
+        assert plan_cached_prune(results(*[5_000] * 10, carried=carried - 1), state).chosen == ()
+        assert len(plan_cached_prune(results(*[5_000] * 10, carried=carried), state).chosen) == 10
+
+
+def test_an_output_that_costs_more_to_carry_once_than_to_prune_leaves_at_once() -> None:
+    large = results(25_000, start=60_000, carried=0)
+    assert plan_cached_prune(large, CacheState(cold=False, cached=86_000, turns=10)).chosen == tuple(large)
+    assert plan_cached_prune(large, CacheState(cold=False, cached=96_000, turns=10)).chosen == ()
+
+
+def test_a_prune_risks_what_was_saved_and_hardly_more() -> None:
+    large = results(25_000, start=60_000)
     state = CacheState(cold=False, cached=90_000, turns=50)
-    assert plan_cached_prune(results(*[5_000] * 10, carried=2), state).chosen == ()
-    assert len(plan_cached_prune(results(*[5_000] * 10, carried=5), state).chosen) == 10
-    hour = CacheState(cold=False, cached=90_000, turns=50, prices=ONE_HOUR)
-    assert plan_cached_prune(results(*[5_000] * 10, carried=5), hour).chosen == ()
+    price = 5_070 * 1.15
+    for paid, unedited, pays in ((100_000, 100_000, False), (200_000, 200_000, True), (94_000, 97_000, True)):
+        assert (affordable(paid, unedited) >= price) is pays
+        plan = plan_cached_prune(large, replace(state, affordable=affordable(paid, unedited)))
+        assert bool(plan.chosen) is pays
+    cold = replace(state, cold=True, affordable=affordable(2.0, 1.0))
+    assert plan_cached_prune(large, cold).chosen, "a prune of a cold cache costs nothing"
 
 
 def test_an_early_small_result_does_not_make_everything_after_it_be_written_again() -> None:

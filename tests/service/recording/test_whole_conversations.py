@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,54 @@ async def test_under_another_system_message_a_changed_message_is_a_rewind_all_th
         answer = await stash.record_messages([head, *new], session_id=SESSION, whole=True)
         assert (answer.recorded, answer.duplicates) == (1, 3)
         assert await valid_view(stash, "openai-chat") == [head, *new]
+
+
+CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
+    "anthropic": (
+        [{"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}],
+        [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a zebra"}]}],
+    ),
+    "openai-chat": (looked_up("c1", "a zebra")[:1], looked_up("c1", "a zebra")[1:]),
+    "openai-responses": (
+        [
+            {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        ],
+        [{"type": "function_call_output", "call_id": "c1", "output": "a zebra"}],
+    ),
+    "gemini": (
+        [{"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]}],
+        [{"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "a zebra"}}}]}],
+    ),
+}
+
+
+@pytest.mark.parametrize("format", CALLS_AND_RESULTS)
+async def test_a_list_without_the_reply_that_its_last_results_belong_to_is_refused(tmp_path: Path, format: str) -> None:
+    asked: Native = {"role": "user", "content": "Find it."}
+    if format == "gemini":
+        asked = {"role": "user", "parts": [{"text": "Find it."}]}
+    calls, results = CALLS_AND_RESULTS[format]
+    async with stash_at(tmp_path / "w.db") as stash:
+        for lacking in (results, [asked, *results]):
+            with pytest.raises(BadInputError, match=r"not the reply with this call\. Pass the whole conversation"):
+                await stash.get_context(SESSION, messages=lacking, format=format)
+        assert (await stash.list_sessions()).sessions == []
+        whole = [asked, *calls, *results]
+        assert (await stash.get_context(SESSION, messages=whole, format=format)).messages == whole
+        with pytest.raises(BadInputError, match="not the reply with this call"):
+            await stash.get_context(SESSION, messages=[*whole, *_called(results, "c2")], format=format)
+        assert (await stash.get_context(SESSION)).messages == whole
+
+
+def _called(results: list[Native], name: str) -> list[Native]:
+    """The results of another call."""
+    text = json.dumps(results).replace('"c1"', f'"{name}"').replace('"look"', f'"{name}"')
+    return list(json.loads(text))
+
+
+async def test_a_list_whose_client_has_dropped_its_beginning_may_begin_with_a_result(tmp_path: Path) -> None:
+    kept = [*looked_up("c1", "a zebra")[1:], *said("", "It is a zebra.", "Go on.")[1:]]
+    async with stash_at(tmp_path / "w.db") as stash:
+        context = await stash.get_context(SESSION, messages=kept)
+    assert context.messages[-2:] == kept[-2:]

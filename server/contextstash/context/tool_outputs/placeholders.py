@@ -39,6 +39,20 @@ def placeholder(tool: str, argument: str, tokens: int, lines: int, handle: str, 
     )
 
 
+def input_placeholder(tool: str, argument: str, tokens: int, handle: str) -> str:
+    """What stands for a text in the input of a call that was made. It says that the call had the whole text: a model
+    must not take this for what it wrote, or write it itself."""
+    return (
+        f"{MARKER}: {tokens:,} tokens that {_call(tool, argument)} was called with are not shown here any more; the"
+        f" call itself was made with all of them. Unchanged in get_archived_output, handle {handle}.]"
+    )
+
+
+def image_placeholder(handle: str) -> str:
+    """What stands for an image."""
+    return f"{MARKER}: an image is not shown here any more. restore_outputs shows it again, handle {handle}.]"
+
+
 def filled_placeholder(template: str, output: Output, digest: str) -> str:
     """A placeholder in the user's own words. `template` may contain the fields of `settings.PLACEHOLDER_FIELDS`."""
     argument = _short_argument(output.argument)

@@ -7,12 +7,16 @@ that price again and again: replayed on recorded sessions, a prune at each turn 
 as much as no prune (bench/proxy).
 
 When to pay the price once more is the problem of renting or buying skis: nobody knows how long the session goes on. So
-a batch waits until carrying it has cost a good part of what pruning it does. Whatever follows, the cost stays within a
-fixed factor of the best decision's, and batches grow with the price of writing and with what must be written again.
+a batch is pruned as soon as carrying it, this request included, has cost what pruning it does. Whatever follows, the
+cost stays within twice that of the best decision; batches grow with the price of writing and with what must be written
+again; and what costs more to carry once than to prune, such as a large output that was just read, leaves at once. Many
+sessions end soon after. So a prune risks what earlier ones have saved, and little more: if the session ends with this
+request, it has cost hardly more than it would have unedited.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -45,13 +49,13 @@ MAX_TURNS = 50
 ends. In a simulation of recorded sessions 50 and 100 were equally good, and no session cost more than without a
 prune."""
 
-CARRIED_SHARE = 0.58
-"""How much carrying a batch must have cost until it is pruned, as a share of what that costs: 1 / (e - 1), where the
-best randomized strategy for renting or buying buys on average. Between 0.5 and 1 it makes no difference to the costs in
-a simulation of recorded sessions."""
-
 MIN_WORTHWHILE = 1.2
 """A warm prune must save this many times its cost. A guess: a margin for outputs that are fetched again."""
+
+MAX_LOSS = 0.03
+"""By which share of what a session would have cost unedited it may cost more, if it ends right after a prune. A guess:
+1 to 3 % make no difference in a simulation of recorded sessions, but with 1 % a session of small outputs waits very
+long."""
 
 SLACK_SECONDS = 15
 """Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere. A guess."""
@@ -79,13 +83,15 @@ class Prunable:
 class CacheState:
     """The provider's cache at the moment of a request: `cached` are the tokens, from the start on, that it holds if it
     is not `cold`; `anchors` are the tokens in front of each breakpoint that stays where it is, such as that behind the
-    system prompt; `turns` is how many requests of this session there were."""
+    system prompt; `turns` is how many requests of this session there were. A prune may cost `affordable`, in uncached
+    input tokens."""
 
     cold: bool
     cached: int
     turns: int
     prices: CachePrices = FIVE_MINUTES
     anchors: tuple[int, ...] = ()
+    affordable: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,11 @@ def is_cold(now: float, last_at: float, cache_seconds: int) -> bool:
     """Whether the cache has expired: by the time since its last use alone. A single request that read nothing from the
     cache says little, since requests are routed to different machines."""
     return now - last_at > cache_seconds + SLACK_SECONDS
+
+
+def affordable(paid: float, unedited: float) -> float:
+    """What a prune may cost in a session that has cost `paid` so far, and would have cost `unedited`."""
+    return max(0.0, (1 + MAX_LOSS) * unedited - paid)
 
 
 def likely_turns(turns: int) -> int:
@@ -133,11 +144,11 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
     freed, carried = 0, 0.0
     for place in range(len(useful) - 1, -1, -1):
         freed += useful[place].saved
-        carried += prices.read * useful[place].saved * useful[place].carried
+        carried += prices.read * useful[place].saved * (useful[place].carried + 1)
         rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
-        pays = freed >= MIN_TOKENS and carried >= CARRIED_SHARE * cost and saving > MIN_WORTHWHILE * cost
+        pays = freed >= MIN_TOKENS and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable
         if pays and saving - cost > best[0]:
             best = (saving - cost, place)
     if best[1] < 0:

@@ -121,7 +121,11 @@ class Entry:
         """The kind of message that the model sees here."""
         if self.message is None:
             return "summary" if self.summary else "tool_summary"
-        archived = any(isinstance(edit, ArchiveEdit) for edit in self.replaced.values())
+        blocks = self.message.blocks
+        archived = any(
+            isinstance(edit, ArchiveEdit) and blocks[index].type == "tool_result"
+            for index, edit in self.replaced.items()
+        )
         return "tool_result_archived" if archived and not self.visible_results else self.message.kind
 
     @property
@@ -180,8 +184,10 @@ def own_blocks(message: Message) -> list[Block]:
 
 
 def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
-    """The index of a tool result's block and those of the images nested in it, which follow it."""
+    """The index of a block, and of a tool result also those of the images nested in it, which follow it."""
     indexes = [index]
+    if blocks[index].type != "tool_result":
+        return indexes
     for later in range(index + 1, len(blocks)):
         block = blocks[later]
         if block.type not in ("image", "document") or block.call_id != blocks[index].call_id:

@@ -212,6 +212,17 @@ def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
     return _ratio(counters)
 
 
+def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
+    """The ratio of true to counted tokens of what leaves the view. The last report included it: it was larger or
+    smaller than counted by about as much as the whole. Whoever declares nothing may send text that nobody recorded;
+    then it counts like what is added."""
+    ratio = growth_ratio(counters, settings)
+    if not settings.anchored or not counters.reported or not counters.reported_declared or counters.reported_view <= 0:
+        return ratio
+    whole = (counters.reported - counters.reported_declared) / counters.reported_view
+    return whole if 1 - MAX_STEP <= whole / ratio <= 1 + MAX_STEP else ratio
+
+
 def _helps(counters: Counters) -> bool:
     if counters.counted_growth == 0:
         return counters.prior_ratio != 1.0
@@ -233,7 +244,9 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
         return round(view * ratio) + declared + settings.conversation_overhead, f"counted with {counter}{calibrated}"
-    since = round((view - counters.reported_view) * ratio) + declared - counters.reported_declared
+    change = view - counters.reported_view
+    since = round(change * (ratio if change > 0 else shrink_ratio(counters, settings)))
+    since += declared - counters.reported_declared
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
         f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}{calibrated}"

@@ -293,15 +293,14 @@ class ContextSettings(BaseModel):
     output_tokens: int | None = Field(
         default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
     )
-    # So that several outputs of one turn fit into a small window. Measured with bench/fidelity: with an eighth, which
-    # the design names, about ten points fewer of the facts that are needed later stay in a view of 16,000 tokens.
+    # So that several outputs of one turn fit into a small window; the share is the design's.
     output_share: float | None = Field(
-        default=0.25,
+        default=0.125,
         gt=0,
         le=1,
         description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
         " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
-        " used.",
+        " used. In a small window it is doubled, up to 4,000 tokens.",
     )
     output_cut: Cut = Field(
         default="smart",
@@ -352,6 +351,16 @@ class ContextSettings(BaseModel):
         max_length=MAX_PINS,
         description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
         " that shows the file stays. What a summary replaces follows it word for word.",
+    )
+    prune_inputs: bool = Field(
+        default=False,
+        description="In sessions that go through the proxy, large texts in the inputs of old calls that write leave the"
+        " requests like old tool outputs, except those of the newest call for each file.",
+    )
+    prune_images: bool = Field(
+        default=False,
+        description="In sessions that go through the proxy, old images leave the requests like old tool outputs, if the"
+        " client offers `restore_outputs`, which brings them back.",
     )
     thinking: Thinking = Field(
         default="auto",

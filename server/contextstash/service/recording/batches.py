@@ -23,6 +23,7 @@ from contextstash.service.recording.messages import (
     remember_calls,
     with_usage,
 )
+from contextstash.service.recording.missing_reply import check_reply_is_listed
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
@@ -69,7 +70,7 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-async def check_for_new_session(
+async def check_batch(
     access: Access,
     session_id: str | None,
     natives: Sequence[Native],
@@ -77,19 +78,30 @@ async def check_for_new_session(
     format_name: str | None,
     usage: Mapping[str, Any] | None,
 ) -> Session | None:
-    """The session; None if it is not there yet. In that case, raises BadInputError for what would be refused once it is
-    made: a refused batch must not leave an empty session."""
-    if session_id is not None:
-        check_session_id(session_id)
-        with suppress(SessionNotFoundError):
-            return await access.store.get_session(session_id)
+    """The session; None if it is not there yet. Raises BadInputError if a whole conversation lacks its last reply, and
+    for what would be refused once a new session is made: a refused batch must not leave an empty session."""
+    session = await _known_session(access, session_id)
+    name = session.format if session else format_name
+    if identity.whole:
+        check_reply_is_listed(get_format(name or detect_format(natives)), natives)
+    if session is not None:
+        return session
     if identity.first_seq:
         raise BadInputError(
             f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
             " position 0 on."
         )
     if usage is not None:
-        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
+        with_usage(natives, get_format(name or detect_format(natives)), usage)
+    return None
+
+
+async def _known_session(access: Access, session_id: str | None) -> Session | None:
+    if session_id is None:
+        return None
+    check_session_id(session_id)
+    with suppress(SessionNotFoundError):
+        return await access.store.get_session(session_id)
     return None
 
 

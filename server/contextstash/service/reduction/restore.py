@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
+from contextstash.service.recording.output_archive import OUTPUTS_SUFFIX
 from contextstash.service.reduction.prune import client_note
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
@@ -36,8 +37,18 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
 
 async def _session_of(access: Access, handle: str) -> str:
     if handle.startswith("out_"):
-        return (await access.store.find_output(handle))[0]
+        return await _shown_in(access, handle, (await access.store.find_output(handle))[0])
     return await access.store.find_summary(handle) or await access.session_id(None)
+
+
+async def _shown_in(access: Access, handle: str, found_in: str) -> str:
+    """The session whose view an output belongs to: that of which it was stored for, if a request of it leaves out what
+    has this handle (an input of a call, an image)."""
+    parent = (await access.store.get_session(found_in)).parent_session_id
+    if parent is None or not found_in.endswith(OUTPUTS_SUFFIX):
+        return found_in
+    edits = await access.store.read_edits(parent)
+    return parent if any(isinstance(edit, Replacement) and edit.handle == handle for edit in edits) else found_in
 
 
 async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list[str]) -> RestoreResult:
@@ -110,5 +121,6 @@ def _nothing(snapshot: SessionSnapshot, untouched: list[str]) -> RestoreResult:
 def _restored(edit: Shortening, snapshot: SessionSnapshot) -> RestoredOutput:
     if isinstance(edit, SummaryEdit):
         return RestoredOutput(handle=edit.summary_id, tokens=-sum(edit.delta.values()))
-    output = snapshot.outputs[edit.seq, edit.block]
-    return RestoredOutput(handle=output.handle, tokens=output.tokens)
+    output = snapshot.outputs.get((edit.seq, edit.block))
+    tokens = -sum(edit.delta.values()) if output is None else output.tokens
+    return RestoredOutput(handle=edit.handle, tokens=tokens)

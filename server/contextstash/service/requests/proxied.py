@@ -18,6 +18,7 @@ from contextstash.service.recording.messages import RecentCalls, append, ensure_
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
+from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
@@ -29,6 +30,7 @@ from contextstash_storage.records import (
     Native,
     Output,
     ProxiedSession,
+    Replacement,
     RestoreEdit,
     Session,
     StripEdit,
@@ -58,11 +60,14 @@ class Pin:
 
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show. `pins` are by the id of the tool call. `edits` is how
-    many edits the session had."""
+    """The edits of a session that its next request must show. `pins` are by the id of the tool call, and so are those
+    of its `inputs`; those of `images` are by the position of the message and the block. `edits` is how many edits the
+    session had."""
 
     edits: int = 0
     pins: Mapping[str, Pin] = field(default_factory=dict)
+    inputs: Mapping[str, Pin] = field(default_factory=dict)
+    images: Mapping[tuple[int, int], Pin] = field(default_factory=dict)
     strips: tuple[StripEdit, ...] = ()
     summaries: tuple[SummaryEdit, ...] = ()
 
@@ -88,12 +93,15 @@ class RecordedList:
 
 @dataclass
 class Catalog:
-    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `messages` is how
-    many messages were read."""
+    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `calls` is where the
+    calls are, `images` are the blocks of a message that are images, with their tokens. `messages` is how many messages
+    were read."""
 
     messages: int = 0
     outputs: dict[str, KnownOutput] = field(default_factory=dict)
     call_ids: dict[tuple[int, int], str] = field(default_factory=dict)
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    images: dict[int, dict[int, int]] = field(default_factory=dict)
 
 
 async def read_catalog(access: Access, session_id: str, known: Catalog) -> Catalog:
@@ -114,6 +122,10 @@ def _add(catalog: Catalog, message: Message, outputs: Mapping[tuple[int, int], O
         if output is not None and block.call_id:
             catalog.call_ids[message.seq, place] = block.call_id
             catalog.outputs[block.call_id] = KnownOutput(output, message.created_at.timestamp())
+        elif block.type == "tool_call" and block.call_id:
+            catalog.calls[block.call_id] = message.seq, place
+        elif block.type == "image":
+            catalog.images.setdefault(message.seq, {})[place] = block.tokens
 
 
 async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
@@ -128,20 +140,32 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
         else:
             live[edit.edit_id] = edit
     pins = {}
+    others: list[Replacement] = []
     by_place = {(k.output.seq, k.output.block): k.output for k in catalog.outputs.values()}
     for edit in live.values():
-        if isinstance(edit, ArchiveEdit | TruncateEdit) and (edit.seq, edit.block) in catalog.call_ids:
+        if not isinstance(edit, ArchiveEdit | TruncateEdit):
+            continue
+        if (edit.seq, edit.block) in catalog.call_ids:
             call_id = catalog.call_ids[edit.seq, edit.block]
             output = by_place.get((edit.seq, edit.block)) or catalog.outputs[call_id].output
-            made = edit.created_at.timestamp() if edit.created_at else 0.0
-            pins[call_id] = Pin(edit.text, edit.handle, output.sha256, made)
+            pins[call_id] = _pin(edit, output)
+        else:
+            others.append(edit)
+    kept = await read_kept_parts(access, session_id) if others else {}
+    made = {(edit.seq, edit.block): _pin(edit, kept[edit.handle]) for edit in others if edit.handle in kept}
     return ProxiedEdits(
         len(edits),
         pins,
+        {call_id: made[place] for call_id, place in catalog.calls.items() if place in made},
+        {place: pin for place, pin in made.items() if place[1] in catalog.images.get(place[0], {})},
         tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
         # A summary with a position is the client's own: its requests hold it already.
         tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
     )
+
+
+def _pin(edit: Replacement, output: Output) -> Pin:
+    return Pin(edit.text, edit.handle, output.sha256, edit.created_at.timestamp() if edit.created_at else 0.0)
 
 
 async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
@@ -169,6 +193,11 @@ class ProxiedSessions:
     def kept(self, session: Session) -> tuple[str, ...]:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
         return self._access.settings(session).pin
+
+    def other_kinds(self, session: Session) -> tuple[bool, bool]:
+        """Whether the inputs of old calls that write, and old images, may leave the session's requests too."""
+        settings = self._access.settings(session)
+        return settings.prune_inputs, settings.prune_images
 
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
@@ -240,10 +269,16 @@ class ProxiedSessions:
         """The edits that the next request must show."""
         return await read_proxied_edits(self._access, session_id, catalog)
 
-    async def archive(self, session_id: str, outputs: Sequence[Output], strip_from_seq: int | None = None) -> int:
-        """Archive exactly these outputs, durably, before a request shows their placeholders; with `strip_from_seq`,
-        thinking from this message on is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip_from_seq)
+    async def archive(
+        self,
+        session_id: str,
+        outputs: Sequence[Output],
+        strip_from_seq: int | None = None,
+        parts: Sequence[MessagePart] = (),
+    ) -> int:
+        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; with
+        `strip_from_seq`, thinking from this message on is not shown any more. Returns how many were archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip_from_seq, parts)
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
@@ -279,27 +314,38 @@ async def with_effect(access: Access, result: Changed, now: float) -> Changed:
 
 
 async def archive_for_request(
-    access: Access, session_id: str, outputs: Sequence[Output], strip_from_seq: int | None = None
+    access: Access,
+    session_id: str,
+    outputs: Sequence[Output],
+    strip_from_seq: int | None = None,
+    parts: Sequence[MessagePart] = (),
 ) -> int:
     """See ProxiedSessions.archive."""
+    handles = await keep_parts(access, session_id, parts)
 
     async def attempt() -> int:
         snapshot = await access.snapshot(session_id)
-        made = await archive_outputs(access, snapshot, _candidates(snapshot, outputs))
-        if not made:
+        made = [archived.edit for archived in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
+        others = part_edits(snapshot, parts, handles)
+        edits: list[Edit] = [*made, *others]
+        if not edits:
             return 0
-        edits: list[Edit] = [archived.edit for archived in made]
         entries = await entries_after(access, snapshot, edits)
         if strip_from_seq is not None:
-            handles = [archived.output.handle for archived in made]
-            edits += strip_from(snapshot, entries, strip_from_seq, handles)
+            names = [edit.handle for edit in (*made, *others)]
+            edits += strip_from(snapshot, entries, strip_from_seq, names)
             entries = await entries_after(access, snapshot, edits)
-        reason = f"The proxy archived {len(made)} tool output{'s' * (len(made) > 1)}."
-        event = event_of(snapshot, entries, "prune", reason)
+        event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
-        return len(made)
+        return len(made) + len(others)
 
     return await retrying(attempt)
+
+
+def _reason(outputs: int, parts: int) -> str:
+    counted = ((outputs, "tool output", ""), (parts, "other part", " (inputs of calls, images)"))
+    named = [f"{count} {name}{'s' * (count > 1)}{what}" for count, name, what in counted if count]
+    return f"The proxy archived {' and '.join(named)}."
 
 
 def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
