@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from contextstash.service.message_cache import MAX_SESSIONS
+from contextstash.service.session_cache import MAX_SESSIONS
 from tests.support.stashes import SESSION, stash_at, view
 
 
@@ -50,4 +50,4 @@ async def test_many_sessions_at_once(tmp_path: Path) -> None:
             await stash.record_messages([said(name)], session_id=name)
         for name in [*names, *names]:
             assert await view(stash, name) == [said(name)]
-        assert len(stash._access._messages._known) == MAX_SESSIONS
+        assert len(stash._access._known) == MAX_SESSIONS
