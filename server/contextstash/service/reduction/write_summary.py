@@ -134,13 +134,12 @@ async def shown_turns(
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
     """The recorded messages among these entries with their full texts, even if the view shows them shortened; without
     the calls of our own tools."""
-    wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
+    wanted = {entry.message.seq for entry in entries if entry.message}
     if not wanted:
         return ()
-    recorded = await access.store.read_messages(snapshot.session_id, first=min(wanted), last=max(wanted))
+    recorded = await access.store.read_messages_at(snapshot.session_id, sorted(wanted))
     handles = {place: output.handle for place, output in snapshot.outputs.items()}
-    messages = [message for message in recorded if message.seq in wanted]
-    return await asyncio.to_thread(_turns, snapshot, messages, handles)
+    return await asyncio.to_thread(_turns, snapshot, recorded, handles)
 
 
 def _turns(snapshot: SessionSnapshot, messages: Sequence[Message], handles: Mapping[Place, str]) -> tuple[Turn, ...]:
