@@ -37,7 +37,7 @@ async def measure(path: Path, folder: Path, only: frozenset[str] = frozenset()) 
         if not only or name in only:
             found |= await part(path, folder)
     unit = 1 if sys.platform == "darwin" else 1_024
-    found["peak memory MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
+    found["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.service.session_access import Access
+from contextstash.service.short_turns import short_turns
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
@@ -21,7 +22,8 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """What `attempt` returns; calls it again after an edit conflict. Raises EditConflictError after ATTEMPTS calls."""
     for _ in range(ATTEMPTS):
         try:
-            return await attempt()
+            with short_turns():
+                return await attempt()
         except EditConflictError:
             continue
     raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
