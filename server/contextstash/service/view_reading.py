@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,7 +58,7 @@ async def read_view(
         if part is not None:
             return part
     messages = await cache.messages(known, spans, bodies=scope.bodies)
-    entries = tuple(build_view(messages, known.overlay, known.entries))
+    entries = await _entries(known, messages)
     if scope.bodies:
         cache.keep(known, messages, entries)
     return ViewPart(entries)
@@ -81,7 +82,7 @@ class _Reader:
         if not newest or newest[0].seq <= body[0][0]:
             return None
         messages = [*head, *newest]
-        entries = tuple(build_view(messages, self.known.overlay, self.known.entries))
+        entries = await _entries(self.known, messages)
         beyond = self._beyond(entries, body[0][0], newest[0].seq - 1)
         if beyond is not None and scope.bodies:
             self.cache.keep(self.known, messages, entries)
@@ -126,6 +127,19 @@ class _Reader:
         ):
             return None
         return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
+
+
+async def _entries(known: KnownSession, messages: Sequence[Message]) -> tuple[Entry, ...]:
+    """The view of these messages; of many, with what they add up to, made in a worker thread."""
+    if len(messages) - len(known.entries) < READ_AT_ONCE:
+        return tuple(build_view(messages, known.overlay, known.entries))
+
+    def made() -> tuple[Entry, ...]:
+        entries = tuple(build_view(messages, known.overlay, known.entries))
+        parts_of(entries)
+        return entries
+
+    return await asyncio.to_thread(made)
 
 
 def _clipped(spans: Sequence[Span], start: int) -> list[Span]:

@@ -64,12 +64,14 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
     A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
     live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
+    number = 0
     for edit in edits:
+        number = edit.edit_id or number + 1  # edits that are not stored yet have no number
         if isinstance(edit, RestoreEdit):
             for undone in edit.undoes:
                 live.pop(undone, None)
         else:
-            live[edit.edit_id] = edit
+            live[number] = edit
     replaced: dict[tuple[int, int], Replacement] = {}
     covers: list[Cover] = []
     digests: list[DigestEdit] = []
@@ -235,16 +237,18 @@ def part_named(role: Role, kind: Kind, block_type: str) -> Part:
 def build_view(
     messages: Iterable[Message], overlay: Overlay, known: Mapping[int, Entry] = MappingProxyType({})
 ) -> list[Entry]:
-    """The view's entries in order. `messages` must include all that no cover hides. `known` are entries of messages
-    that were made with the same edits, by position: what they add up to is known too."""
+    """The view's entries in order. `messages` must include all that no cover hides. `known` are entries, by position,
+    of messages in which no edit since has changed anything: what they add up to is known too."""
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
     for message in messages:
+        if not message.agent_visible or message.seq in hidden:
+            continue
         made = known.get(message.seq)
         if made is not None and made.message is message:
             entries.append(made)
-        elif message.agent_visible and message.seq not in hidden:
+        else:
             replaced = _replaced(message, overlay)
             entries.append(Entry(message=message, replaced=replaced, stripped=message.seq in stripped))
     entries.extend(Entry(summary=edit) for edit in overlay.summaries)
@@ -259,6 +263,20 @@ def _replaced(message: Message, overlay: Overlay) -> dict[int, Replacement]:
         if shown.type == "tool_result" and (edit := overlay.replaced.get((message.seq, block))) is not None:
             found[block] = edit
     return found
+
+
+def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
+    """The entries of messages, by position, of which these edits change nothing; they may hide them."""
+    edits = list(edits)
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
+        return {}
+    places = {edit.seq for edit in edits if isinstance(edit, ArchiveEdit | TruncateEdit)}
+    stripped = _Spans(edit for edit in edits if isinstance(edit, StripEdit))
+    return {
+        entry.message.seq: entry
+        for entry in entries
+        if entry.message and entry.message.seq not in places and entry.message.seq not in stripped
+    }
 
 
 def _place(entry: Entry) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ async def _compact(
         plan = earlier.plan(snapshot)
         if plan is None:
             earlier.summary = None
-            plan = _plan(snapshot, keep, asked)
+            plan = await asyncio.to_thread(_plan, snapshot, keep, asked)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -157,6 +158,7 @@ async def _carry_out(
     lease: Lease,
 ) -> CompactResult:
     started = time.perf_counter()
+    span = (plan.first_seq, plan.last_seq)
     stripping = plan_stripping(snapshot, plan.last_seq + 1)
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
@@ -169,7 +171,7 @@ async def _carry_out(
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=shown)
     if earlier.summary is None:
         chosen = writers.chosen(access, snapshot)
-        writing = written(access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
+        writing = written(access, snapshot, chosen, request, span)
         summary, earlier.cost = await lease.while_held(writing)
         earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
@@ -178,7 +180,9 @@ async def _carry_out(
     )
     pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
     strategy = earlier.summary.strategy
-    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=strategy, pinned=pinned)
+    edit = await asyncio.to_thread(
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
+    )
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."

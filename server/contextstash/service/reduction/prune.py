@@ -65,7 +65,8 @@ async def prune(access: Access, session_id: str | None, options: PruneOptions = 
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH)
-        plan = plan_prune(snapshot.entries, unpinned_outputs(snapshot), prune_limits(snapshot, options))
+        limits = prune_limits(snapshot, options)
+        plan = await asyncio.to_thread(plan_prune, snapshot.entries, unpinned_outputs(snapshot), limits)
         return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
 
     return await retrying(attempt)
@@ -122,8 +123,11 @@ async def _carry_out(
     if digests is not None and not dry_run:
         edits += await digest_edits(access, snapshot, entries, [(each.output, each.text) for each in made], digests)
     handles = [archived.output.handle for archived in made]
-    edits += stripping.edits(snapshot, await entries_after(access, snapshot, edits), handles)
-    entries = await entries_after(access, snapshot, edits)
+    if len(edits) > len(made):
+        entries = await entries_after(access, snapshot, edits)
+    if strips := stripping.edits(snapshot, entries, handles):
+        edits += strips
+        entries = await entries_after(access, snapshot, edits)
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
     if not dry_run:
         event = event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started)
