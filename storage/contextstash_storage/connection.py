@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,13 @@ CACHED_STATEMENTS = 256
 
 LOG_WAIT_MILLISECONDS = 100
 """How long truncating the log may wait for readers in one attempt: SQLite keeps the write lock meanwhile."""
+
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+
+LOOK_SECONDS = (0.0005, 0.003)
+"""Shortest and longest time after which it is tried again to take the write lock, chosen at random so that no process
+is always first. An attempt takes about 20 µs; with 8 processes that write all the time none waited for over a second
+(bench/speed)."""
 
 _RETRY_SECONDS = 0.02
 _PRIMARY_CODE = 0xFF
@@ -56,9 +64,12 @@ class Connection(aiosqlite.Connection):
         return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
 
 
-def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = "BEGIN IMMEDIATE") -> Result:
+def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = BEGIN_WRITING) -> Result:
     """Run `work` between `begin` and COMMIT; roll back on any error."""
-    db.execute(begin)
+    if begin == BEGIN_WRITING:
+        _begin_writing(db)
+    else:
+        db.execute(begin)
     try:
         result = work(db)
         db.execute("COMMIT")
@@ -67,6 +78,25 @@ def in_transaction(db: sqlite3.Connection, work: Work[Result], begin: str = "BEG
             db.execute("ROLLBACK")
         raise
     return result
+
+
+def _begin_writing(db: sqlite3.Connection) -> None:
+    """Take the write lock, for which SQLite has no queue: a process that waits in SQLite's own way looks ever more
+    rarely, up to every 100 ms, and may find the lock taken by others for seconds. Looking often makes it even."""
+    [limit] = db.execute("PRAGMA busy_timeout").fetchone()
+    give_up = time.monotonic() + limit / 1_000
+    db.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                db.execute(BEGIN_WRITING)
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                    raise
+            time.sleep(random.uniform(*LOOK_SECONDS))
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {limit}")
 
 
 def _translated(work: Work[Result], db: sqlite3.Connection) -> Result:

@@ -344,10 +344,10 @@ class SqliteStore:
 
         return await self._reader.read(work)
 
-    async def read_edits(self, session_id: str) -> list[Edit]:
+    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
         def work(db: sqlite3.Connection) -> list[Edit]:
             row, session = session_row(db, self.owner, session_id)
-            return view_edits.read_edits(db, row, session.counters.edits)
+            return view_edits.read_edits(db, row, session.counters.edits, after)
 
         return await self._reader.read(work)
 

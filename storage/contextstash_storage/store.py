@@ -163,7 +163,9 @@ class SessionStore(Protocol):
         """The position of the message that has this key, None if there is none."""
         ...
 
-    async def read_edits(self, session_id: str) -> list[Edit]: ...
+    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
+        """The edits behind number `after`, in order."""
+        ...
 
     async def append_edits(
         self,

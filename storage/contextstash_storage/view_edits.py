@@ -17,11 +17,12 @@ EDITS_AT_ONCE = 1_000
 """More edits than this are stored in several transactions; one of this size takes about 20 ms."""
 
 
-def read_edits(db: sqlite3.Connection, session: int, count: int) -> list[Edit]:
-    """The edits of a session, in order. Rows beyond its `count` are of edits that are not stored to their end."""
+def read_edits(db: sqlite3.Connection, session: int, count: int, after: int = 0) -> list[Edit]:
+    """The edits of a session behind number `after`, in order. Rows beyond its `count` are of edits that are not stored
+    to their end."""
     rows = db.execute(
-        "SELECT record FROM edits WHERE session = ? AND edit_id <= ? ORDER BY edit_id",
-        (session, count),
+        "SELECT record FROM edits WHERE session = ? AND edit_id > ? AND edit_id <= ? ORDER BY edit_id",
+        (session, after, count),
     )
     return [edit_of(record) for (record,) in rows]
 

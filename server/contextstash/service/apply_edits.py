@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Entry, build_view, edits_in_force
+from contextstash.context.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash.service.session_access import Access
+from contextstash.service.short_turns import short_turns
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
@@ -21,7 +23,8 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """What `attempt` returns; calls it again after an edit conflict. Raises EditConflictError after ATTEMPTS calls."""
     for _ in range(ATTEMPTS):
         try:
-            return await attempt()
+            with short_turns():
+                return await attempt()
         except EditConflictError:
             continue
     raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
@@ -29,11 +32,13 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
 
 async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
     """The view's entries once these edits are appended."""
-    start = max((edit.edit_id for edit in snapshot.edits), default=0) + 1
-    numbered = [edit.model_copy(update={"edit_id": start + place}) for place, edit in enumerate(edits)]
-    overlay = edits_in_force([*snapshot.edits, *numbered])
     if any(isinstance(edit, RestoreEdit) for edit in edits):
+        overlay = edits_in_force([*snapshot.edits, *edits])
         messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
-    else:
-        messages = [entry.message for entry in snapshot.entries if entry.message]
-    return build_view(messages, overlay)
+        return build_view(messages, overlay)
+    return await asyncio.to_thread(_changed, snapshot, edits)
+
+
+def _changed(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    messages = [entry.message for entry in snapshot.entries if entry.message]
+    return build_view(messages, edits_in_force([*snapshot.edits, *edits]), untouched(snapshot.entries, edits))

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.view import Overlay, build_view, edits_in_force
+from contextstash.context.view.view import Overlay
 from contextstash.context.window.estimate import fixed_tokens
 from contextstash.context.window.settings import (
     ContextSettings,
@@ -25,9 +25,10 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.known_lists import KnownLists
-from contextstash.service.message_cache import MessageCache
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.queries.pattern_searches import PatternSearches
+from contextstash.service.session_cache import SessionCache
+from contextstash.service.view_reading import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
@@ -79,7 +80,7 @@ class Access:
         self.api_key = api_key
         self.searches = PatternSearches()
         self.lists = KnownLists()
-        self._messages = MessageCache(store)
+        self._known = SessionCache(store)
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
         self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
         self._current_session = current_session
@@ -175,30 +176,37 @@ class Access:
         """Note that the vocabulary of this counter is loaded."""
         self._counted.add(counter.name)
 
-    async def snapshot(self, given: str | None) -> SessionSnapshot:
-        """A snapshot of a session: its view without message bodies."""
+    async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
+        """A snapshot of a session: its view, without message bodies unless the scope says so."""
         session = await self.session(given)
         settings = self.settings(session)
-        edits = await self.store.read_edits(session.session_id)
-        overlay = edits_in_force(edits)
-        messages = await self.visible_messages(session, overlay, bodies=False)
-        outputs = await self.store.read_outputs(session.session_id)
+        counter = self.counter(settings, session.model)
+        budget = self.budget(settings, session.model, session)
+        known = await self._known.read(session)
+        part = await read_view(self._known, known, settings, counter, scope, budget.usable)
+        if scope.all_outputs or settings.pin:
+            recorded = await self.store.read_outputs(session.session_id)
+            outputs = {(output.seq, output.block): output for output in recorded}
+        else:
+            outputs = await self._known.outputs(known, [entry.message for entry in part.entries if entry.message])
         return SessionSnapshot(
             session=session,
             settings=settings,
-            budget=self.budget(settings, session.model, session),
-            counter=self.counter(settings, session.model),
+            budget=budget,
+            counter=counter,
             format=get_format(session.format),
-            edits=tuple(edits),
-            overlay=overlay,
-            entries=tuple(build_view(messages, overlay)),
-            outputs={(output.seq, output.block): output for output in outputs},
+            edits=known.edits,
+            overlay=known.overlay,
+            entries=part.entries,
+            outputs=outputs,
             proxied=session.source is not None and not await sends_own_history(self.store, session),
+            beyond=part.beyond,
         )
 
     async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
         """The messages that no summary or rewind hides; those that were read with their bodies before, from memory."""
-        return await self._messages.read(session, overlay.visible_ranges(session.counters.messages), bodies=bodies)
+        known = await self._known.read(session)
+        return await self._known.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
     async def body(self, session_id: str, seq: int) -> Native:
         """The native JSON of one message."""

@@ -68,7 +68,7 @@ def describe_diff(output: ToolOutput) -> str | None:
         added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
         removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
         return f"diff of {_plural(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
-    stat = _STAT.search(output.text[-2_000:])
+    stat = _STAT.search(output.text[-2_000:]) if " changed" in output.text[-2_000:] else None
     if stat:
         count, added_lines, removed_lines = stat.groups(default="0")
         return f"{_plural(int(count), 'file')} changed, +{added_lines} −{removed_lines}"
@@ -83,12 +83,12 @@ _CHANGED = re.compile(r"^\t(?:(?:modified|new file|deleted|renamed):\s+)?(\S[^\n
 
 
 def describe_git(output: ToolOutput) -> str | None:
-    commits = _COMMIT.findall(output.text)
-    if commits and output.head.lstrip().startswith("commit "):
+    commits = _COMMIT.findall(output.text) if output.head.lstrip().startswith("commit ") else []
+    if commits:
         subject = _SUBJECT.search(output.head)
         newest = f"{commits[0][:9]} {subject.group(1) if subject else ''}"
         return f"{_plural(len(commits), 'commit')}, newest {newest}"
-    branch = _BRANCH.search(output.head[:500])
+    branch = _BRANCH.search(output.head[:500]) if "On branch" in output.head[:500] else None
     if branch:
         changed = _CHANGED.findall(output.head)
         state = f"{_plural(len(changed), 'changed file')}: {_names(changed)}" if changed else "clean"
@@ -188,7 +188,7 @@ _CONTENT_TYPE = re.compile(r"^(?:< )?content-type: ([^\r\n;]{1,60})", re.MULTILI
 
 
 def describe_http(output: ToolOutput) -> str | None:
-    statuses = _HTTP.findall(output.head[:8_000])
+    statuses = _HTTP.findall(output.head[:8_000]) if "HTTP/" in output.head[:8_000] else []
     if not statuses:
         return None
     kind = _CONTENT_TYPE.search(output.head[:8_000])
@@ -223,7 +223,7 @@ def describe_file(output: ToolOutput) -> str | None:
     names = list(dict.fromkeys(DEFINITION.findall(output.head)))
     if names:
         return f"{extent}; defines {_names(names, 6)}"
-    headings = _HEADING.findall(output.head)
+    headings = _HEADING.findall(output.head) if "#" in output.head else []
     if headings:
         return f"{extent}; headings {_names(headings, 4)}"
     return f"{extent}, begins: {_first_text(output.head)}"

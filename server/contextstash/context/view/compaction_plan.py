@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.context.pairing import safe_cuts
 from contextstash.context.view.output_importance import UNKNOWN, Importance
 from contextstash.context.view.pinned_outputs import pinned_tokens
 from contextstash.context.view.prune_plan import Candidate, visible_outputs
+from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.context.view.thinking_blocks import later_cut
 from contextstash.context.view.view import Entry, total_tokens
@@ -39,16 +40,19 @@ PLACEHOLDER_TOKENS = 60
 @dataclass(frozen=True, slots=True)
 class CompactPlan:
     """Messages `first_seq` to `last_seq` are to be summarized; `covered` are their entries in the view, which may
-    include an earlier summary. If there are none, `reason` says why."""
+    include an earlier summary, and `beyond` the older ones that are covered too, beyond the snapshot's reach. If there
+    are none, `reason` says why."""
 
     covered: tuple[Entry, ...]
     kept: tuple[Entry, ...]
     reason: str
+    beyond: Beyond | None = None
 
     @property
     def first_seq(self) -> int:
         """Digest messages at the head are skipped: each belongs to a message that is not covered."""
-        return next(entry.first_seq for entry in self.covered if not entry.digest)
+        first = next(entry.first_seq for entry in self.covered if not entry.digest)
+        return min(first, self.beyond.first_seq) if self.beyond else first
 
     @property
     def last_seq(self) -> int:
@@ -56,7 +60,13 @@ class CompactPlan:
 
     @property
     def tokens(self) -> int:
-        return sum(entry.tokens for entry in self.covered)
+        return sum(entry.tokens for entry in self.covered) + (self.beyond.tokens if self.beyond else 0)
+
+    @property
+    def messages(self) -> int:
+        """How many recorded messages are covered."""
+        own = sum(entry.message is not None for entry in self.covered)
+        return own + (self.beyond.messages if self.beyond else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +138,12 @@ def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
     the same plan."""
     entries = [*plan.covered, *plan.kept]
     cut = later_cut(entries, cuts_of(entries), len(plan.covered))
-    return plan if cut is None else CompactPlan(tuple(entries[:cut]), tuple(entries[cut:]), "")
+    return plan if cut is None else replace(plan, covered=tuple(entries[:cut]), kept=tuple(entries[cut:]), reason="")
 
 
-def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> CompactPlan | None:
+def plan_same(
+    entries: Sequence[Entry], first_seq: int, last_seq: int, beyond: Beyond | None = None
+) -> CompactPlan | None:
     """The plan that covers exactly these messages again; None if the view cannot be split there any more."""
     head = leading_system(entries)
     while head < len(entries) and entries[head].last_seq < first_seq:
@@ -141,7 +153,7 @@ def plan_same(entries: Sequence[Entry], first_seq: int, last_seq: int) -> Compac
     covered = tuple(body[:cut])
     if cut not in cuts_of(body) or not any(entry.message for entry in covered):
         return None
-    plan = CompactPlan(covered, tuple(body[cut:]), "")
+    plan = CompactPlan(covered, tuple(body[cut:]), "", beyond)
     return plan if (plan.first_seq, plan.last_seq) == (first_seq, last_seq) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from contextstash.context.tool_outputs.run_outcomes import find_test_run
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
@@ -14,6 +15,10 @@ from contextstash_storage.records import Output
 MIN_REPEATED_SHARE = 0.9
 """A read is superseded if a later read of the file shows this share of its lines. A guess: a few edited lines may
 differ; of another part of the file nearly all do."""
+
+MAX_COMPARED = 50
+"""With how many later reads of the same file a read is compared, the next ones: a bound on the time for a session that
+reads one file all the time. A guess."""
 
 _LINE_NUMBER = re.compile(r"^\s*\d+[→\t:|]\s?")
 
@@ -55,17 +60,19 @@ def _repeated(shown: Sequence[Output]) -> set[Place]:
 
 
 def _read_again(shown: Sequence[Output], calls: Mapping[Place, MadeCall], texts: Mapping[Place, str]) -> set[Place]:
-    reads = [_place(output) for output in shown if calls[_place(output)].shows_file]
-    lines = {place: _lines(texts[place]) for place in reads}
-    return {
-        older
-        for index, older in enumerate(reads)
-        if any(
-            calls[older].paths & calls[newer].paths
-            and len(lines[older] & lines[newer]) >= MIN_REPEATED_SHARE * len(lines[older]) > 0
-            for newer in reads[index + 1 :]
-        )
-    }
+    """Goes back from the newest read; only reads with a path in common are compared, so that the time does not grow
+    with the square of their number."""
+    found: set[Place] = set()
+    newer: dict[str, list[Place]] = {}
+    lines = cache(lambda place: _lines(texts[place]))
+    for place in (_place(output) for output in reversed(shown) if calls[_place(output)].shows_file):
+        paths = calls[place].paths
+        later = {other for path in paths for other in newer.get(path, ())[-MAX_COMPARED:]}
+        if any(len(lines(place) & lines(other)) >= MIN_REPEATED_SHARE * len(lines(place)) > 0 for other in later):
+            found.add(place)
+        for path in paths:
+            newer.setdefault(path, []).append(place)
+    return found
 
 
 def _lines(text: str) -> frozenset[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from contextstash.context.view.reach import Beyond
 from contextstash.context.view.view import Entry, Overlay, parts_of, total_tokens
 from contextstash.context.window import estimate as counting
 from contextstash.context.window.settings import ContextSettings
@@ -20,7 +22,8 @@ Place = tuple[int, int]
 @dataclass(frozen=True)
 class SessionSnapshot:
     """The session at one moment, from which every use case that changes a view starts. `proxied` says of a followed
-    client that our proxy makes the edits in what it sends."""
+    client that our proxy makes the edits in what it sends. `entries` are those within the reach of a request, if that
+    was enough to read; `beyond` are then the older ones, after the system messages at the head."""
 
     session: Session
     settings: ContextSettings
@@ -32,6 +35,7 @@ class SessionSnapshot:
     entries: tuple[Entry, ...]
     outputs: Mapping[Place, Output]
     proxied: bool = False
+    beyond: Beyond | None = None
 
     @property
     def session_id(self) -> str:
@@ -41,6 +45,20 @@ class SessionSnapshot:
     def followed(self) -> bool:
         """Whether a client sends its own history, which is read from its transcript."""
         return self.session.source is not None
+
+    @cached_property
+    def view_tokens(self) -> int:
+        """Tokens of the whole view by our count."""
+        return total_tokens(self.entries) + (self.beyond.tokens if self.beyond else 0)
+
+    @property
+    def view_messages(self) -> int:
+        """Entries of the whole view."""
+        return len(self.entries) + (self.beyond.messages if self.beyond else 0)
+
+    def with_outputs(self, more: Iterable[Output]) -> SessionSnapshot:
+        """The snapshot with more outputs, those of hidden messages."""
+        return replace(self, outputs={**self.outputs, **{(output.seq, output.block): output for output in more}})
 
     @property
     def current_outputs(self) -> list[Output]:
@@ -64,25 +82,40 @@ class SessionSnapshot:
 def event_of(
     snapshot: SessionSnapshot, entries: Sequence[Entry], kind: EventKind, reason: str, *, seconds: float = 0.0
 ) -> Event:
-    """An event for the session's log: what was done to the view. `entries` are those of the view afterwards."""
+    """An event for the session's log: what was done to the view. `entries` are those of the view afterwards; what is
+    beyond the snapshot's reach is unchanged, unless a summary covers it."""
+    beyond = beyond_after(snapshot, entries)
     return Event(
         kind=kind,
-        tokens_before=total_tokens(snapshot.entries),
-        tokens_after=total_tokens(entries),
-        messages_before=len(snapshot.entries),
-        messages_after=len(entries),
+        tokens_before=snapshot.view_tokens,
+        tokens_after=total_tokens(entries) + (beyond.tokens if beyond else 0),
+        messages_before=snapshot.view_messages,
+        messages_after=len(entries) + (beyond.messages if beyond else 0),
         reason=reason,
         seq=snapshot.session.counters.messages,
-        parts=_parts(snapshot, entries),
+        parts=_parts(snapshot, entries, beyond),
         duration_ms=round(1000 * seconds, 2),
     )
 
 
-def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, int]:
+def beyond_after(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> Beyond | None:
+    """What is beyond the reach of a snapshot and still in the view, which has these entries now."""
+    beyond = snapshot.beyond
+    covered = beyond is not None and any(
+        entry.summary is not None and entry.first_seq <= beyond.first_seq and beyond.last_seq <= entry.last_seq
+        for entry in entries
+    )
+    return None if covered else beyond
+
+
+def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry], beyond: Beyond | None) -> dict[str, int]:
     """The tokens in the window by part, including what was never recorded."""
     tokens, _ = counting.estimate(
         snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
     )
     parts_now = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
-    parts = {str(part): tokens for part, tokens in sorted(parts_of(entries).items()) if tokens}
+    counted = parts_of(entries)
+    for part, tokens in beyond.parts.items() if beyond else ():
+        counted[part] = counted.get(part, 0) + tokens
+    parts = {str(part): tokens for part, tokens in sorted(counted.items()) if tokens}
     return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts

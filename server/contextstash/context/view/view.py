@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypedDict
 
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -61,12 +64,14 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
     A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
     live: dict[int, Replacement | DigestEdit | StripEdit | Cover] = {}
+    number = 0
     for edit in edits:
+        number = edit.edit_id or number + 1  # edits that are not stored yet have no number
         if isinstance(edit, RestoreEdit):
             for undone in edit.undoes:
                 live.pop(undone, None)
         else:
-            live[edit.edit_id] = edit
+            live[number] = edit
     replaced: dict[tuple[int, int], Replacement] = {}
     covers: list[Cover] = []
     digests: list[DigestEdit] = []
@@ -89,7 +94,7 @@ def _inside(inner: Cover, outer: Cover) -> bool:
     return outer.first_seq <= inner.first_seq and inner.last_seq <= outer.last_seq
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """One message as the model sees it: a recorded message, perhaps with blocks replaced or its thinking `stripped`; a
     summary; or a digest message about archived outputs."""
@@ -138,7 +143,8 @@ class Entry:
             for index, block in enumerate(self.message.blocks)
         )
 
-    def parts(self) -> dict[Part, int]:
+    @cached_property
+    def parts(self) -> Mapping[Part, int]:
         """Tokens by part, as the model sees this entry."""
         if self.message is None:
             return {Part.SUMMARIES: self.edit.tokens}
@@ -152,11 +158,17 @@ class Entry:
             totals[Part.ARCHIVED] = totals.get(Part.ARCHIVED, 0) + edit.tokens
         return totals
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         if self.message is not None and not self.replaced and not self.stripped:
-            return self.message.tokens  # each view is summed up several times
-        return sum(self.parts().values())
+            return self.message.tokens
+        return sum(self.parts.values())
+
+    @cached_property
+    def open_calls(self) -> int:
+        """How many more calls it makes than results it holds."""
+        blocks = self.message.blocks if self.message else ()
+        return sum((block.type == "tool_call") - (block.type == "tool_result") for block in blocks)
 
     @property
     def is_system(self) -> bool:
@@ -228,21 +240,49 @@ def part_named(role: Role, kind: Kind, block_type: str) -> Part:
     return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
-def build_view(messages: Iterable[Message], overlay: Overlay) -> list[Entry]:
-    """The view's entries in order. `messages` must include all that no cover hides."""
+def build_view(
+    messages: Iterable[Message], overlay: Overlay, known: Mapping[int, Entry] = MappingProxyType({})
+) -> list[Entry]:
+    """The view's entries in order. `messages` must include all that no cover hides. `known` are entries, by position,
+    of messages in which no edit since has changed anything: what they add up to is known too."""
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
-    blocks_by_seq: dict[int, dict[int, Replacement]] = {}
-    for (seq, block), edit in overlay.replaced.items():
-        blocks_by_seq.setdefault(seq, {})[block] = edit
     for message in messages:
-        if message.agent_visible and message.seq not in hidden:
-            replaced = blocks_by_seq.get(message.seq, {})
+        if not message.agent_visible or message.seq in hidden:
+            continue
+        made = known.get(message.seq)
+        if made is not None and made.message is message:
+            entries.append(made)
+        else:
+            replaced = _replaced(message, overlay)
             entries.append(Entry(message=message, replaced=replaced, stripped=message.seq in stripped))
     entries.extend(Entry(summary=edit) for edit in overlay.summaries)
     entries.extend(Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden)
     return sorted(entries, key=_place)
+
+
+def _replaced(message: Message, overlay: Overlay) -> dict[int, Replacement]:
+    """The edits that replace blocks of a message, looked up one by one: there can be far more of hidden messages."""
+    found = {}
+    for block, shown in enumerate(message.blocks):
+        if shown.type == "tool_result" and (edit := overlay.replaced.get((message.seq, block))) is not None:
+            found[block] = edit
+    return found
+
+
+def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
+    """The entries of messages, by position, of which these edits change nothing; they may hide them."""
+    edits = list(edits)
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
+        return {}
+    places = {edit.seq for edit in edits if isinstance(edit, ArchiveEdit | TruncateEdit)}
+    stripped = _Spans(edit for edit in edits if isinstance(edit, StripEdit))
+    return {
+        entry.message.seq: entry
+        for entry in entries
+        if entry.message and entry.message.seq not in places and entry.message.seq not in stripped
+    }
 
 
 def _place(entry: Entry) -> tuple[int, int]:
@@ -272,7 +312,7 @@ def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
     """The tokens of a whole view by part."""
     totals: dict[Part, int] = {}
     for entry in entries:
-        for part, tokens in entry.parts().items():
+        for part, tokens in entry.parts.items():
             totals[part] = totals.get(part, 0) + tokens
     return totals
 
@@ -294,7 +334,15 @@ def results_of(entries: Iterable[Entry]) -> int:
     return sum(entry.visible_results for entry in entries)
 
 
-def difference(before: Sequence[Entry], after: Sequence[Entry]) -> dict[str, object]:
+class Changes(TypedDict):
+    """The fields of an edit that say what it changes in the view."""
+
+    delta: dict[Part, int]
+    view_messages: int
+    view_results: int
+
+
+def difference(before: Sequence[Entry], after: Sequence[Entry]) -> Changes:
     """The fields of an edit by which a session's counters are updated: what it changes in the view."""
     return {
         "delta": change(before, after),

@@ -15,6 +15,7 @@ from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.single_output import in_thread_if_large, limits_of
 from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.session_access import READ_AT_ONCE, Access
+from contextstash.service.view_reading import WITHIN_REACH
 from contextstash_storage.records import Appended, Edit, Message, Session, TruncateEdit
 
 
@@ -33,7 +34,9 @@ async def limit_outputs(access: Access, appended: Appended, limits: Mapping[str,
         return session
 
     async def attempt() -> Session:
-        snapshot = await access.snapshot(session.session_id)
+        snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
+        if snapshot.beyond is not None and min(texts)[0] <= snapshot.beyond.last_seq:
+            snapshot = await access.snapshot(session.session_id)
         cut = await in_thread_if_large(texts.values(), _truncate_edits, snapshot, texts, rules)
         if not cut:
             return snapshot.session

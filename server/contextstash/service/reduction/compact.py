@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -20,10 +22,11 @@ from contextstash.context.view.compaction_plan import (
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import Candidate, plan_oldest
+from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.thinking_blocks import preserves_thinking
-from contextstash.context.view.view import Entry, difference, total_tokens
+from contextstash.context.view.view import Changes, Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
 from contextstash.service.reduction.importance import importance_in_view
@@ -33,11 +36,12 @@ from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
 from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
-from contextstash.service.reduction.write_summary import Writers, recent_history, shown_turns, turns_of, written
+from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import CompactResult
 from contextstash.service.session_access import Access
+from contextstash.service.view_reading import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
-from contextstash_storage.records import ArchiveEdit, Edit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Part, SummaryEdit
 
 MIN_SUMMARY_TOKENS = 200
 """The smallest max_tokens that a summarizer is given, even if the summary covers little. A guess: below this a summary
@@ -55,6 +59,12 @@ class _Written:
     summary: WrittenSummary | None = None
     cost: float | None = None
 
+    def plan(self, snapshot: SessionSnapshot) -> CompactPlan | None:
+        """The plan that covers the same messages; None if there is no summary yet, or if that cannot be done now."""
+        if self.summary is None:
+            return None
+        return plan_same(snapshot.entries, self.first_seq, self.last_seq, snapshot.beyond)
+
 
 async def compact(
     access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False, asked: bool = True
@@ -62,7 +72,7 @@ async def compact(
     """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
     session is running, nothing is changed, and `reason` says why. If nobody `asked` for it, nothing is summarized as
     long as placeholders for old outputs are enough."""
-    snapshot = await access.snapshot(session_id)
+    snapshot = await access.snapshot(session_id, WITHIN_REACH)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
         return await _compact(access, snapshot.session_id, writers, dry_run, asked, Lease())
@@ -81,12 +91,12 @@ async def _compact(
     earlier = _Written()
 
     async def attempt() -> CompactResult:
-        snapshot = await access.snapshot(session_id)
+        snapshot = await access.snapshot(session_id, WITHIN_REACH)
         keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
-        plan = plan_same(snapshot.entries, earlier.first_seq, earlier.last_seq) if earlier.summary else None
+        plan = earlier.plan(snapshot)
         if plan is None:
             earlier.summary = None
-            plan = _plan(snapshot, keep, asked)
+            plan = await asyncio.to_thread(_plan, snapshot, keep, asked)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if (
@@ -106,10 +116,10 @@ async def _compact(
 def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> CompactPlan:
     outputs = unpinned_outputs(snapshot)
     plan = plan_compaction(snapshot.entries, keep, outputs)
-    if plan.covered or not asked or keep.whole is None:
-        return plan
-    # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
-    return plan_compaction(snapshot.entries, replace(keep, whole=None), outputs)
+    if not plan.covered and asked and keep.whole is not None:
+        # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
+        plan = plan_compaction(snapshot.entries, replace(keep, whole=None), outputs)
+    return replace(plan, beyond=snapshot.beyond) if plan.covered else plan
 
 
 def summary_request(
@@ -148,10 +158,11 @@ async def _carry_out(
     lease: Lease,
 ) -> CompactResult:
     started = time.perf_counter()
+    span = (plan.first_seq, plan.last_seq)
     stripping = plan_stripping(snapshot, plan.last_seq + 1)
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
-    turns = await turns_of(access, snapshot, plan.covered)
+    turns = await covered_turns(access, snapshot, plan)
     archived = outputs_to_archive(plan.kept, keep, unpinned_outputs(snapshot))
     covered = {id(entry) for entry in plan.covered}
     others = [entry for entry in snapshot.entries if id(entry) not in covered]
@@ -160,7 +171,7 @@ async def _carry_out(
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=shown)
     if earlier.summary is None:
         chosen = writers.chosen(access, snapshot)
-        writing = written(access, snapshot, chosen, request, (plan.first_seq, plan.last_seq))
+        writing = written(access, snapshot, chosen, request, span)
         summary, earlier.cost = await lease.while_held(writing)
         earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
@@ -169,14 +180,16 @@ async def _carry_out(
     )
     pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
     strategy = earlier.summary.strategy
-    edit = summary_edit(snapshot, audit.text, plan.first_seq, plan.last_seq, strategy=strategy, pinned=pinned)
+    edit = await asyncio.to_thread(
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
+    )
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         return _nothing(
             snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
         )
     edits = await _edits(access, snapshot, plan, edit, archived, stripping)
     entries = await entries_after(access, snapshot, edits)
-    count = sum(entry.message is not None for entry in plan.covered)
+    count = plan.messages
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
@@ -199,7 +212,7 @@ async def _edits(
     entries = await entries_after(access, snapshot, [summary])
     archives = [each.edit for each in await archive_outputs(access, snapshot, outputs)]
     settings = snapshot.settings
-    changes = difference(snapshot.entries, entries)
+    changes = _with_beyond(difference(snapshot.entries, entries), plan.beyond)
     edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
@@ -213,6 +226,19 @@ async def _edits(
     return edits + stripping.edits(snapshot, entries, [summary.summary_id])
 
 
+def _with_beyond(changes: Changes, beyond: Beyond | None) -> Changes:
+    """What a summary changes that covers messages beyond the reach too."""
+    if beyond is None:
+        return changes
+    delta = Counter[Part](changes["delta"])
+    delta.subtract(beyond.parts)
+    return {
+        "delta": {part: tokens for part, tokens in sorted(delta.items()) if tokens},
+        "view_messages": changes["view_messages"] - beyond.messages,
+        "view_results": changes["view_results"] - beyond.results,
+    }
+
+
 def _result(
     snapshot: SessionSnapshot,
     edit: SummaryEdit,
@@ -224,7 +250,7 @@ def _result(
     stripping: Stripping,
     dry_run: bool,
 ) -> CompactResult:
-    before, after = total_tokens(snapshot.entries), total_tokens(entries)
+    before, after = snapshot.view_tokens, total_tokens(entries)
     summary = earlier.summary
     notes = [client_note(snapshot), summary.note if summary else None]
     return CompactResult(
@@ -251,7 +277,7 @@ def _result(
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
-    tokens = total_tokens(snapshot.entries)
+    tokens = snapshot.view_tokens
     return CompactResult(
         session_id=snapshot.session_id,
         compacted=False,

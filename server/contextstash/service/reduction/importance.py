@@ -9,6 +9,10 @@ from contextstash.context.view.prune_plan import visible_outputs
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.service.session_access import Access
 
+RECENT_MESSAGES = 400
+"""Messages at the end whose outputs are counted as calls, also if they are hidden: several for each of the newest calls
+that say which files are under edit (protected_outputs.RECENT_CALLS)."""
+
 
 async def importance_in_view(access: Access, snapshot: SessionSnapshot) -> Importance:
     """The importance of the outputs that the view shows; unknown for presets without a low-water mark, whose contracts
@@ -19,4 +23,7 @@ async def importance_in_view(access: Access, snapshot: SessionSnapshot) -> Impor
     texts: dict[Place, str] = {}
     async for batch in access.output_texts(snapshot, sorted(shown, key=lambda output: (output.seq, output.block))):
         texts |= {(output.seq, output.block): text for output, text in batch}
-    return await asyncio.to_thread(importance_of, snapshot.current_outputs, texts)
+    recent = await access.store.read_outputs(
+        snapshot.session_id, first=max(0, snapshot.session.counters.messages - RECENT_MESSAGES)
+    )
+    return await asyncio.to_thread(importance_of, snapshot.with_outputs(recent).current_outputs, texts)

@@ -31,6 +31,7 @@ from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
+from contextstash.service.view_reading import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 MAX_LISTED = 40
@@ -59,11 +60,13 @@ class Archived:
 
 
 async def prune(access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS) -> PruneResult:
-    """Archive the tool outputs that are not protected."""
+    """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
+    the window, are left as they are: no request can show them, and a compaction covers them."""
 
     async def attempt() -> PruneResult:
-        snapshot = await access.snapshot(session_id)
-        plan = plan_prune(snapshot.entries, unpinned_outputs(snapshot), prune_limits(snapshot, options))
+        snapshot = await access.snapshot(session_id, WITHIN_REACH)
+        limits = prune_limits(snapshot, options)
+        plan = await asyncio.to_thread(plan_prune, snapshot.entries, unpinned_outputs(snapshot), limits)
         return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
 
     return await retrying(attempt)
@@ -120,8 +123,11 @@ async def _carry_out(
     if digests is not None and not dry_run:
         edits += await digest_edits(access, snapshot, entries, [(each.output, each.text) for each in made], digests)
     handles = [archived.output.handle for archived in made]
-    edits += stripping.edits(snapshot, await entries_after(access, snapshot, edits), handles)
-    entries = await entries_after(access, snapshot, edits)
+    if len(edits) > len(made):
+        entries = await entries_after(access, snapshot, edits)
+    if strips := stripping.edits(snapshot, entries, handles):
+        edits += strips
+        entries = await entries_after(access, snapshot, edits)
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
     if not dry_run:
         event = event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started)
@@ -137,7 +143,8 @@ def _done(
     dry_run: bool,
     stripping: Stripping,
 ) -> PruneResult:
-    before, after = total_tokens(snapshot.entries), total_tokens(entries)
+    before = snapshot.view_tokens
+    after = before - total_tokens(snapshot.entries) + total_tokens(entries)
     effect = cache_effect(entries, min(archived.output.seq for archived in made), before - after)
     return PruneResult(
         session_id=snapshot.session_id,
@@ -160,7 +167,7 @@ def _done(
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
-    tokens = total_tokens(snapshot.entries)
+    tokens = snapshot.view_tokens
     return PruneResult(
         session_id=snapshot.session_id,
         archived=[],

@@ -12,6 +12,7 @@ from contextstash.service.reduction.prune import client_note
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import Access
+from contextstash.service.view_reading import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
 
@@ -30,7 +31,9 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
         session_id = await _session_of(access, handles[0])
 
     async def attempt() -> RestoreResult:
-        return await _restore_once(access, await access.snapshot(session_id), list(dict.fromkeys(handles)))
+        return await _restore_once(
+            access, await access.snapshot(session_id, WITH_ALL_OUTPUTS), list(dict.fromkeys(handles))
+        )
 
     return await retrying(attempt)
 

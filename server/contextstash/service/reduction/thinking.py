@@ -8,7 +8,7 @@ from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, preserves_thinking, thinking_effect
-from contextstash.context.view.view import Entry, difference, total_tokens
+from contextstash.context.view.view import Entry, difference
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange
 from contextstash_storage.records import Cover, DigestEdit, Replacement, StripEdit, SummaryEdit
@@ -62,7 +62,7 @@ def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
         first_seq,
         preserved=preserves_thinking(snapshot.session.model),
         choice=snapshot.settings.thinking,
-        level=level_of(total_tokens(snapshot.entries), snapshot.budget),
+        level=level_of(snapshot.view_tokens, snapshot.budget),
     )
     return Stripping(effect, first_seq)
 

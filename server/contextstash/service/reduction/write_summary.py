@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.turns import Turn, without_own_calls
+from contextstash.context.view.compaction_plan import CompactPlan
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
-from contextstash.context.view.view import Entry
+from contextstash.context.view.view import Entry, build_view
 from contextstash.service.reduction.writer_calls import log_calls, writer_settings
 from contextstash.service.session_access import Access
 from contextstash.summarizers import choose, content_key, write_summary
@@ -21,6 +22,13 @@ from contextstash_storage.records import CachedSummary, Message, RewindEdit
 HISTORY_MESSAGES = 400
 """How many messages before the end of a summary its names in use are taken from. Measured with bench/fidelity: 300 keep
 nearly as much as all; the limit bounds the work in a long session."""
+
+MAX_READ = 1_500
+"""From how many of the messages that it covers a summary is written, the newest. A guess: a window of 200,000 tokens
+holds fewer, so that only a session which was never reduced has more; each takes about a millisecond."""
+
+OPENING = 50
+"""From how many of the first messages it is written in addition: they say what the task is. A guess."""
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +95,28 @@ async def recent_history(access: Access, snapshot: SessionSnapshot, last_seq: in
     hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
     first = max(0, last_seq - HISTORY_MESSAGES + 1)
     recorded = await access.store.read_messages(snapshot.session_id, first=first, last=last_seq)
+    outputs = await access.store.read_outputs(snapshot.session_id, first=first, last=last_seq)
+    handles = {(output.seq, output.block): output.handle for output in outputs}
     kept = [
         message
         for message in recorded
         if message.agent_visible and not any(start <= message.seq <= end for start, end in hidden)
     ]
-    return await asyncio.to_thread(_turns, snapshot, kept)
+    return await asyncio.to_thread(_turns, snapshot, kept, handles)
+
+
+async def covered_turns(access: Access, snapshot: SessionSnapshot, plan: CompactPlan) -> tuple[Turn, ...]:
+    """The turns that a summary is written from: the newest MAX_READ of the messages that it covers, and of older ones
+    the first OPENING, in which the task is."""
+    covered = [entry for entry in plan.covered if entry.message]
+    opening = covered[:-MAX_READ][:OPENING]
+    if plan.beyond is not None:
+        first, last = plan.beyond.first_seq, plan.beyond.last_seq
+        recorded = await access.store.read_messages(
+            snapshot.session_id, first=first, last=min(last, first + OPENING - 1)
+        )
+        opening = [entry for entry in build_view(recorded, snapshot.overlay) if entry.message]
+    return (*await turns_of(access, snapshot, opening), *await turns_of(access, snapshot, covered[-MAX_READ:]))
 
 
 async def shown_turns(
@@ -110,15 +134,15 @@ async def shown_turns(
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
     """The recorded messages among these entries with their full texts, even if the view shows them shortened; without
     the calls of our own tools."""
-    wanted = {entry.message.seq: entry.message for entry in entries if entry.message}
+    wanted = {entry.message.seq for entry in entries if entry.message}
     if not wanted:
         return ()
-    recorded = await access.store.read_messages(snapshot.session_id, first=min(wanted), last=max(wanted))
-    return await asyncio.to_thread(_turns, snapshot, [message for message in recorded if message.seq in wanted])
-
-
-def _turns(snapshot: SessionSnapshot, messages: Sequence[Message]) -> tuple[Turn, ...]:
+    recorded = await access.store.read_messages_at(snapshot.session_id, sorted(wanted))
     handles = {place: output.handle for place, output in snapshot.outputs.items()}
+    return await asyncio.to_thread(_turns, snapshot, recorded, handles)
+
+
+def _turns(snapshot: SessionSnapshot, messages: Sequence[Message], handles: Mapping[Place, str]) -> tuple[Turn, ...]:
     return without_own_calls(turn_of(snapshot, message, handles) for message in messages)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.edits import archive_edit, replaced, truncate_edit, weighed
@@ -14,7 +14,7 @@ from contextstash.context.view.fit_to_budget import Fitted, fit
 from contextstash.context.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force, total_tokens
-from contextstash.context.window import estimate as counting
+from contextstash.context.window.request_budget import RequestBudget, request_budget
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
@@ -29,6 +29,7 @@ from contextstash.service.reduction.thinking import (
 from contextstash.service.requests.declared_parts import declared_system, system_beside, with_system
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_access import Access
+from contextstash.service.view_reading import Scope
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -57,26 +58,6 @@ NOTICE_OVERHEAD = 10
 
 
 @dataclass(frozen=True)
-class _Budget:
-    """A budget in the provider's tokens, the view's estimate, by how much that may be too low, and the ratio of these
-    tokens to counted ones."""
-
-    tokens: int
-    estimated: int
-    unsure: int
-    ratio: float
-
-    def counted(self, view: int) -> int:
-        """The number of counted tokens at which the view is within the budget, also if its estimate is too low."""
-        excess = self.estimated + self.unsure - self.tokens
-        return view if excess <= 0 else view - math.ceil(excess / self.ratio)
-
-    def after(self, view: int, fitted: int) -> int:
-        """The estimate if the view has `fitted` counted tokens instead of `view`."""
-        return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
-
-
-@dataclass(frozen=True)
 class _Plan:
     """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
 
@@ -85,7 +66,7 @@ class _Plan:
     left_out: LeftOutSpan | None
     excess: int
 
-    @property
+    @cached_property
     def sent(self) -> tuple[Entry, ...]:
         return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
 
@@ -112,8 +93,7 @@ async def get_context(
     _check(budget)
 
     async def attempt() -> ContextResult:
-        snapshot, limit, sources = await _read(access, session_id, format_name, budget)
-        plan = await _plan(snapshot, limit, sources)
+        snapshot, limit, sources, plan = await _planned(access, session_id, format_name, budget)
         session = snapshot.session
         if session.source is not None:
             return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
@@ -132,8 +112,7 @@ async def read_context(
 ) -> ContextResult:
     """The message list that a request would hold now; nothing is recorded."""
     _check(budget)
-    snapshot, limit, sources = await _read(access, session_id, format_name, budget)
-    plan = await _plan(snapshot, limit, sources)
+    snapshot, limit, sources, plan = await _planned(access, session_id, format_name, budget)
     return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
 
 
@@ -192,10 +171,36 @@ async def find_request(access: Access, session_id: str, request_id: str) -> Requ
     return request
 
 
-async def _read(
+async def _planned(
     access: Access, session_id: str | None, format_name: str | None, budget: int | None
+) -> tuple[SessionSnapshot, int, _Sources, _Plan]:
+    """A request's plan, and what it is made from: of a view far larger than the budget the part within reach, unless
+    that turns out not to be enough."""
+    for within_reach in (True, False):
+        snapshot, limit, sources = await _read(access, session_id, format_name, budget, within_reach)
+        if _lacks_system_text(snapshot):
+            continue
+        plan = await _plan(snapshot, limit, sources)
+        if snapshot.beyond is None or (plan.left_out and plan.left_out.last_seq >= snapshot.beyond.last_seq):
+            break
+    return snapshot, limit, sources, plan
+
+
+def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
+    """Whether system messages beyond reach belong into the request's system prompt."""
+    if snapshot.beyond is None or snapshot.format.system_message(""):
+        return False
+    return snapshot.session.counters.system_messages > sum(entry.is_system for entry in snapshot.entries)
+
+
+async def _read(
+    access: Access, session_id: str | None, format_name: str | None, budget: int | None, within_reach: bool
 ) -> tuple[SessionSnapshot, int, _Sources]:
-    snapshot = await access.snapshot(session_id)
+    session = await access.session(session_id)
+    newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
+    after = newest[0].left_out.last_seq if newest and newest[0].left_out else -1
+    scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
+    snapshot = await access.snapshot(session_id, scope)
     session = snapshot.session
     if format_name is not None and get_format(format_name).name != snapshot.format.name:
         raise BadInputError(
@@ -203,9 +208,7 @@ async def _read(
         )
     limit = budget or snapshot.budget.usable
     snapshot = await _without_large_summaries(access, snapshot, limit)
-    messages = await access.visible_messages(session, snapshot.overlay, bodies=True)
-    bodies = {message.seq: message.body or {} for message in messages}
-    newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
+    bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
     return snapshot, limit, _Sources(bodies, await declared_system(access, session), newest[0] if newest else None)
 
 
@@ -221,8 +224,8 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
     if len(small) == len(snapshot.overlay.covers):
         return snapshot
     overlay = replace(snapshot.overlay, covers=tuple(small))
-    messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
-    return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)))
+    messages = await access.visible_messages(snapshot.session, overlay, bodies=True)
+    return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)), beyond=None)
 
 
 async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
@@ -231,9 +234,9 @@ async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _P
     entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)]
     # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
     notice = _notice_tokens(snapshot, EVERYTHING, sources.bodies)
-    limit = _budget(snapshot, budget).counted(total_tokens(snapshot.entries))
+    limit = _budget(snapshot, budget).counted(snapshot.view_tokens)
     fitted = await asyncio.to_thread(_fitted, snapshot, entries, limit, notice, known, sources)
-    cut = _cut_edits(snapshot.entries, fitted.kept)
+    cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
         stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
@@ -254,16 +257,15 @@ def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> list[Entry]:
     for edit in edits:
         if isinstance(edit, Replacement):
             shown.setdefault(edit.seq, {})[edit.block] = edit
-    return [
-        replace(
-            entry,
-            replaced={**entry.replaced, **shown.get(entry.first_seq, {})},
-            stripped=entry.stripped or any(edit.first_seq <= entry.first_seq <= edit.last_seq for edit in strips),
-        )
-        if entry.message
-        else entry
-        for entry in entries
-    ]
+
+    def changed(entry: Entry) -> Entry:
+        replaced = shown.get(entry.first_seq)
+        stripped = any(edit.first_seq <= entry.first_seq <= edit.last_seq for edit in strips)
+        if entry.message is None or (replaced is None and not stripped):
+            return entry
+        return replace(entry, replaced={**entry.replaced, **(replaced or {})}, stripped=entry.stripped or stripped)
+
+    return [changed(entry) for entry in entries]
 
 
 def _fitted(
@@ -293,6 +295,8 @@ def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutS
     if any(isinstance(edit, RestoreEdit) for edit in snapshot.edits[last.edits :]):
         return None
     span = last.left_out
+    if snapshot.beyond is not None and span.last_seq >= snapshot.beyond.first_seq:
+        return span
     return span if any(_is_left_out(entry, span) for entry in snapshot.entries) else None
 
 
@@ -309,12 +313,14 @@ def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Seq
     """The span of what is left out: what was before, and what is dropped now, which follows it."""
     if not dropped:
         return known
-    first = min(dropped[0].first_seq, known.first_seq if known else dropped[0].first_seq)
+    beyond = snapshot.beyond
+    firsts = [dropped[0].first_seq, *([known.first_seq] if known else ()), *([beyond.first_seq] if beyond else ())]
     last = max(dropped[-1].last_seq, known.last_seq if known else 0)
-    span = LeftOutSpan(first_seq=first, last_seq=last, messages=0, tokens=0)
+    span = LeftOutSpan(first_seq=min(firsts), last_seq=last, messages=0, tokens=0)
     out = [entry for entry in snapshot.entries if _is_left_out(entry, span)]
-    count = sum(1 for entry in out if entry.message)
-    return span.model_copy(update={"messages": count, "tokens": total_tokens(out)})
+    count = sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0)
+    tokens = total_tokens(out) + (beyond.tokens if beyond else 0)
+    return span.model_copy(update={"messages": count, "tokens": tokens})
 
 
 def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replacement]:
@@ -333,7 +339,7 @@ def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replaceme
 
 def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> ContextResult:
     limit = _budget(snapshot, budget)
-    view = total_tokens(snapshot.entries)
+    view = snapshot.view_tokens
     fmt = snapshot.format
     natives = with_system(fmt, _natives(snapshot, plan, sources.bodies), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
@@ -374,21 +380,14 @@ def _done(edits: Sequence[Edit]) -> list[str] | None:
     return found or None
 
 
-def _budget(snapshot: SessionSnapshot, budget: int) -> _Budget:
+def _budget(snapshot: SessionSnapshot, budget: int) -> RequestBudget:
     counters = snapshot.session.counters
-    estimated, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name)
-    estimated += total_tokens(snapshot.entries) - counters.view_tokens
-    estimated += REPAIR_TOKENS * _unanswered(snapshot.entries)
-    unsure = counting.unsure(counters, snapshot.settings) if snapshot.counter.is_approximate else 0
-    return _Budget(budget, estimated, unsure, counting.growth_ratio(counters, snapshot.settings))
+    added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * _unanswered(snapshot.entries)
+    return request_budget(counters, snapshot.settings, snapshot.counter, budget, added)
 
 
 def _unanswered(entries: Sequence[Entry]) -> int:
-    calls = 0
-    for entry in entries:
-        for block in entry.message.blocks if entry.message else ():
-            calls += (block.type == "tool_call") - (block.type == "tool_result")
-    return max(0, calls)
+    return max(0, sum(entry.open_calls for entry in entries))
 
 
 def _shortened(

@@ -17,6 +17,7 @@ from contextstash.service.estimate import estimate_session
 from contextstash.service.reduction.write_summary import turn_of
 from contextstash.service.requests.whole_outputs import WholeOutputs, whole_outputs
 from contextstash.service.session_access import READ_AT_ONCE, Access
+from contextstash.service.view_reading import WITH_ALL_OUTPUTS
 from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
 
 MAX_INDEX_SHARE = 0.3
@@ -38,7 +39,7 @@ TO_SESSION = "Hand-off to session {}."
 async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | None:
     """A summary of the whole session and an index of its outputs; at most `max_tokens`. None if the session has nothing
     to hand off, or if `max_tokens` is too small."""
-    snapshot = await access.snapshot(session_id)
+    snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
     whole = await whole_outputs(access, snapshot)
     count = snapshot.counter.count
     head = (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from contextstash.context.view.compaction_plan import keep_limits, plan_compaction
 from contextstash.context.window.settings import ContextSettings
 from contextstash.service.reduction.compact import summary_request
-from contextstash.service.reduction.write_summary import turns_of
+from contextstash.service.reduction.write_summary import covered_turns
 from contextstash.service.session_access import Access
+from contextstash.service.view_reading import WITHIN_REACH
 from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 
 
@@ -17,13 +19,14 @@ async def sampling_request(
 ) -> SamplingRequest | None:
     """The request for a summary of the messages that a compaction would cover now; None if there is nothing to compact,
     or if another summarizer comes first."""
-    snapshot = await access.snapshot(session_id)
+    snapshot = await access.snapshot(session_id, WITHIN_REACH)
     if strategy == "auto" and not _comes_first(access, snapshot.session.agent, snapshot.settings):
         return None
     plan = plan_compaction(snapshot.entries, keep_limits(snapshot), snapshot.outputs)
     if not plan.covered:
         return None
-    turns = await turns_of(access, snapshot, plan.covered)
+    plan = replace(plan, beyond=snapshot.beyond)
+    turns = await covered_turns(access, snapshot, plan)
     request = summary_request(snapshot, plan, turns, instructions)
     return await asyncio.to_thread(sampling_prompt, request, snapshot.settings.summarizer_output_chars)
 

@@ -1,0 +1,156 @@
+"""Reads what is needed of a session's view: all of it, or of one far larger than the window its newest part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.context.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
+from contextstash.context.view.view import Entry, build_view, parts_of, results_of
+from contextstash.context.window.request_budget import request_budget
+from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.token_counters import Counter
+from contextstash.service.session_cache import KnownSession, SessionCache, Span
+from contextstash_storage.records import Message
+
+READ_AT_ONCE = 500
+"""Messages read at a time, from the newest on, until the reach is known."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
+    the usable window. `after` is a position up to which nothing is needed then but the head. With `all_outputs` the
+    outputs of hidden messages are read too."""
+
+    bodies: bool = False
+    all_outputs: bool = False
+    within_reach: bool = False
+    budget: int | None = None
+    after: int = -1
+
+
+WHOLE = Scope()
+WITHIN_REACH = Scope(within_reach=True)
+WITH_ALL_OUTPUTS = Scope(all_outputs=True)
+
+
+@dataclass(frozen=True)
+class ViewPart:
+    """The entries of a view that were read, and what is beyond their reach."""
+
+    entries: tuple[Entry, ...]
+    beyond: Beyond | None = None
+
+
+async def read_view(
+    cache: SessionCache, known: KnownSession, settings: ContextSettings, counter: Counter, scope: Scope, usable: int
+) -> ViewPart:
+    """The view of a session, as far as the scope needs it."""
+    counters = known.session.counters
+    spans = known.overlay.visible_ranges(counters.messages)
+    budget = request_budget(counters, settings, counter, scope.budget or usable)
+    limit = budget.counted(counters.view_tokens)
+    if scope.within_reach and not settings.pin and counters.view_tokens > MANY_WINDOWS * max(0, limit):
+        reader = _Reader(cache, known, smallest_placeholder(settings, counter), limit)
+        part = await reader.part(spans, scope)
+        if part is not None:
+            return part
+    messages = await cache.messages(known, spans, bodies=scope.bodies)
+    entries = await _entries(known, messages)
+    if scope.bodies:
+        cache.keep(known, messages, entries)
+    return ViewPart(entries)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the newest part of a view, until it takes more than `limit` tokens however much it is shortened."""
+
+    cache: SessionCache
+    known: KnownSession
+    placeholder: int
+    limit: int
+
+    async def part(self, spans: Sequence[Span], scope: Scope) -> ViewPart | None:
+        """The head and the part within reach; None if that is everything."""
+        head = await self._head(spans, scope.bodies)
+        start = head[-1].seq + 1 if head else spans[0][0] if spans else 0
+        body = _clipped(spans, start)
+        newest = await self._newest(body, scope)
+        if not newest or newest[0].seq <= body[0][0]:
+            return None
+        messages = [*head, *newest]
+        entries = await _entries(self.known, messages)
+        beyond = self._beyond(entries, body[0][0], newest[0].seq - 1)
+        if beyond is not None and scope.bodies:
+            self.cache.keep(self.known, messages, entries)
+        return None if beyond is None else ViewPart(entries, beyond)
+
+    async def _head(self, spans: Sequence[Span], bodies: bool) -> list[Message]:
+        """The system messages at the head of the view."""
+        head: list[Message] = []
+        positions = (seq for first, last in spans for seq in range(first, last + 1))
+        for seq in positions:
+            [message] = await self.cache.messages(self.known, [(seq, seq)], bodies=bodies)
+            if message.role != "system":
+                break
+            head.append(message)
+        return head
+
+    async def _newest(self, body: Sequence[Span], scope: Scope) -> list[Message]:
+        """The messages that are needed, in order."""
+        smallest = 0
+        pieces: list[list[Message]] = []
+        for first, last in reversed(_pieces(body)):
+            if smallest > self.limit or last <= scope.after:
+                break
+            span = (max(first, scope.after + 1), last)
+            pieces.append(await self.cache.messages(self.known, [span], bodies=scope.bodies))
+            entries = build_view(pieces[-1], self.known.overlay, self.known.entries)
+            smallest += sum(smallest_tokens(entry, self.placeholder) for entry in entries if entry.message)
+        return [message for piece in reversed(pieces) for message in piece]
+
+    def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
+        """What the counters say of the view beyond these entries; None if they are not in step."""
+        counters = self.known.session.counters
+        read = parts_of(entries)
+        parts = {part: tokens - read.get(part, 0) for part, tokens in counters.parts.items()}
+        messages = counters.view_messages - len(entries)
+        results = counters.view_results - results_of(entries)
+        if (
+            messages <= 0
+            or results < 0
+            or min(parts.values(), default=0) < 0
+            or not read.keys() <= counters.parts.keys()
+        ):
+            return None
+        return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
+
+
+async def _entries(known: KnownSession, messages: Sequence[Message]) -> tuple[Entry, ...]:
+    """The view of these messages; of many, with what they add up to, made in a worker thread."""
+    if len(messages) - len(known.entries) < READ_AT_ONCE:
+        return tuple(build_view(messages, known.overlay, known.entries))
+
+    def made() -> tuple[Entry, ...]:
+        entries = tuple(build_view(messages, known.overlay, known.entries))
+        parts_of(entries)
+        return entries
+
+    return await asyncio.to_thread(made)
+
+
+def _clipped(spans: Sequence[Span], start: int) -> list[Span]:
+    """The spans from a position on."""
+    return [(max(first, start), last) for first, last in spans if last >= start]
+
+
+def _pieces(spans: Sequence[Span]) -> list[Span]:
+    """The spans in pieces of READ_AT_ONCE messages, aligned at their ends."""
+    pieces: list[Span] = []
+    for first, last in spans:
+        starts = range(last - READ_AT_ONCE + 1, first - READ_AT_ONCE, -READ_AT_ONCE)
+        pieces += [(max(first, start), start + READ_AT_ONCE - 1) for start in reversed(starts)]
+    return pieces
