@@ -30,9 +30,7 @@ from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import (
-    BadInputError,
     EditConflictError,
-    HandleNotFoundError,
     SessionNotFoundError,
     StoreError,
 )
@@ -63,16 +61,13 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.repeats import fingerprints
-from contextstash_storage.rows import from_json, message_of, now, session_row, to_json
+from contextstash_storage.rows import check_changes, from_json, message_of, no_handle, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
-
-CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
-
 
 async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
@@ -253,9 +248,7 @@ class SqliteStore:
         return await self._reader.read(work)
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+        check_changes(changes)
 
         def work(db: sqlite3.Connection) -> Session:
             row, _ = session_row(db, self.owner, session_id)
@@ -417,10 +410,7 @@ class SqliteStore:
                 values,
             ).fetchone()
             if row is None:
-                raise HandleNotFoundError(
-                    f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
-                    " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
-                )
+                raise no_handle(handle, session_id)
             return row[0], from_json(Output, row[1])
 
         return await self._reader.read(work)
