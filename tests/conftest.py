@@ -18,15 +18,24 @@ QUICK_PROCESSES = 1
 for most of a second; with one, `make test` takes 5 minutes on two cores instead of 7."""
 
 
+QUICK_POSTGRES = 2
+"""The same for the mark `postgres`: each test copies a database, which takes 0.1 s, and each worker starts a server."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if THOROUGH or config.getoption("keyword") or not _is_whole_tree(config):
         return
     some = _sampled(items, lambda item: item.nodeid.partition("[")[0], QUICK_CASES)
-    marked = [item for item in some if item.get_closest_marker("processes")]
-    left_out = {id(item) for item in marked} - {id(item) for item in _sampled(marked, _file, QUICK_PROCESSES)}
+    left_out = _left_out(some, "processes", QUICK_PROCESSES) | _left_out(some, "postgres", QUICK_POSTGRES)
     kept = {id(item) for item in some} - left_out
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
+
+
+def _left_out(items: list[pytest.Item], mark: str, quick: int) -> set[int]:
+    """The tests with a mark that are not among so many of their file."""
+    marked = [item for item in items if item.get_closest_marker(mark)]
+    return {id(item) for item in marked} - {id(item) for item in _sampled(marked, _file, quick)}
 
 
 def _is_whole_tree(config: pytest.Config) -> bool:

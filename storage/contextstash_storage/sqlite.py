@@ -69,6 +69,7 @@ from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
 
+
 async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
     bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes.

@@ -55,7 +55,13 @@ class SessionStore(Protocol):
 
     owner: str
 
-    async def close(self) -> None: ...
+    def for_owner(self, owner: str) -> SessionStore:
+        """The same open database, bound to another owner. Closing either closes both."""
+        ...
+
+    async def close(self) -> None:
+        """Close the database; closing again does nothing."""
+        ...
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
