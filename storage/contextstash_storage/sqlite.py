@@ -23,6 +23,7 @@ from contextstash_storage import (
     proxied_sessions,
     requests,
     session_copy,
+    session_extras,
     view_edits,
 )
 from contextstash_storage.append_messages import Batch
@@ -34,6 +35,7 @@ from contextstash_storage.errors import (
     SessionNotFoundError,
     StoreError,
 )
+from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
@@ -173,6 +175,15 @@ class SqliteStore:
     def continue_indexing(self) -> None:
         """Index, in the background, what an upgrade or a killed process left for later."""
         self._index_work.start()
+
+    async def owners(self) -> list[str]:
+        return await self._column(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner", ())
+
+    async def read_extras(self, session_id: str) -> session_extras.SessionExtras:
+        return await self._of_session(session_id, session_extras.read)
+
+    async def put_extras(self, session_id: str, extras: session_extras.SessionExtras) -> None:
+        await self._change_session(session_id, lambda db, row: session_extras.put(db, self.owner, row, extras))
 
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})

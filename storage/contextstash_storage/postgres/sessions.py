@@ -144,6 +144,11 @@ async def find_ids(db: Connection, owner: str, prefix: str, limit: int, without_
     return [session_id for (session_id,) in rows]
 
 
+async def owners(db: Connection) -> list[str]:
+    """All owners that have sessions, in order."""
+    return [owner for (owner,) in await db.fetch("SELECT DISTINCT owner FROM sessions ORDER BY owner")]
+
+
 async def put_level(db: Connection, key: Key, session: Session, level: str) -> None:
     """Store how full a session's window is."""
     counters = session.counters.model_copy(update={"level": level})

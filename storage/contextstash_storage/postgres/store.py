@@ -21,6 +21,7 @@ from contextstash_storage.postgres import (
     messages,
     requests,
     session_copy,
+    session_extras,
     sessions,
     view_edits,
 )
@@ -55,6 +56,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.rows import check_changes
 from contextstash_storage.search_query import SearchFilter
+from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 from contextstash_storage.view_edits import number_edits
@@ -99,6 +101,15 @@ class PostgresStore:
         """Close the connections, after what runs on them; closing again does nothing."""
         await self._process.close()
         await self._database.close()
+
+    async def owners(self) -> list[str]:
+        return await self._database.read(sessions.owners)
+
+    async def read_extras(self, session_id: str) -> SessionExtras:
+        return await self._of_session(session_id, session_extras.read)
+
+    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
+        await self._change(session_id, lambda db, key, _: session_extras.put(db, key, extras))
 
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})
