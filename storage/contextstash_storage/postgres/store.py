@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from contextstash_storage.message_batch import Batch
 from contextstash_storage.postgres import (
     activity,
     append_messages,
+    changes,
     full_text_search,
     leases,
     logs,
@@ -90,6 +91,7 @@ class PostgresStore:
         self.owner = owner
         self._database = database
         self._process = leases.ProcessLock(database.address)
+        self._announcer = changes.Announcer(database)
 
     def for_owner(self, owner: str) -> PostgresStore:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -99,6 +101,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Close the connections, after what runs on them; closing again does nothing."""
+        await self._announcer.close()
         await self._process.close()
         await self._database.close()
 
@@ -111,6 +114,11 @@ class PostgresStore:
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         await self._change(session_id, lambda db, key, _: session_extras.put(db, key, extras))
 
+    def changed_sessions(self) -> AsyncIterator[str | None]:
+        """The ids of sessions as they change, by any process on any machine; None first, and whenever some may have
+        been missed."""
+        return changes.changed_sessions(self._database, self.owner)
+
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})
 
@@ -118,11 +126,14 @@ class PostgresStore:
             await sessions.insert_session(db, owned)
             return await read_session(db, self._key(session.session_id))
 
-        return await self._database.write(work)
+        return await self._write(session.session_id, work)
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         owned = session.model_copy(update={"owner": self.owner})
-        return await self._database.write_once(lambda db: session_copy.copy_session(db, owned, items))
+        stored = await self._database.write_once(lambda db: session_copy.copy_session(db, owned, items))
+        if stored is not None:
+            self._announcer.tell(self.owner, session.session_id)
+        return stored
 
     async def get_session(self, session_id: str) -> Session:
         return await self._database.read(lambda db: read_session(db, self._key(session_id)))
@@ -159,7 +170,7 @@ class PostgresStore:
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
         check_changes(changes)
-        return await self._database.write(lambda db: sessions.update_session(db, self._key(session_id), changes))
+        return await self._write(session_id, lambda db: sessions.update_session(db, self._key(session_id), changes))
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         async def work(db: Connection) -> None:
@@ -168,7 +179,7 @@ class PostgresStore:
                 with suppress(SessionNotFoundError):
                     await sessions.delete_session(db, self._key(other))
 
-        await self._database.write(work)
+        await self._write(session_id, work)
         return True
 
     async def append_messages(
@@ -185,7 +196,7 @@ class PostgresStore:
     ) -> Appended:
         prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
         batch = Batch(self.owner, session_id, prepared, count, first_seq, batch_id, before, cursor, edits)
-        return await self._database.write(lambda db: append_messages.append(db, batch))
+        return await self._write(session_id, lambda db: append_messages.append(db, batch))
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
         return await self._of_session(
@@ -212,8 +223,8 @@ class PostgresStore:
     async def find_key(self, session_id: str, key: str) -> int | None:
         return await self._of_session(session_id, lambda db, session: messages.find_key(db, session, key))
 
-    async def read_edits(self, session_id: str) -> list[Edit]:
-        return await self._of_session(session_id, view_edits.read_edits)
+    async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
+        return await self._of_session(session_id, lambda db, key: view_edits.read_edits(db, key, after))
 
     async def append_edits(
         self,
@@ -340,7 +351,7 @@ class PostgresStore:
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         await self._process.take()
         number = self._process.number
-        return await self._change(
+        return await self._keep(
             session_id, lambda db, key, _: leases.acquire(db, key, purpose, holder, seconds, number)
         )
 
@@ -351,13 +362,13 @@ class PostgresStore:
         return await self._of_session(session_id, lambda db, session: logs.read_cached_summary(db, session, key))
 
     async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
-        await self._change(session_id, lambda db, session, _: logs.keep_summary(db, session, key, summary))
+        await self._keep(session_id, lambda db, session, _: logs.keep_summary(db, session, key, summary))
 
     async def get_proxied(self, session_id: str) -> ProxiedSession | None:
         return await self._of_session(session_id, requests.read_proxied)
 
     async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
-        await self._change(session_id, lambda db, key, _: requests.keep_proxied(db, key, proxied))
+        await self._keep(session_id, lambda db, key, _: requests.keep_proxied(db, key, proxied))
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         return await self._database.read(lambda db: requests.recent_proxied(db, self.owner, since, limit))
@@ -376,10 +387,22 @@ class PostgresStore:
         return await self._database.read(checked)
 
     async def _change(self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]]) -> Result:
-        """What `work`, which writes, returns for a session that no other transaction changes meanwhile."""
+        """What `work`, which changes a session, returns; no other transaction changes it meanwhile."""
+        result = await self._keep(session_id, work)
+        self._announcer.tell(self.owner, session_id)
+        return result
+
+    async def _keep(self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]]) -> Result:
+        """The same for what nobody is told of."""
         key = self._key(session_id)
 
         async def locked(db: Connection) -> Result:
             return await work(db, key, await lock_session(db, key))
 
         return await self._database.write(locked)
+
+    async def _write(self, session_id: str, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """What `work`, which changes a session, returns."""
+        result = await self._database.write(work)
+        self._announcer.tell(self.owner, session_id)
+        return result

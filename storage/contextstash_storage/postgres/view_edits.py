@@ -12,9 +12,9 @@ from contextstash_storage.rows import edit_of, to_json
 from contextstash_storage.view_edits import CONFLICT, NumberedEdit, counted, last_covered, number_edits
 
 
-async def read_edits(db: Connection, key: Key) -> list[Edit]:
-    """The edits of a session, in order."""
-    rows = await db.fetch(f"SELECT record FROM edits WHERE {OF_SESSION} ORDER BY edit_id", *key)
+async def read_edits(db: Connection, key: Key, after: int) -> list[Edit]:
+    """The edits of a session behind number `after`, in order."""
+    rows = await db.fetch(f"SELECT record FROM edits WHERE {OF_SESSION} AND edit_id > $3 ORDER BY edit_id", *key, after)
     return [edit_of(record) for (record,) in rows]
 
 

@@ -124,6 +124,25 @@ async def test_recordings_of_many_sessions_and_processes_are_all_stored_once() -
         await store.close()
 
 
+async def test_a_process_hears_what_another_has_changed() -> None:
+    address = new_store_address()
+    one, two = await open_postgres(address), await open_postgres(address)
+    heard = two.changed_sessions()
+    assert await anext(heard) is None
+    await new_session(one)
+    await new_session(one.for_owner("another"), "not ours")
+    assert await anext(heard) == SESSION
+    await record(one, says("hello"))
+    assert await anext(heard) == SESSION
+    server().sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    assert await anext(heard) is None
+    await record(one, says("again"))
+    assert await anext(heard) == SESSION
+    for store in (one, two):
+        await store.close()
+    await heard.aclose()  # type: ignore[attr-defined]
+
+
 async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> None:
     store = await opened()
     for name in ("a\x00b", "\ud800"):
