@@ -23,7 +23,7 @@ from contextstash_storage import (
     proxied_sessions,
     requests,
     session_copy,
-    session_extras,
+    stored_extras,
     view_edits,
 )
 from contextstash_storage.append_messages import Batch
@@ -66,6 +66,7 @@ from contextstash_storage.repeats import fingerprints
 from contextstash_storage.rows import check_changes, from_json, message_of, no_handle, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
+from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
@@ -179,11 +180,11 @@ class SqliteStore:
     async def owners(self) -> list[str]:
         return await self._column(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner", ())
 
-    async def read_extras(self, session_id: str) -> session_extras.SessionExtras:
-        return await self._of_session(session_id, session_extras.read)
+    async def read_extras(self, session_id: str) -> SessionExtras:
+        return await self._of_session(session_id, stored_extras.read)
 
-    async def put_extras(self, session_id: str, extras: session_extras.SessionExtras) -> None:
-        await self._change_session(session_id, lambda db, row: session_extras.put(db, self.owner, row, extras))
+    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
+        await self._change_session(session_id, lambda db, row: stored_extras.put(db, self.owner, row, extras))
 
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})

@@ -89,6 +89,7 @@ async def _note_batch(
 async def _store_messages(writer: MessageWriter, session: Session, batch: Batch, done: int) -> Counters:
     """Store the messages from number `done` on that are not stored yet; returns the counters after them."""
     counters = session.counters
+    await writer.reserve(batch.messages[done:])
     keys = await writer.stored_keys(batch.messages[done:])
     for prepared in batch.messages[done:]:
         message = prepared.message
@@ -115,8 +116,20 @@ class MessageWriter:
     _rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
     _handles: dict[str, int] = field(default_factory=dict)
     _blobs: set[bytes] = field(default_factory=set)
-    _calls: search_index.CallsBefore | None = None
+    _numbers: list[int] = field(default_factory=list)
+    _calls: search_index.CallsBefore = field(default_factory=search_index.CallsBefore)
+    _has_read_calls: bool = False
     _last_at: str | None = None
+
+    async def reserve(self, messages: Sequence[Prepared]) -> None:
+        """Look up at once what storing these messages needs: their numbers, and which handles are free."""
+        names = {output.handle for each in messages for output in each.message.outputs} - self._handles.keys()
+        if names:
+            sql = f"SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3)"
+            taken = {handle for (handle,) in await self.db.fetch(sql, *self.key, list(names))}
+            self._handles.update(dict.fromkeys(names - taken, 0))
+        sql = "SELECT nextval('message_numbers') FROM generate_series(1, $1)"
+        self._numbers = [number for (number,) in await self.db.fetch(sql, len(messages))][::-1]
 
     async def stored_keys(self, messages: Sequence[Prepared]) -> set[str | None]:
         """Those keys of the messages that are stored."""
@@ -133,7 +146,7 @@ class MessageWriter:
         message = prepared.message
         created = message.created_at or now()
         self._last_at = created.isoformat()
-        number = await self.db.fetchval("SELECT nextval('message_numbers')")
+        number = self._numbers.pop()
         types, tokens = search_index.token_sums(prepared.derived)
         self._row(
             "messages (owner, session_id, seq, message, fingerprint, key, body, derived, created_at, search_text, role,"
@@ -216,8 +229,9 @@ class MessageWriter:
         return bool(await self.db.fetchval(sql, *self.key, _numbered(name, number)))
 
     async def _add_entries(self, seq: int, number: int, prepared: Prepared) -> None:
-        if self._calls is None:
-            self._calls = await search_index.read_calls(self.db, self.key, seq)
+        if prepared.message.outputs and not self._has_read_calls:
+            self._has_read_calls = True
+            self._calls.extend(await search_index.read_calls(self.db, self.key, seq))
         blocks = prepared.message.blocks
         found = prepared.pieces if prepared.pieces is not None else await asyncio.to_thread(_pieces, prepared)
         entries = search_index.entry_rows(self.key, seq, number, blocks, found, self._calls)

@@ -13,7 +13,7 @@ from contextstash_storage.full_text_search import CALL_CHARACTERS, MATCHES, MORE
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Block, Role, SearchHit
-from contextstash_storage.search_documents import Document, Kind, documents, pieces
+from contextstash_storage.search_documents import Document, Kind, documents, pieces, storable
 from contextstash_storage.search_index import call_of_pair
 from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
@@ -24,6 +24,12 @@ some 20 µs to score."""
 
 MAX_CANDIDATES = 20_000
 """How many entries are scored at most, if all terms are common."""
+
+MIN_PART = 3
+"""Letters of a part of a name: pg_trgm indexes groups of three."""
+
+PART_SCORE = 0.1
+"""The score of a hit that has only a part of a name: below that of any word."""
 
 K1, B = 1.2, 0.75
 """The constants of BM25 in SQLite."""
@@ -75,6 +81,15 @@ JOIN messages USING (owner, session_id, seq, message)
 WHERE owner = $1 AND search_entries.kind = $4 AND piece = 0
 """
 
+_WITH_PART = """
+SELECT pair, message, session_id, seq, block, piece, created_at
+FROM outputs JOIN search_entries USING (owner, session_id, seq, block)
+JOIN messages USING (owner, session_id, seq, message)
+WHERE owner = $1 AND argument ILIKE $2 AND piece = 0 AND search_entries.kind = $3
+AND ($4::text[] IS NULL OR session_id = ANY($4)) AND ($5::text IS NULL OR tool = $5)
+ORDER BY message DESC LIMIT $6
+"""
+
 _CALLS = """
 SELECT session_id, seq FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
 JOIN search_entries USING (session_id, pair) WHERE owner = $1 AND kind = $4 AND piece = 0
@@ -112,10 +127,12 @@ async def search(db: Connection, owner: str, query: str, where: SearchFilter, li
     if not wanted or limit <= 0:
         return []
     scope = await _scope(db, owner, where)
-    found = await _terms(db, owner, wanted, scope) if scope is not None else []
-    if scope is None or not found:
+    if scope is None:
         return []
     reader = _Reader(db, owner)
+    found = await _terms(db, owner, wanted, scope)
+    if not any(count for _, count in found):
+        return await reader.hits(await _with_part(db, owner, query, where, limit, reader), limit)
     hits: list[SearchHit] = []
     for most in (MATCHES, MORE_MATCHES):
         matches, all_read = await _matches(db, owner, found, scope, where, most, reader)
@@ -194,6 +211,34 @@ async def _matches(
         for row in rows
         if where.admits(row["created_at"])
     ], len(rows) < most
+
+
+async def _with_part(
+    db: Connection, owner: str, query: str, where: SearchFilter, limit: int, reader: _Reader
+) -> list[Ranked]:
+    """The outputs of calls whose main argument has the query in it, the newest first: no word of the index is equal to
+    a part of a name or a path."""
+    part = query.strip()
+    if where.scope == "messages" or len(part) < MIN_PART:
+        return []
+    escaped = storable(part).replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    sessions = None if where.session_ids is None else list(where.session_ids)
+    values = (f"%{escaped}%", Kind.OUTPUT.value, sessions, where.tool, MATCHES)
+    rows = [row for row in await db.fetch(_WITH_PART, owner, *values) if where.admits(row["created_at"])]
+    reader.number_sessions([(row["session_id"], row["message"]) for row in rows])
+    return [
+        Ranked(
+            row["message"],
+            reader.numbers[row["session_id"]],
+            row["seq"],
+            row["block"],
+            0,
+            Kind.OUTPUT,
+            PART_SCORE,
+            row["pair"],
+        )
+        for row in rows[: 2 * limit]
+    ]
 
 
 def _idf(entries: int, count: int) -> float:

@@ -59,12 +59,16 @@ def _digest(name: str) -> str:
 
 
 class CallsBefore:
-    """The calls of a session before a message. Those that are stored are read once, before the first message of a
-    batch that has an output; those of the batch itself are added as they come."""
+    """The calls of a session before a message, newest first: those of the batch that is being stored as they come, and
+    those that are stored, which are read if there is an output."""
 
-    def __init__(self, rows: Iterable[tuple[int, int, str]]) -> None:
-        self._calls = [(seq, MessageCalls(message, derived)) for seq, message, derived in rows]
+    def __init__(self) -> None:
+        self._calls: list[tuple[int, MessageCalls]] = []
         self._seq = 0
+
+    def extend(self, rows: Iterable[tuple[int, int, str]]) -> None:
+        """Add stored messages, newest first."""
+        self._calls += [(seq, MessageCalls(message, derived)) for seq, message, derived in rows]
 
     def before(self, seq: int) -> CallsBefore:
         """The same, for the message at this position."""
@@ -72,7 +76,9 @@ class CallsBefore:
         return self
 
     def add(self, seq: int, message: int, derived: str) -> None:
-        self._calls.insert(0, (seq, MessageCalls(message, derived)))
+        """Add the newest message; those that are too old for its successors are forgotten."""
+        near = [each for each in self._calls if each[0] >= seq - CALL_MESSAGES]
+        self._calls = [(seq, MessageCalls(message, derived)), *near]
 
     def pair(self, call_id: str) -> int:
         """The pair of the last call of this id, 0 if there is none."""
@@ -84,8 +90,8 @@ class CallsBefore:
         return 0
 
 
-async def read_calls(db: Connection, key: Key, seq: int) -> CallsBefore:
-    """The calls before a position, newest first."""
+async def read_calls(db: Connection, key: Key, seq: int) -> list[tuple[int, int, str]]:
+    """The messages with calls before a position, newest first: position, number and what is derived from each."""
     rows = await db.fetch(
         f"SELECT seq, message, derived FROM messages WHERE {OF_SESSION} AND seq < $3 AND seq >= $4"
         " AND has_calls AND search_text IS NOT NULL ORDER BY seq DESC",
@@ -93,7 +99,7 @@ async def read_calls(db: Connection, key: Key, seq: int) -> CallsBefore:
         seq,
         seq - CALL_MESSAGES,
     )
-    return CallsBefore((row[0], row[1], row[2]) for row in rows)
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def entry_rows(

@@ -25,10 +25,11 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
     writer = MessageWriter(db, key)
     seq = 0
     while rows := await asyncio.to_thread(read_rows, iterator):
-        for row in rows:
-            if isinstance(row, Prepared):
-                await writer.add(seq, row)
-                seq += 1
+        messages = [row for row in rows if isinstance(row, Prepared)]
+        await writer.reserve(messages)
+        for message in messages:
+            await writer.add(seq, message)
+            seq += 1
         await writer.flush()
         writer.stored.clear()
         await _store_others(db, key, rows)

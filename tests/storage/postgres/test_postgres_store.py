@@ -14,7 +14,7 @@ from contextstash_storage.errors import BadInputError, StoreVersionError
 from contextstash_storage.postgres.migrations import migrations, with_partitions
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
 from tests.support.postgres_server import new_store_address, server
-from tests.support.stored_sessions import SESSION, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
 pytestmark = pytest.mark.postgres
 
@@ -141,6 +141,18 @@ async def test_a_process_hears_what_another_has_changed() -> None:
     for store in (one, two):
         await store.close()
     await heard.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_part_of_a_path_finds_the_output_of_its_call() -> None:
+    store = await opened()
+    await new_session(store)
+    output = answers("call_0", "def main(): ...").outputs[0].model_copy(update={"argument": "src/schema_migrations.py"})
+    await record(store, answers("call_0", "def main(): ...").model_copy(update={"outputs": (output,)}), says("else"))
+    [hit] = await store.search("hema_migr")
+    assert (hit.seq, hit.handles) == (0, ("out_a",))
+    assert await store.search("hema%migr") == await store.search("zz") == []
+    assert await store.search("hema_migr", scope="messages") == []
+    await store.close()
 
 
 async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> None:

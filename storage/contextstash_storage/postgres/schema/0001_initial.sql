@@ -215,3 +215,11 @@ CREATE TABLE search_entries (
 ) PARTITIONED;
 CREATE INDEX search_entries_by_word ON search_entries USING gin (vector);
 CREATE INDEX search_entries_by_pair ON search_entries (owner, session_id, pair) WHERE pair IS NOT NULL;
+
+-- Parts of paths and commands are found faster with pg_trgm; without it, all calls of the owner are looked at.
+DO $$ BEGIN
+    CREATE EXTENSION IF NOT EXISTS pg_trgm;
+    CREATE INDEX outputs_by_part ON outputs USING gin (argument gin_trgm_ops);
+EXCEPTION WHEN undefined_file OR feature_not_supported OR insufficient_privilege OR undefined_object THEN
+    RAISE NOTICE 'pg_trgm is not available: parts of paths are found without an index';
+END $$;
