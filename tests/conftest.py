@@ -32,6 +32,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if id(item) in kept]
 
 
+def pytest_sessionfinish() -> None:
+    """End the PostgreSQL of this process: a worker of xdist ends without what is registered for the exit."""
+    from tests.support.postgres_server import server
+
+    if server.cache_info().currsize:
+        server().end()
+
+
 def _left_out(items: list[pytest.Item], mark: str, quick: int) -> set[int]:
     """The tests with a mark that are not among so many of their file."""
     marked = [item for item in items if item.get_closest_marker(mark)]

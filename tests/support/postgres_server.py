@@ -8,7 +8,6 @@ import atexit
 import functools
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,6 +47,10 @@ def programs() -> Path | None:
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
+UNTIL_END_OF_INPUT = '"$0" "$@" & read _; kill -QUIT $!; wait; rm -rf data log .s.*'
+"""Runs the server until its input ends: that is when its test process ends, however it ends."""
+
+
 class Server:
     """A running server. It ends with the process that started it."""
 
@@ -71,13 +73,18 @@ class Server:
         command = [str(self._bin / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
         for setting in SPEED:
             command += ["-c", setting]
-        log = (self.folder / "log").open("ab")
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._user)
-        log.close()
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", UNTIL_END_OF_INPUT, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._user,
+            )
         give_up = time.monotonic() + START_SECONDS
         while not self._takes_connections():
-            assert self._process.poll() is None, (self.folder / "log").read_text()
-            assert time.monotonic() < give_up, "PostgreSQL does not start"
+            assert time.monotonic() < give_up, (self.folder / "log").read_text()
             time.sleep(0.02)
 
     def _takes_connections(self) -> bool:
@@ -86,11 +93,16 @@ class Server:
         )
         return done.returncode == 0
 
-    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
-        """End the server: at once by default."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(how)
+    def stop(self) -> None:
+        """End the server."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
             self._process.wait(START_SECONDS)
+
+    def end(self) -> None:
+        """End the server, and remove its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, arguments: Sequence[str]) -> None:
         done = subprocess.run(
@@ -130,12 +142,7 @@ def server() -> Server:
     folder.chmod(0o755)
     started = Server(folder, found)
 
-    def end() -> None:
-        started.stop()
-        with suppress(OSError):
-            shutil.rmtree(folder)
-
-    atexit.register(end)
+    atexit.register(started.end)
     started.prepare()
     started.start()
     return started

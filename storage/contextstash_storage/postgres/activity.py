@@ -7,7 +7,8 @@ from datetime import datetime
 
 from contextstash_storage.activity import MAX_TOOLS
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import COLUMNS, OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
+from contextstash_storage.postgres.sessions import COLUMNS
 from contextstash_storage.records import Session
 from contextstash_storage.rows import no_session, session_of
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals

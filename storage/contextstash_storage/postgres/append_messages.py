@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.postgres import logs, requests, search_index
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import OF_SESSION, Key, lock_session, store_counters
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
+from contextstash_storage.postgres.sessions import lock_session, store_counters
 from contextstash_storage.postgres.view_edits import insert_edits
 from contextstash_storage.preparation import Prepared, batch_fingerprint
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session

@@ -11,7 +11,7 @@ import asyncpg
 
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import SETTINGS, Connection
-from contextstash_storage.postgres.sessions import Key
+from contextstash_storage.postgres.session_key import Key
 
 
 class ProcessLock:

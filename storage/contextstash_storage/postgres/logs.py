@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import CachedSummary, Call, Event, EventKind, TokenSum
 from contextstash_storage.rows import from_json, now, to_json
 from contextstash_storage.search_documents import storable
-
-Key = tuple[str, str]
-_OF_SESSION = "owner = $1 AND session_id = $2"
 
 
 async def insert_event(db: Connection, key: Key, event: Event) -> None:
@@ -27,7 +25,7 @@ async def insert_event(db: Connection, key: Key, event: Event) -> None:
 async def read_events(db: Connection, key: Key, after: int, limit: int) -> list[Event]:
     """Events after the one numbered `after`, oldest first."""
     rows = await db.fetch(
-        f"SELECT event_id, record FROM events WHERE {_OF_SESSION} AND event_id > $3 ORDER BY event_id LIMIT $4",
+        f"SELECT event_id, record FROM events WHERE {OF_SESSION} AND event_id > $3 ORDER BY event_id LIMIT $4",
         *key,
         after,
         limit,
@@ -38,7 +36,7 @@ async def read_events(db: Connection, key: Key, after: int, limit: int) -> list[
 async def last_events(db: Connection, key: Key, kinds: Sequence[EventKind], limit: int) -> list[Event]:
     """The newest events of these kinds, newest first."""
     rows = await db.fetch(
-        f"SELECT event_id, record FROM events WHERE {_OF_SESSION} AND kind = ANY($3) ORDER BY event_id DESC LIMIT $4",
+        f"SELECT event_id, record FROM events WHERE {OF_SESSION} AND kind = ANY($3) ORDER BY event_id DESC LIMIT $4",
         *key,
         list(kinds),
         limit,
@@ -66,7 +64,7 @@ async def update_call(db: Connection, key: Key, call: Call, reply: str) -> None:
     """Store a call again that a later report has changed."""
     await db.execute(
         "UPDATE calls SET purpose = $4, day = $5, model = $6, prompt_tokens = $7, completion_tokens = $8,"
-        f" cached_tokens = $9, cache_write_tokens = $10, cost = $11, record = $12 WHERE {_OF_SESSION} AND reply = $3",
+        f" cached_tokens = $9, cache_write_tokens = $10, cost = $11, record = $12 WHERE {OF_SESSION} AND reply = $3",
         *key,
         reply.encode(),
         *_columns(call),
@@ -93,7 +91,7 @@ async def find_reply(db: Connection, key: Key, reply: str | None) -> Call | None
     """The call whose reply has this id."""
     if reply is None:
         return None
-    sql = f"SELECT record FROM calls WHERE {_OF_SESSION} AND reply = $3"
+    sql = f"SELECT record FROM calls WHERE {OF_SESSION} AND reply = $3"
     record = await db.fetchval(sql, *key, reply.encode())
     return None if record is None else from_json(Call, record)
 
@@ -101,7 +99,7 @@ async def find_reply(db: Connection, key: Key, reply: str | None) -> Call | None
 async def read_calls(db: Connection, key: Key, after: int, limit: int) -> list[Call]:
     """Calls after the one numbered `after`, oldest first."""
     rows = await db.fetch(
-        f"SELECT call_id, record FROM calls WHERE {_OF_SESSION} AND call_id > $3 ORDER BY call_id LIMIT $4",
+        f"SELECT call_id, record FROM calls WHERE {OF_SESSION} AND call_id > $3 ORDER BY call_id LIMIT $4",
         *key,
         after,
         limit,
@@ -112,7 +110,7 @@ async def read_calls(db: Connection, key: Key, after: int, limit: int) -> list[C
 async def last_calls(db: Connection, key: Key, limit: int) -> list[Call]:
     """The newest calls, newest first."""
     rows = await db.fetch(
-        f"SELECT call_id, record FROM calls WHERE {_OF_SESSION} ORDER BY call_id DESC LIMIT $3", *key, limit
+        f"SELECT call_id, record FROM calls WHERE {OF_SESSION} ORDER BY call_id DESC LIMIT $3", *key, limit
     )
     return [_call(number, record) for number, record in rows]
 
@@ -125,7 +123,7 @@ async def token_sums(db: Connection, key: Key, width: int) -> list[TokenSum]:
     """Tokens by run of messages, role, kind and type of block, summed by the database itself."""
     rows = await db.fetch(
         "SELECT seq / $3, role, kind, type, sum(tokens)::bigint FROM messages,"
-        f" unnest(token_types, type_tokens) AS block (type, tokens) WHERE {_OF_SESSION} AND agent_visible"
+        f" unnest(token_types, type_tokens) AS block (type, tokens) WHERE {OF_SESSION} AND agent_visible"
         " GROUP BY 1, 2, 3, 4",
         *key,
         width,
@@ -135,7 +133,7 @@ async def token_sums(db: Connection, key: Key, width: int) -> list[TokenSum]:
 
 async def read_cached_summary(db: Connection, key: Key, content: str) -> CachedSummary | None:
     """The summary stored for a content."""
-    sql = f"SELECT record FROM cached_summaries WHERE {_OF_SESSION} AND key = $3"
+    sql = f"SELECT record FROM cached_summaries WHERE {OF_SESSION} AND key = $3"
     record = await db.fetchval(sql, *key, content)
     return None if record is None else from_json(CachedSummary, record)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Cursor, Message, Output
 from contextstash_storage.rows import from_json, message_of, no_handle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Declared, DeclaredVersion, ProxiedSession, Request, Usage
 from contextstash_storage.requests import (
     DETAILED_REQUESTS,

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Block
 from contextstash_storage.search_documents import Kind, Piece, kind_mark, tool_mark
 from contextstash_storage.search_index import CALL_MESSAGES, MessageCalls, own_pair, pair_of

@@ -9,7 +9,8 @@ from contextstash_storage.postgres.append_messages import MessageWriter, group_o
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import insert_call, insert_event
 from contextstash_storage.postgres.requests import put_declared, put_request
-from contextstash_storage.postgres.sessions import OF_SESSION, insert_session, read_session
+from contextstash_storage.postgres.session_key import OF_SESSION
+from contextstash_storage.postgres.sessions import insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
 from contextstash_storage.preparation import Prepared
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import keep_summary
 from contextstash_storage.postgres.requests import keep_proxied, read_proxied
-from contextstash_storage.postgres.sessions import OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import CachedSummary, Cursor
 from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.session_extras import SessionExtras, StoredBatch

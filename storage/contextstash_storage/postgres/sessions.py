@@ -8,14 +8,10 @@ from typing import Any
 
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import insert_event
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Event, Session
 from contextstash_storage.rows import SESSION_COLUMNS, no_session, now, session_of, to_json
 from contextstash_storage.search_documents import storable
-
-Key = tuple[str, str]
-"""The owner and the id of a session, with which every primary key begins."""
-
-OF_SESSION = "owner = $1 AND session_id = $2"
 
 COLUMNS = SESSION_COLUMNS.replace("session,", "0,", 1)
 """Rows have no numbers here."""

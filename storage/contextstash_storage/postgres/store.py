@@ -29,7 +29,8 @@ from contextstash_storage.postgres import (
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, Database, connect
 from contextstash_storage.postgres.migrations import migrate
-from contextstash_storage.postgres.sessions import Key, changed, lock_session, read_session
+from contextstash_storage.postgres.session_key import Key
+from contextstash_storage.postgres.sessions import changed, lock_session, read_session
 from contextstash_storage.preparation import is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.sessions import OF_SESSION, Key
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Edit, EditRecord, RestoreEdit, SummaryEdit
 from contextstash_storage.rows import edit_of, to_json
 from contextstash_storage.view_edits import CONFLICT, NumberedEdit, counted, last_covered, number_edits
