@@ -43,26 +43,27 @@ CALL_WEIGHT before it, how often the term occurs, weighted as in SQLite."""
 _COUNTS = """
 SELECT term::text, (
     SELECT count(*) FROM (
-        SELECT FROM search_entries
-        WHERE owner = $1 AND vector @@ ($2::tsquery && replace(term::text, '<->', '&')::tsquery) LIMIT $4
+        SELECT FROM search_entries WHERE vector @@ ($1::tsquery && replace(term::text, '<->', '&')::tsquery) LIMIT $3
     ) AS counted
 )
-FROM (SELECT DISTINCT phraseto_tsquery('contextstash', words) AS term FROM unnest($3::text[]) AS words) AS terms
+FROM (SELECT DISTINCT phraseto_tsquery('contextstash', words) AS term FROM unnest($2::text[]) AS words) AS terms
 WHERE numnode(term) > 0
 """
 
+# The mark of the owner is in each query, so that the index of words is used alone: with a condition on the column,
+# PostgreSQL reads all entries of the owner by the primary key, as long as it has no statistics that say better.
 # `|| ''` takes a vector out of its table's storage once, not again for each term.
 _MATCHES = f"""
 WITH found AS MATERIALIZED (
-    SELECT session_id, seq, block, piece, message, kind, pair, words, vector || ''::tsvector AS vector
-    FROM search_entries WHERE owner = $1 AND vector @@ $2::tsquery LIMIT {MAX_CANDIDATES}
+    SELECT owner, session_id, seq, block, piece, message, kind, pair, words, vector || ''::tsvector AS vector
+    FROM search_entries WHERE vector @@ $2::tsquery LIMIT {MAX_CANDIDATES}
 ), scored AS (
     SELECT session_id, seq, block, piece, message, kind, pair, count(*) AS terms, sum(
         weight * tf * {K1 + 1} / (tf + {K1} * ({1 - B} + {B} * words / $5::float8))
     ) AS score
     FROM found, unnest($3::text[]::tsquery[], $4::float8[]) AS term (query, weight),
         LATERAL (SELECT {CALL_WEIGHT} * ts_rank_cd('{_WEIGHTS}', vector, query) AS tf) AS frequency
-    WHERE vector @@ query
+    WHERE owner = $1 AND vector @@ query
     GROUP BY 1, 2, 3, 4, 5, 6, 7
 )
 SELECT scored.message, session_id, seq, block, piece, scored.kind, pair,
@@ -72,13 +73,23 @@ JOIN messages USING (session_id, seq) WHERE messages.owner = $1
 ORDER BY score DESC
 """
 
+# `OFFSET 0` keeps the order of the joins: without statistics PostgreSQL would read all outputs of the owner for each.
 _OUTPUTS = """
-SELECT pair, message, session_id, seq, block, tool, argument, characters, created_at
+SELECT entry.pair, entry.message, wanted.session_id, entry.seq, entry.block, tool, argument, characters, created_at
 FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
-JOIN search_entries USING (session_id, pair)
-JOIN outputs USING (owner, session_id, seq, block)
-JOIN messages USING (owner, session_id, seq, message)
-WHERE owner = $1 AND search_entries.kind = $4 AND piece = 0
+CROSS JOIN LATERAL (
+    SELECT seq, block, message, e.pair FROM search_entries AS e
+    WHERE e.owner = $1 AND e.session_id = wanted.session_id AND e.pair = wanted.pair AND kind = $4 AND piece = 0
+    OFFSET 0
+) AS entry
+CROSS JOIN LATERAL (
+    SELECT tool, argument, characters FROM outputs AS o
+    WHERE o.owner = $1 AND o.session_id = wanted.session_id AND o.seq = entry.seq AND o.block = entry.block OFFSET 0
+) AS output
+CROSS JOIN LATERAL (
+    SELECT created_at FROM messages AS m
+    WHERE m.owner = $1 AND m.session_id = wanted.session_id AND m.seq = entry.seq OFFSET 0
+) AS said
 """
 
 _WITH_PART = """
@@ -126,11 +137,12 @@ async def search(db: Connection, owner: str, query: str, where: SearchFilter, li
     wanted = terms(query)
     if not wanted or limit <= 0:
         return []
+    await db.execute("SET LOCAL enable_seqscan = off")  # as if vectors cost nothing to read, it would read them all
     scope = await _scope(db, owner, where)
     if scope is None:
         return []
     reader = _Reader(db, owner)
-    found = await _terms(db, owner, wanted, scope)
+    found = await _terms(db, wanted, scope)
     if not any(count for _, count in found):
         return await reader.hits(await _with_part(db, owner, query, where, limit, reader), limit)
     hits: list[SearchHit] = []
@@ -164,10 +176,10 @@ async def _scope(db: Connection, owner: str, where: SearchFilter) -> Scope | Non
     return Scope(place, entries, max(1.0, sum(row[2] for row in rows) / entries))
 
 
-async def _terms(db: Connection, owner: str, wanted: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
+async def _terms(db: Connection, wanted: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
     """The terms as PostgreSQL reads them, with the number of entries that have each (at most COMMON_ENTRIES)."""
     words = [plain_words(term) for term in wanted]
-    rows = await db.fetch(_COUNTS, owner, scope.place, words, COMMON_ENTRIES)
+    rows = await db.fetch(_COUNTS, scope.place, words, COMMON_ENTRIES)
     return [(term, count) for term, count in rows]
 
 
