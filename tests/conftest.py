@@ -19,6 +19,9 @@ QUICK_PROCESSES = 1
 """Tests of a file with the mark `processes` in a quick run. Each such test starts interpreters, which import the SDK
 for most of a second; with one, `make test` takes 5 minutes on two cores instead of 7."""
 
+QUICK_POSTGRES = 2
+"""The same for the mark `postgres`: each test copies a database, which takes 0.1 s, and each worker starts a server."""
+
 
 def pytest_configure() -> None:
     """Trust no certificate: the tests speak to this machine alone, and a client takes 25 ms to load the usual ones."""
@@ -35,11 +38,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if THOROUGH or config.getoption("keyword") or not _is_whole_tree(config):
         return
     some = _sampled(items, lambda item: item.nodeid.partition("[")[0], QUICK_CASES)
-    marked = [item for item in some if item.get_closest_marker("processes")]
-    left_out = {id(item) for item in marked} - {id(item) for item in _sampled(marked, _file, QUICK_PROCESSES)}
+    left_out = _left_out(some, "processes", QUICK_PROCESSES) | _left_out(some, "postgres", QUICK_POSTGRES)
     kept = {id(item) for item in some} - left_out
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
+
+
+def pytest_sessionfinish() -> None:
+    """End the PostgreSQL of this process: a worker of xdist ends without what is registered for the exit."""
+    from tests.support.postgres_server import server
+
+    if server.cache_info().currsize:
+        server().end()
+
+
+def _left_out(items: list[pytest.Item], mark: str, quick: int) -> set[int]:
+    """The tests with a mark that are not among so many of their file."""
+    marked = [item for item in items if item.get_closest_marker(mark)]
+    return {id(item) for item in marked} - {id(item) for item in _sampled(marked, _file, quick)}
 
 
 def _is_whole_tree(config: pytest.Config) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import write_transcript
+from tests.support.command_line import CommandLine, write_transcript
 from tests.support.gateways import server, written
 from tests.support.orchard import Orchard
+from tests.support.postgres_server import new_store_address
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -44,6 +46,12 @@ def write_rollout(path: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
+@functools.cache
+def _address() -> str:
+    """The address of a PostgreSQL database."""
+    return new_store_address().given
+
+
 WITH_COMMANDS = [page for page in PAGES if page.name != "command-line.md" and list(documented_commands(page))]
 
 
@@ -65,6 +73,7 @@ def home(tmp_path: Path) -> Orchard:
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_the_commands_of_a_page_run(page: Path, home: Orchard) -> None:
     [hit, *_] = home.json("search", "quince")["hits"]
+    database = CommandLine(home.folder).database
     for words in documented_commands(page):
         if words[0] in LASTING:
             assert (ROOT / "tests" / LASTING[words[0]]).exists()
@@ -72,6 +81,8 @@ def test_the_commands_of_a_page_run(page: Path, home: Orchard) -> None:
         here = [re.sub(r"^~", str(home.folder), word) for word in words]
         here = [re.sub(r"\bout_\w+", hit["handle"], word) for word in here]
         here = [home.session if word == SESSION else word for word in here]
+        here = [str(database) if word.endswith("/sessions.db") else word for word in here]
+        here = [_address() if word.startswith("postgresql://") else word for word in here]
         confirmed = ["--yes"] if words[0] == "install" else []
         done = home.run(*here, *confirmed)
         assert done.returncode == 0, (" ".join(words), done.stdout, done.stderr)

@@ -5,20 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contextstash_storage.databases import location_of
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
 
 SETTINGS_FILE = "contextstash.toml"
 AGENTS_FOLDER = "agents"
 AGENT_ENDINGS = (".yaml", ".yml")
 
 
-def default_database() -> Path:
+def default_database() -> Location:
     """The database if none is named: `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder."""
     named = os.environ.get("CONTEXTSTASH_DB")
     if named:
-        return Path(named).expanduser()
+        return location_of(named)
+    return _user_data_folder() / "sessions.db"
+
+
+def data_folder(database: Location | None = None) -> Path:
+    """The folder for logs and other files that belong to a database: the one that it is in, or the user's data folder
+    if it is on a server."""
+    location = database or default_database()
+    return location.parent if isinstance(location, Path) else _user_data_folder()
+
+
+def _user_data_folder() -> Path:
     from platformdirs import user_data_path
 
-    return user_data_path("contextstash", appauthor=False) / "sessions.db"
+    return user_data_path("contextstash", appauthor=False)
 
 
 def user_config_folder() -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contextstash_storage.bodies import Blob
-from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
+from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.logs import insert_call
+from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.preparation import Prepared, prepare
 from contextstash_storage.records import (
     Appended,
@@ -34,7 +34,6 @@ from contextstash_storage.repeats import (
 from contextstash_storage.requests import book_usage
 from contextstash_storage.rows import from_json, now, session_row, to_json
 from contextstash_storage.search_index import insert_pieces, queue
-from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.view_edits import insert_edits
 
 __all__ = ["Batch", "Progress", "append_piece", "insert_message", "prepare"]
@@ -49,30 +48,6 @@ MAX_PIECE_SECONDS = 0.12
 PIECE_CHARACTERS = 120_000
 """How many characters of text a transaction takes beyond its first message. The search index takes most of the time, in
 part at the commit, where no clock can stop it: about 100 ms for each million characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One call's messages, and how they are appended."""
-
-    owner: str
-    session_id: str
-    messages: Sequence[Prepared]
-    count: Count
-    first_seq: int | None = None
-    batch_id: str | None = None
-    before: EditsBefore | None = None
-    cursor: Cursor | None = None
-    edits: EditsAfter | None = None
-
-    @property
-    def is_identified(self) -> bool:
-        """Whether something identifies the batch, or each of its messages."""
-        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
-
-    @property
-    def has_keys(self) -> bool:
-        return any(prepared.message.key is not None for prepared in self.messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +77,7 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
         progress = replace(progress, repeats=_looks_repeated(db, row, counters, batch))
     counters = _with_edits_before(db, row, counters, batch, progress)
     known = _known(db, row, counters, batch, progress)
-    done, stored, counters = _store_messages(db, row, _with_counters(session, counters), batch, known.count)
+    done, stored, counters = _store_messages(db, row, with_counters(session, counters), batch, known.count)
     if batch.batch_id is not None and stored:
         note_piece(db, row, batch.batch_id, batch.messages, known.count, stored[0].seq, len(stored))
     complete = done == len(batch.messages)
@@ -123,18 +98,8 @@ def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Pr
     return replace(progress, appended=_appended(batch, progress, session)) if complete else progress
 
 
-def _with_counters(session: Session, counters: Counters) -> Session:
-    return session if counters is session.counters else session.model_copy(update={"counters": counters})
-
-
 def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
-    return Appended(
-        messages=progress.stored,
-        duplicates=len(batch.messages) - len(progress.stored),
-        session=session,
-        first_seq=None if batch.has_keys or not batch.messages else progress.first_seq,
-        repeats=progress.repeats,
-    )
+    return batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
 
 
 def _looks_repeated(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch) -> bool:
@@ -156,9 +121,7 @@ def _with_edits_before(
 
 def _known(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, progress: Progress) -> Known:
     """How much of the batch is stored by now."""
-    marked = batch.first_seq is not None or batch.batch_id is not None
-    if marked and batch.has_keys:
-        raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
+    batch.check_markers()
     if batch.first_seq is not None:
         return known_by_position(db, row, counters.messages, batch.messages, batch.first_seq, progress.done)
     if batch.batch_id is not None:
@@ -187,7 +150,7 @@ def _store_messages(
         seq = counters.messages
         stored.append(insert_message(db, row, batch.session_id, seq, prepared, handles))
         if message.usage is not None:
-            _store_call(db, row, message, _with_counters(session, counters), seq)
+            _store_call(db, row, message, with_counters(session, counters), seq)
         counters = batch.count(counters, message, seq)
     return done, tuple(stored), counters
 
@@ -237,19 +200,7 @@ def insert_message(
         queue(db, number)
     else:
         insert_pieces(db, row, seq, number, message.blocks, prepared.pieces)
-    return Message(
-        session_id=session_id,
-        seq=seq,
-        role=message.role,
-        kind=message.kind,
-        blocks=message.blocks,
-        usage=message.usage,
-        group=message.group,
-        key=message.key,
-        created_at=created,
-        agent_visible=message.agent_visible,
-        user_visible=message.user_visible,
-    )
+    return stored_message(message, session_id, seq, created)
 
 
 def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
@@ -308,20 +259,14 @@ def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: 
     assert usage is not None
     stored = db.execute("SELECT record FROM calls WHERE session = ? AND reply = ?", (row, message.group)).fetchone()
     if stored is not None:
-        known = from_json(Call, stored[0]).model_copy(update=usage.model_dump())
+        known = with_usage(from_json(Call, stored[0]), usage)
         db.execute("UPDATE calls SET record = ? WHERE session = ? AND reply = ?", (to_json(known), row, message.group))
         return
     sent = message.request or session.counters.request
     if sent is not None:
         book_usage(db, row, sent.number, usage)
-    call = Call(
-        purpose="agent",
-        model=message.model or session.model,
-        request_seq=_reply_start(db, row, message.group, seq) - 1 if sent is None else sent.messages - 1,
-        request_edits=session.counters.edits if sent is None else sent.edits,
-        created_at=message.created_at,
-        **usage.model_dump(),
-    )
+    start = _reply_start(db, row, message.group, seq) if sent is None else 0
+    call = reported_call(message, session, start, sent)
     insert_call(db, row, call, message.group)
 
 

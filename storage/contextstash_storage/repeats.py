@@ -29,17 +29,25 @@ class Known:
 def known_by_position(
     db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], first_seq: int, done: int
 ) -> Known:
-    """Compare a batch that begins at `first_seq` with what stands there. `done` messages were compared before.
+    """Compare a batch that begins at `first_seq` with what stands there. `done` messages were compared before."""
+    check_position(first_seq, length)
+    stored = fingerprints(db, session, first_seq + done, max(0, len(batch) - done))
+    return known_at(stored, length, batch, first_seq, done)
 
-    Raises BadInputError if the position is beyond the end, or another message stands at one of them.
-    """
+
+def check_position(first_seq: int, length: int) -> None:
+    """Raise BadInputError if a position is beyond the end of a session."""
     if first_seq > length:
         raise BadInputError(
             f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
             f" position {length} on."
         )
+
+
+def known_at(stored: Sequence[bytes], length: int, batch: Sequence[Prepared], first_seq: int, done: int) -> Known:
+    """How much of a batch is stored, given the fingerprints that stand where its messages from number `done` on would.
+    Raises BadInputError if another message stands at one of these positions."""
     start = first_seq + done
-    stored = fingerprints(db, session, start, max(0, len(batch) - done))
     for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
         if known != prepared.fingerprint:
             raise BadInputError(
@@ -52,11 +60,17 @@ def known_by_position(
 def known_by_batch_id(
     db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared], batch_id: str
 ) -> Known:
-    """How much of the batch of this id is stored. Raises BadInputError if the id was used for other messages."""
+    """How much of the batch of this id is stored."""
     rows = db.execute(
         "SELECT first_seq, count, fingerprint FROM batches WHERE session = ? AND batch_id = ? ORDER BY place",
         (session, batch_id),
     ).fetchall()
+    return known_of_id(rows, length, batch, batch_id)
+
+
+def known_of_id(rows: Sequence[tuple[int, int, bytes]], length: int, batch: Sequence[Prepared], batch_id: str) -> Known:
+    """How much of a batch is stored, given what was noted of the pieces of the batch of this id: first position, number
+    of messages, the batch's fingerprint. Raises BadInputError if the id was used for other messages."""
     if not rows:
         return Known(0, length)
     first_seq, _, fingerprint = rows[0]
@@ -86,15 +100,21 @@ def has_key(db: sqlite3.Connection, session: int, key: str) -> bool:
 def looks_repeated(db: sqlite3.Connection, session: int, length: int, batch: Sequence[Prepared]) -> bool:
     """Whether a batch is equal to the newest messages, or begins as the session does. It is stored all the same: only
     its sender knows whether it is a repetition."""
+    return any(fingerprints(db, session, first, len(marks)) == marks for first, marks in repetitions(length, batch))
+
+
+def repetitions(length: int, batch: Sequence[Prepared]) -> list[tuple[int, list[bytes]]]:
+    """Positions and the fingerprints that stand there if a batch is a repetition; one such run is enough."""
     if not length or not batch:
-        return False
+        return []
     marks = [prepared.fingerprint for prepared in batch[:COMPARED_MESSAGES]]
     opening = min(OPENING_MESSAGES, length)
-    if len(batch) > 1 and fingerprints(db, session, 0, opening) == marks[:opening]:
-        return True
-    if not len(batch) <= min(length, COMPARED_MESSAGES):
-        return False
-    return fingerprints(db, session, length - len(batch), len(batch)) == marks
+    found = []
+    if len(batch) > 1 and len(marks) >= opening:
+        found.append((0, marks[:opening]))
+    if len(batch) <= min(length, COMPARED_MESSAGES):
+        found.append((length - len(batch), marks))
+    return found
 
 
 def fingerprints(db: sqlite3.Connection, session: int, first: int, count: int) -> list[bytes]:

@@ -23,12 +23,23 @@ def insert_request(
     db: sqlite3.Connection, session: int, counters: Counters, request: Request
 ) -> tuple[Request, Counters]:
     """Store a request under the next number; returns it and the counters after it."""
+    placed, counters = numbered(counters, request)
+    put_request(db, session, placed)
+    if (old := read_request(db, session, placed.number - DETAILED_REQUESTS)) is not None:
+        put_request(db, session, figures_of(old))
+    return placed, counters
+
+
+def numbered(counters: Counters, request: Request) -> tuple[Request, Counters]:
+    """A request under the next number, and the counters after it."""
     number = counters.requests + 1
     placed = request.model_copy(update={"number": number, "created_at": request.created_at or now()})
-    put_request(db, session, placed)
-    if (old := read_request(db, session, number - DETAILED_REQUESTS)) is not None:
-        put_request(db, session, old.model_copy(update=_FIGURES))
     return placed, counters.model_copy(update={"requests": number, "request": placed.sent})
+
+
+def figures_of(request: Request) -> Request:
+    """What is kept of an old request."""
+    return request.model_copy(update=_FIGURES)
 
 
 def put_request(db: sqlite3.Connection, session: int, request: Request) -> None:
@@ -83,7 +94,7 @@ def declare(
 
 
 def _version(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> int:
-    fingerprint = _fingerprint(part)
+    fingerprint = part_fingerprint(part)
     known = db.execute(
         "SELECT version FROM declared_parts WHERE session = ? AND fingerprint = ?", (session, fingerprint)
     ).fetchone()
@@ -99,14 +110,25 @@ def _version(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> int
 
 def put_declared(db: sqlite3.Connection, session: int, part: DeclaredVersion) -> None:
     """Store a declared part under its own version."""
-    bare = part.model_copy(update={"content": None})
     db.execute(
         "INSERT INTO declared_parts (session, version, fingerprint, content, record) VALUES (?, ?, ?, ?, ?)",
-        (session, part.version, _fingerprint(part), zlib.compress(to_bytes(part.content)), to_json(bare)),
+        (session, *part_values(part)),
     )
 
 
-def _fingerprint(part: DeclaredVersion) -> bytes:
+def part_values(part: DeclaredVersion) -> tuple[int, bytes, bytes, str]:
+    """A declared part as it is stored: version, fingerprint, content and the rest of it."""
+    bare = part.model_copy(update={"content": None})
+    return part.version, part_fingerprint(part), zlib.compress(to_bytes(part.content)), to_json(bare)
+
+
+def part_of(content: bytes, record: str) -> DeclaredVersion:
+    """The declared part of `part_values`."""
+    return from_json(DeclaredVersion, record).model_copy(update={"content": json.loads(zlib.decompress(content))})
+
+
+def part_fingerprint(part: DeclaredVersion) -> bytes:
+    """What makes two declared parts the same."""
     return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).digest()
 
 
@@ -117,7 +139,4 @@ def read_declared(db: sqlite3.Connection, session: int, versions: Sequence[int] 
     rows = db.execute(
         f"SELECT content, record FROM declared_parts WHERE session = ?{condition} ORDER BY version", values
     )
-    return [
-        from_json(DeclaredVersion, record).model_copy(update={"content": json.loads(zlib.decompress(content))})
-        for content, record in rows
-    ]
+    return [part_of(content, record) for content, record in rows]

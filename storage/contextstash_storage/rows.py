@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,13 +12,15 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from contextstash_storage.bodies import put_together
-from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.records import EDIT, Counters, Edit, Message, NewMessage, Record, Session
 
 SESSION_COLUMNS = (
     "session, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
     " created_at, updated_at, counters"
 )
+CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
+
 StoredRecord = TypeVar("StoredRecord", bound=Record)
 
 _DERIVED = {"role", "kind", "blocks", "usage", "group", "agent_visible", "user_visible"}
@@ -35,10 +37,30 @@ def session_row(db: sqlite3.Connection, owner: str, session_id: str) -> tuple[in
         f"SELECT {SESSION_COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id)
     ).fetchone()
     if row is None:
-        raise SessionNotFoundError(
-            f"There is no session '{session_id}'. list_sessions, or `contextstash sessions`, names those there are."
-        )
+        raise no_session(session_id)
     return row[0], session_of(row)
+
+
+def no_session(session_id: str) -> SessionNotFoundError:
+    """The error for a session that does not exist."""
+    return SessionNotFoundError(
+        f"There is no session '{session_id}'. list_sessions, or `contextstash sessions`, names those there are."
+    )
+
+
+def no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
+    """The error for a handle that does not exist, or not in the named session."""
+    return HandleNotFoundError(
+        f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
+        " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
+    )
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Raise BadInputError if these fields of a session cannot be changed."""
+    unknown = changes.keys() - CHANGEABLE
+    if unknown:
+        raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
 
 
 def session_of(row: tuple[Any, ...]) -> Session:

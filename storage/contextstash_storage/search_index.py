@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from contextstash_storage.bodies import unfolded
 from contextstash_storage.hidden_sessions import DELETED_OWNER
@@ -124,13 +125,13 @@ def insert_pieces(
     for piece in found:
         block = piece.document.block
         if block not in pairs:
-            pairs[block] = _pair(message, blocks, piece.document, calls)
+            pairs[block] = pair_of(message, blocks, piece.document, calls)
         pair = pairs[block]
         entry = db.execute(
             "INSERT INTO search_entries (message, block, piece, kind, pair) VALUES (?, ?, ?, ?, ?)",
             (message, block, piece.number, piece.document.kind.value, pair or None),
         ).lastrowid
-        call, text = piece.fields(call_is_recorded=pair != _own_pair(message, block))
+        call, text = piece.fields(call_is_recorded=pair != own_pair(message, block))
         db.execute(
             "INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, ?, ?, ?)",
             (entry, _place(session, piece), call, text),
@@ -145,7 +146,7 @@ def remove_pieces(db: sqlite3.Connection, searchable: Searchable, found: Sequenc
     ).fetchall()
     first = max(0, len(rows) - count)
     for piece, (entry, pair) in list(zip(found, rows, strict=False))[first:]:
-        is_recorded = (pair or 0) != _own_pair(searchable.message, piece.document.block)
+        is_recorded = (pair or 0) != own_pair(searchable.message, piece.document.block)
         call, text = piece.fields(call_is_recorded=is_recorded)
         db.execute(
             "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, ?, ?, ?)",
@@ -164,7 +165,7 @@ def session_mark(session: int) -> str:
     return f"s{session}"
 
 
-def _own_pair(message: int, block: int) -> int:
+def own_pair(message: int, block: int) -> int:
     """The number that a call and its output have in common: the call's message and block."""
     return message * _BLOCKS + min(block, _BLOCKS - 1)
 
@@ -174,12 +175,20 @@ def call_of_pair(pair: int) -> tuple[int, int]:
     return divmod(pair, _BLOCKS)
 
 
-def _pair(message: int, blocks: Sequence[Block], document: Document, calls: RecordedCalls) -> int:
+class PairedCalls(Protocol):
+    """The calls before a message."""
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the last call of this id, 0 if there is none."""
+        ...
+
+
+def pair_of(message: int, blocks: Sequence[Block], document: Document, calls: PairedCalls) -> int:
     """The pair that a document is of; 0 for what was said, its own if it is a call, or an output whose call is not
     recorded."""
     if document.kind is Kind.TEXT:
         return 0
-    own = _own_pair(message, document.block)
+    own = own_pair(message, document.block)
     if document.kind is Kind.CALL or document.block >= len(blocks):
         return own
     call_id = blocks[document.block].call_id
@@ -192,16 +201,16 @@ class RecordedCalls:
     def __init__(self, db: sqlite3.Connection, session: int, seq: int) -> None:
         self._db = db
         self._before = (session, seq, seq - CALL_MESSAGES)
-        self._read: list[_MessageCalls] = []
+        self._read: list[MessageCalls] = []
 
     def pair(self, call_id: str) -> int:
         """The pair of the last call of this id, 0 if there is none."""
         return next((pair for message in self._messages() if (pair := message.pair(call_id))), 0)
 
-    def _messages(self) -> Iterator[_MessageCalls]:
+    def _messages(self) -> Iterator[MessageCalls]:
         yield from self._read
         for message, derived in self._rows:
-            self._read.append(_MessageCalls(int(message), derived))
+            self._read.append(MessageCalls(int(message), derived))
             yield self._read[-1]
 
     @cached_property
@@ -213,7 +222,7 @@ class RecordedCalls:
         )
 
 
-class _MessageCalls:
+class MessageCalls:
     """The calls of one message, by what is stored with it as `derived`."""
 
     def __init__(self, message: int, derived: str) -> None:
@@ -231,7 +240,7 @@ class _MessageCalls:
         found: dict[str, int] = {}
         for number, block in enumerate(json.loads(self._derived).get("blocks", ())):
             if block["type"] == "tool_call" and block.get("call_id"):
-                found.setdefault(block["call_id"], _own_pair(self._message, number))
+                found.setdefault(block["call_id"], own_pair(self._message, number))
         return found
 
 

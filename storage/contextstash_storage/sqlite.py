@@ -23,6 +23,7 @@ from contextstash_storage import (
     proxied_sessions,
     requests,
     session_copy,
+    stored_extras,
     view_edits,
 )
 from contextstash_storage.append_messages import Batch
@@ -30,12 +31,11 @@ from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import (
-    BadInputError,
     EditConflictError,
-    HandleNotFoundError,
     SessionNotFoundError,
     StoreError,
 )
+from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
@@ -63,15 +63,14 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.repeats import fingerprints
-from contextstash_storage.rows import from_json, message_of, now, session_row, to_json
+from contextstash_storage.rows import check_changes, from_json, message_of, no_handle, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
+from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
-
-CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
 
 
 async def open_sqlite(path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS) -> SqliteStore:
@@ -178,6 +177,15 @@ class SqliteStore:
         """Index, in the background, what an upgrade or a killed process left for later."""
         self._index_work.start()
 
+    async def owners(self) -> list[str]:
+        return await self._column(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner", ())
+
+    async def read_extras(self, session_id: str) -> SessionExtras:
+        return await self._of_session(session_id, stored_extras.read)
+
+    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
+        await self._change_session(session_id, lambda db, row: stored_extras.put(db, self.owner, row, extras))
+
     async def create_session(self, session: Session) -> Session:
         owned = session.model_copy(update={"owner": self.owner})
 
@@ -253,9 +261,7 @@ class SqliteStore:
         return await self._reader.read(work)
 
     async def update_session(self, session_id: str, **changes: Any) -> Session:
-        unknown = changes.keys() - CHANGEABLE
-        if unknown:
-            raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+        check_changes(changes)
 
         def work(db: sqlite3.Connection) -> Session:
             row, _ = session_row(db, self.owner, session_id)
@@ -417,10 +423,7 @@ class SqliteStore:
                 values,
             ).fetchone()
             if row is None:
-                raise HandleNotFoundError(
-                    f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
-                    " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
-                )
+                raise no_handle(handle, session_id)
             return row[0], from_json(Output, row[1])
 
         return await self._reader.read(work)

@@ -29,6 +29,7 @@ from contextstash_storage.records import (
     TokenSum,
     Usage,
 )
+from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -55,7 +56,17 @@ class SessionStore(Protocol):
 
     owner: str
 
-    async def close(self) -> None: ...
+    def for_owner(self, owner: str) -> SessionStore:
+        """The same open database, bound to another owner. Closing either closes both."""
+        ...
+
+    async def close(self) -> None:
+        """Close the database; closing again does nothing."""
+        ...
+
+    async def owners(self) -> list[str]:
+        """All owners that have sessions, in order: for those who move a whole database."""
+        ...
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
@@ -65,6 +76,14 @@ class SessionStore(Protocol):
         """Store a whole session as it was elsewhere: its messages in order, then its edits, events and calls, all
         unchanged; None, and nothing is done, if its owner has one of that id. It is stored in pieces, the last of which
         makes it visible. `items` is read in another thread while no transaction is open."""
+        ...
+
+    async def read_extras(self, session_id: str) -> SessionExtras:
+        """What a session has beside its history."""
+        ...
+
+    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
+        """Store what a copied session has beside its history."""
         ...
 
     async def get_session(self, session_id: str) -> Session: ...

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from contextstash.locations import default_database
+from contextstash.locations import data_folder, default_database
 from tests.support.model_provider import Answer, model_provider
 from tests.support.servers import (
     MODES,
@@ -173,5 +173,17 @@ def test_the_database_can_be_named_by_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "mine.db"))
     assert default_database() == tmp_path / "mine.db"
     monkeypatch.delenv("CONTEXTSTASH_DB")
-    assert default_database().name == "sessions.db"
-    assert "contextstash" in default_database().parent.name
+    usual = default_database()
+    assert isinstance(usual, Path)
+    assert usual.name == "sessions.db"
+    assert "contextstash" in usual.parent.name
+    assert data_folder() == usual.parent
+
+
+def test_files_beside_a_database_on_a_server_are_in_the_users_data_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside = data_folder()
+    monkeypatch.setenv("CONTEXTSTASH_DB", "postgresql://me:secret@db.example/stash")
+    assert str(default_database()) == "postgresql://me@db.example/stash"
+    assert data_folder() == beside

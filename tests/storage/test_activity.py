@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from contextstash_storage.records import Block, Call, NewMessage
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.store import SessionStore
 from contextstash_storage.totals import ToolSum
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
@@ -14,7 +14,7 @@ def at(day: int) -> datetime:
     return datetime(2026, 1, day, tzinfo=UTC)
 
 
-async def three_sessions(store: SqliteStore) -> None:
+async def three_sessions(store: SessionStore) -> None:
     """Sessions whose last messages are older the later they were recorded, and an empty one."""
     await record(store, says("new", created_at=at(9)))
     for name, day in (("older", 5), ("oldest", 2)):
@@ -23,7 +23,7 @@ async def three_sessions(store: SqliteStore) -> None:
     await new_session(store, "empty")
 
 
-async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a_time(store: SqliteStore) -> None:
+async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a_time(store: SessionStore) -> None:
     await three_sessions(store)
     page = await store.list_sessions(limit=2, by_message=True)
     rest = await store.list_sessions(limit=9, by_message=True, before=page[-1].session_id)
@@ -32,14 +32,14 @@ async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a
     assert [each.session_id for each in await store.list_sessions()] == ["empty", "oldest", "older", SESSION]
 
 
-async def test_the_outputs_are_summed_by_tool(store: SqliteStore) -> None:
+async def test_the_outputs_are_summed_by_tool(store: SessionStore) -> None:
     await record(store, calls("a"), answers("a"), calls("b"), answers("b", handle="out_b"))
     assert await store.session_tools(SESSION) == [ToolSum(tool="Bash", outputs=2, tokens=2)]
     assert (await store.totals()).tools == (ToolSum(tool="Bash", outputs=2, tokens=2),)
     assert (await store.totals()).messages == 4
 
 
-async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SqliteStore) -> None:
+async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionStore) -> None:
     for day, model, cost in ((1, "x", 0.5), (1, "x", None), (1, "y", None), (2, "x", 1.0)):
         call = Call(purpose="agent", model=model, request_seq=0, prompt_tokens=10, cost=cost, created_at=at(day))
         await store.append_call(SESSION, call)
@@ -52,7 +52,7 @@ async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SqliteSt
     assert [call.purpose for call in await store.last_calls(SESSION, 2)] == ["summary", "agent"]
 
 
-async def test_another_owner_has_no_part_in_the_sums_or_the_mark(store: SqliteStore) -> None:
+async def test_another_owner_has_no_part_in_the_sums_or_the_mark(store: SessionStore) -> None:
     await record(store, calls("a"), answers("a"))
     other = store.for_owner("another")
     assert (await other.totals()).sessions == 0
@@ -60,7 +60,7 @@ async def test_another_owner_has_no_part_in_the_sums_or_the_mark(store: SqliteSt
     assert (await other.mark()).sessions == 0
 
 
-async def test_a_change_of_a_session_changes_the_mark(store: SqliteStore) -> None:
+async def test_a_change_of_a_session_changes_the_mark(store: SessionStore) -> None:
     before = await store.mark()
     await record(store, says("hi"))
     after = await store.mark()
@@ -68,7 +68,7 @@ async def test_a_change_of_a_session_changes_the_mark(store: SqliteStore) -> Non
     assert await store.mark() == after
 
 
-async def test_tokens_are_summed_by_run_role_kind_and_type_whatever_the_messages_hold(store: SqliteStore) -> None:
+async def test_tokens_are_summed_by_run_role_kind_and_type_whatever_the_messages_hold(store: SessionStore) -> None:
     thought = (Block(type="thinking", tokens=7, size=3), Block(type="text", size=9), Block(type="text", tokens=2))
     named = Block(
         type="tool_call", tokens=5, call_id='"tokens":9,"type":"text"', argument='\ud800 "agent_visible":false'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from contextstash_storage.records import (
     Part,
     Usage,
 )
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.json_values import json_objects
 from tests.support.stored_edits import archiving
@@ -43,7 +44,7 @@ from tests.support.stored_sessions import (
 USAGE = Usage(prompt_tokens=900, completion_tokens=40, cached_tokens=800)
 
 
-async def test_messages_get_successive_positions_and_are_counted(store: SqliteStore) -> None:
+async def test_messages_get_successive_positions_and_are_counted(store: SessionStore) -> None:
     appended = await record(store, *conversation(2))
     assert [message.seq for message in appended.messages] == [0, 1, 2, 3]
     again = await record(store, says("one more question"))
@@ -52,19 +53,14 @@ async def test_messages_get_successive_positions_and_are_counted(store: SqliteSt
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(json_objects)
-async def test_a_body_is_read_as_it_was_recorded(body: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        store = await open_sqlite(Path(folder) / "stash.db")
-        try:
-            await new_session(store)
-            await record(store, NewMessage(body=body, role="user"))
-            assert json.dumps(await bodies(store)) == json.dumps([body])
-        finally:
-            await store.close()
+@given(body=json_objects)
+async def test_a_body_is_read_as_it_was_recorded(store: SessionStore, body: dict[str, Any]) -> None:
+    session = await new_session(store, uuid.uuid4().hex)
+    await record(store, NewMessage(body=body, role="user"), session_id=session.session_id)
+    assert json.dumps(await bodies(store, session.session_id)) == json.dumps([body])
 
 
-async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_included(store: SqliteStore) -> None:
+async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_included(store: SessionStore) -> None:
     block = Block(type="tool_call", call_id="\ud800", tool="Ba\x00sh", argument="cat \udfff", size=3)
     when = datetime(2026, 11, 20, 12, tzinfo=UTC)
     message = says("\ud800\x00 odd", blocks=(block,), created_at=when, group="g\ud800", agent_visible=False)
@@ -78,13 +74,13 @@ async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_inc
     )
 
 
-async def test_messages_are_read_in_ranges_and_without_bodies(store: SqliteStore) -> None:
+async def test_messages_are_read_in_ranges_and_without_bodies(store: SessionStore) -> None:
     await record(store, *conversation(3))
     read = await store.read_messages(SESSION, first=2, last=4, bodies=False)
     assert [(message.seq, message.body) for message in read] == [(2, None), (3, None), (4, None)]
 
 
-async def test_an_unidentified_batch_is_appended(store: SqliteStore) -> None:
+async def test_an_unidentified_batch_is_appended(store: SessionStore) -> None:
     said = ["continue", "did step 1", "continue", "continue"]
     for text in said:
         appended = await record(store, says(text))
@@ -92,7 +88,7 @@ async def test_an_unidentified_batch_is_appended(store: SqliteStore) -> None:
     assert [body["content"] for body in await bodies(store)] == said
 
 
-async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: SqliteStore) -> None:
+async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: SessionStore) -> None:
     await record(store, says("wait for the build"))
     for _ in range(4):
         await record(store, calls(LONG_ID))
@@ -100,7 +96,7 @@ async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: Sq
     assert (await store.get_session(SESSION)).counters.messages == 9
 
 
-async def test_a_batch_that_looks_repeated_is_stored_and_reported(store: SqliteStore) -> None:
+async def test_a_batch_that_looks_repeated_is_stored_and_reported(store: SessionStore) -> None:
     assert not (await record(store, *conversation(2))).repeats
     assert not (await record(store, says("go"))).repeats
     assert (await record(store, says("go"))).repeats
@@ -109,7 +105,7 @@ async def test_a_batch_that_looks_repeated_is_stored_and_reported(store: SqliteS
     assert (await store.get_session(SESSION)).counters.messages == 13
 
 
-async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SqliteStore) -> None:
+async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SessionStore) -> None:
     await record(store, *conversation(2), first_seq=0)
     again = await record(store, *conversation(2), first_seq=0)
     assert (again.messages, again.duplicates, again.first_seq, again.session.counters.messages) == ((), 4, 0, 4)
@@ -118,7 +114,7 @@ async def test_a_batch_sent_again_with_its_position_is_stored_once(store: Sqlite
     assert await bodies(store) == [message.body for message in conversation(3)]
 
 
-async def test_another_message_at_a_position_is_refused_and_named(store: SqliteStore) -> None:
+async def test_another_message_at_a_position_is_refused_and_named(store: SessionStore) -> None:
     await record(store, *conversation(2))
     with pytest.raises(BadInputError, match=r"At position 3 .* message 1 of this batch; .* is 4\. .* whole=true"):
         await record(store, conversation(2)[2], says("another reply"), first_seq=2)
@@ -127,7 +123,7 @@ async def test_another_message_at_a_position_is_refused_and_named(store: SqliteS
     assert await bodies(store) == [message.body for message in conversation(2)]
 
 
-async def test_a_message_whose_cache_breakpoint_moved_is_the_same_message(store: SqliteStore) -> None:
+async def test_a_message_whose_cache_breakpoint_moved_is_the_same_message(store: SessionStore) -> None:
     def asked(**mark: Any) -> NewMessage:
         return NewMessage(body={"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}, role="user")
 
@@ -137,7 +133,7 @@ async def test_a_message_whose_cache_breakpoint_moved_is_the_same_message(store:
     assert body["content"][0]["cache_control"] == {"type": "ephemeral"}
 
 
-async def test_a_batch_sent_again_with_its_id_is_stored_once_wherever_others_have_come(store: SqliteStore) -> None:
+async def test_a_batch_sent_again_with_its_id_is_stored_once_wherever_others_have_come(store: SessionStore) -> None:
     await record(store, says("first"))
     once = await record(store, *conversation(2), batch_id="turn 1")
     await record(store, says("meanwhile"))
@@ -147,7 +143,7 @@ async def test_a_batch_sent_again_with_its_id_is_stored_once_wherever_others_hav
     assert (other.first_seq, other.duplicates) == (6, 0)
 
 
-async def test_the_id_of_another_batch_is_refused(store: SqliteStore) -> None:
+async def test_the_id_of_another_batch_is_refused(store: SessionStore) -> None:
     await record(store, *conversation(2), batch_id="turn 1")
     with pytest.raises(BadInputError, match="'turn 1' was used in this session for other messages, from position 0"):
         await record(store, *conversation(2)[:3], batch_id="turn 1")
@@ -155,7 +151,7 @@ async def test_the_id_of_another_batch_is_refused(store: SqliteStore) -> None:
     assert (await record(store, says("hi"), batch_id="turn 1", session_id="two")).duplicates == 0
 
 
-async def test_reused_short_call_ids_are_recorded_again(store: SqliteStore) -> None:
+async def test_reused_short_call_ids_are_recorded_again(store: SessionStore) -> None:
     await record(store, says("look twice"))
     for turn in range(3):
         await record(store, calls("call_0"), answers("call_0"))
@@ -163,7 +159,7 @@ async def test_reused_short_call_ids_are_recorded_again(store: SqliteStore) -> N
     assert (await store.get_session(SESSION)).counters.messages == 10
 
 
-async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SqliteStore) -> None:
+async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SessionStore) -> None:
     first = await record(store, says("yes", key="k1"), says("yes", key="k2"), says("yes", key="k2"))
     assert (len(first.messages), first.duplicates) == (2, 1)
     again = await record(store, says("no", key="k1"), says("yes", key="k3"))
@@ -180,7 +176,7 @@ async def test_a_large_string_is_stored_once_however_often_it_occurs(store: Sqli
     assert blobs == (1,)
 
 
-async def test_outputs_get_their_position_and_a_handle_of_their_own(store: SqliteStore) -> None:
+async def test_outputs_get_their_position_and_a_handle_of_their_own(store: SessionStore) -> None:
     await record(store, *(answers(f"call_{place}") for place in range(3)))
     outputs = await store.read_outputs(SESSION)
     assert [(output.handle, output.seq) for output in outputs] == [("out_a", 0), ("out_a-2", 1), ("out_a-3", 2)]
@@ -188,7 +184,7 @@ async def test_outputs_get_their_position_and_a_handle_of_their_own(store: Sqlit
     assert await store.find_handles("out_a-", 10) == ["out_a-2", "out_a-3"]
 
 
-async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_newest(store: SqliteStore) -> None:
+async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_newest(store: SessionStore) -> None:
     await new_session(store, "two")
     await record(store, answers("call_0"), session_id="two")
     await record(store, answers("call_0"))
@@ -196,7 +192,7 @@ async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_n
     assert (await store.find_output("out_a", "two"))[0] == "two"
 
 
-async def test_a_reply_that_reports_usage_is_a_model_call(store: SqliteStore) -> None:
+async def test_a_reply_that_reports_usage_is_a_model_call(store: SessionStore) -> None:
     await record(store, says("hi"), says("hello", role="assistant", usage=USAGE, model="gpt-5"))
     [call] = await store.read_calls(SESSION)
     assert (call.purpose, call.model, call.request_seq, call.prompt_tokens, call.cached_tokens) == (
@@ -208,7 +204,7 @@ async def test_a_reply_that_reports_usage_is_a_model_call(store: SqliteStore) ->
     )
 
 
-async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_report(store: SqliteStore) -> None:
+async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_report(store: SessionStore) -> None:
     part: dict[str, Any] = {"role": "assistant", "group": "msg_1"}
     await record(store, says("hi"), says("thinking…", **part), says("one", usage=USAGE, **part))
     await record(store, says("two", usage=USAGE.model_copy(update={"completion_tokens": 90}), **part))
@@ -216,7 +212,7 @@ async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_repor
     assert (call.request_seq, call.completion_tokens) == (0, 90)
 
 
-async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: SqliteStore) -> None:
+async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: SessionStore) -> None:
     await record(store, says("hi"), cursor=Cursor(source="file:a", offset=10, state={"line": 1}))
     assert await store.get_cursor("file:a") == Cursor(source="file:a", offset=10, state={"line": 1})
     await record(store, cursor=Cursor(source="file:a", offset=20))
@@ -224,7 +220,7 @@ async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: 
     assert await store.for_owner("another").get_cursor("file:a") is None
 
 
-async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store: SqliteStore) -> None:
+async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store: SessionStore) -> None:
     def shorten(counters: Counters, messages: tuple[Message, ...]) -> list[Edit]:
         return [archiving(messages[-1].seq, text="…", delta={Part.USER: -2})]
 
@@ -235,7 +231,7 @@ async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store:
     assert appended.session.counters.unsent == 0
 
 
-async def test_nothing_is_stored_if_counting_fails(store: SqliteStore) -> None:
+async def test_nothing_is_stored_if_counting_fails(store: SessionStore) -> None:
     def fail_at_third(counters: Counters, message: NewMessage, seq: int) -> Counters:
         if seq == 2:
             raise ZeroDivisionError
@@ -247,13 +243,13 @@ async def test_nothing_is_stored_if_counting_fails(store: SqliteStore) -> None:
     assert len((await record(store, *conversation(2))).messages) == 4
 
 
-async def test_recording_into_the_session_of_another_owner_is_refused(store: SqliteStore) -> None:
+async def test_recording_into_the_session_of_another_owner_is_refused(store: SessionStore) -> None:
     with pytest.raises(SessionNotFoundError, match="There is no session 'one'"):
         await record(store.for_owner("another"), says("hi"))
 
 
 @pytest.mark.parametrize("key", ["\ud800", "a\udfffb"])
-async def test_a_key_that_is_no_text_is_refused_with_words(store: SqliteStore, key: str) -> None:
+async def test_a_key_that_is_no_text_is_refused_with_words(store: SessionStore, key: str) -> None:
     with pytest.raises(BadInputError, match="cannot be stored"):
         await record(store, says("hi", key=key))
     assert await bodies(store) == []

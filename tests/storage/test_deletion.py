@@ -21,6 +21,7 @@ from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.locked_databases import held
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
@@ -54,7 +55,7 @@ def secret_messages(count: int = 30) -> list[NewMessage]:
     return [*short, says(LONG), answers("call_0", LONG + " as an output", handle=f"out_{SECRET}")]
 
 
-async def fill(store: SqliteStore, session_id: str) -> None:
+async def fill(store: SessionStore, session_id: str) -> None:
     """A session that has the secret in every kind of row."""
     await new_session(store, session_id, title=f"{SECRET} title", agent=SECRET, settings={"note": SECRET})
     cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
@@ -66,7 +67,7 @@ async def fill(store: SqliteStore, session_id: str) -> None:
     await store.put_cached_summary(session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
 
 
-async def others(store: SqliteStore, count: int = 4) -> None:
+async def others(store: SessionStore, count: int = 4) -> None:
     """Sessions of which nothing may be lost."""
     for number in range(count):
         await new_session(store, f"kept {number}")
@@ -177,7 +178,7 @@ async def test_a_blob_of_two_sessions_outlives_the_deletion_of_one(store: Sqlite
     assert marks(path) == {}
 
 
-async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SqliteStore) -> None:
+async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SessionStore) -> None:
     await new_session(store, "outputs")
     assert await store.delete_session(SESSION, along=["outputs", "never there"])
     assert await store.list_sessions() == []

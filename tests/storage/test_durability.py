@@ -21,6 +21,7 @@ from contextstash_storage import append_messages
 from contextstash_storage.connection import close, connect
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support import recording_process
 from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
@@ -96,14 +97,14 @@ async def test_stores_opened_at_once_on_a_new_file_all_work(path: Path) -> None:
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_tasks_of_one_process_record_side_by_side(store: SqliteStore) -> None:
+async def test_tasks_of_one_process_record_side_by_side(store: SessionStore) -> None:
     await asyncio.gather(*(record(store, says(f"message {place}")) for place in range(50)))
     assert sorted(body["content"] for body in await bodies(store)) == sorted(f"message {p}" for p in range(50))
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(
-    store: SqliteStore, steps: int, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(append_messages, "PIECE_SECONDS", LONG_SECONDS)
     task = asyncio.create_task(record(store, *conversation(10)))

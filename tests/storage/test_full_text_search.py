@@ -7,16 +7,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, new_session, record, says
 
 
-async def found(store: SqliteStore, query: str, **rest: object) -> list[int]:
+async def found(store: SessionStore, query: str, **rest: object) -> list[int]:
     return [hit.seq for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
 
 
-async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteStore) -> None:
+async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionStore) -> None:
     await record(store, says("the parser parser parser"), says("the tokenizer"), says("the parser of the tokenizer"))
     hits = await found(store, "parser tokenizer")
     assert (hits[0], sorted(hits)) == (2, [0, 1, 2])
@@ -39,32 +39,32 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SqliteSt
         ("left \ud800 right", "right"),
     ],
 )
-async def test_it_is_found_by(store: SqliteStore, text: str, query: str) -> None:
+async def test_it_is_found_by(store: SessionStore, text: str, query: str) -> None:
     await record(store, says("something else"), says(text))
     hits = await store.search(query)
     assert (hits[0].seq, hits[0].text) == (1, text)
 
 
 @pytest.mark.parametrize("query", ["", "  ", '"', '""" (', "AND", "* -", "___", "\x00", "\ud800", "NEAR("])
-async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store: SqliteStore, query: str) -> None:
+async def test_a_query_of_operators_alone_finds_nothing_and_breaks_nothing(store: SessionStore, query: str) -> None:
     await record(store, says("hello"))
     assert await found(store, query) == []
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec=None), max_size=40))
-async def test_no_query_breaks_it(store: SqliteStore, query: str) -> None:
+async def test_no_query_breaks_it(store: SessionStore, query: str) -> None:
     await store.search(f"hello {query}")
 
 
-async def test_an_operator_is_a_word_like_any_other(store: SqliteStore) -> None:
+async def test_an_operator_is_a_word_like_any_other(store: SessionStore) -> None:
     await record(store, says("cats and dogs"), says("not near"))
     assert await found(store, "dogs AND") == [0]
     assert await found(store, "-dogs") == [0]
     assert await found(store, "text:dogs*") == [0]
 
 
-async def test_scopes_tell_outputs_from_what_was_said(store: SqliteStore) -> None:
+async def test_scopes_tell_outputs_from_what_was_said(store: SessionStore) -> None:
     await record(store, says("where is the needle"), answers("call_0", "a needle"))
     assert await found(store, "needle", scope="outputs") == [1]
     assert await found(store, "needle", scope="messages") == [0]
@@ -74,7 +74,7 @@ async def test_scopes_tell_outputs_from_what_was_said(store: SqliteStore) -> Non
         await found(store, "needle", scope="everything")
 
 
-async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: SqliteStore) -> None:
+async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: SessionStore) -> None:
     await new_session(store, "two")
     await record(store, says("needle"))
     await record(store, says("needle"), session_id="two")
@@ -84,7 +84,7 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Sq
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
-async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SqliteStore, text: str) -> None:
+async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SessionStore, text: str) -> None:
     await record(store, says(text + " needle"))
     assert await found(store, f"needle {text}") == [0]
     await store.delete_session(SESSION)

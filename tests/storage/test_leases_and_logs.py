@@ -17,32 +17,30 @@ from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
+from tests.storage.conftest import Opener
 from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import SESSION, conversation, new_session, record
 
 
-async def acquire(store: SqliteStore, holder: str, seconds: float = 60.0) -> bool:
+async def acquire(store: SessionStore, holder: str, seconds: float = 60.0) -> bool:
     return await store.acquire_lease(SESSION, "compaction", holder, seconds)
 
 
-async def test_one_of_many_gets_a_lease_and_the_next_once_it_is_given_back(tmp_path: Path) -> None:
-    one, two = await open_sqlite(tmp_path / "l.db"), await open_sqlite(tmp_path / "l.db")
-    try:
-        await new_session(one)
-        taken = await asyncio.gather(*(acquire((one, two)[number % 2], f"h{number}") for number in range(8)))
-        assert sum(taken) == 1
-        winner = f"h{taken.index(True)}"
-        await two.release_lease(SESSION, "compaction", "somebody else")
-        assert not await acquire(two, "late")
-        assert await acquire(two, winner)
-        await one.release_lease(SESSION, "compaction", winner)
-        assert await acquire(two, "late")
-    finally:
-        await one.close()
-        await two.close()
+async def test_one_of_many_gets_a_lease_and_the_next_once_it_is_given_back(open_store: Opener) -> None:
+    one, two = await open_store(), await open_store()
+    await new_session(one)
+    taken = await asyncio.gather(*(acquire((one, two)[number % 2], f"h{number}") for number in range(8)))
+    assert sum(taken) == 1
+    winner = f"h{taken.index(True)}"
+    await two.release_lease(SESSION, "compaction", "somebody else")
+    assert not await acquire(two, "late")
+    assert await acquire(two, winner)
+    await one.release_lease(SESSION, "compaction", winner)
+    assert await acquire(two, "late")
 
 
-async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store: SqliteStore) -> None:
+async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store: SessionStore) -> None:
     assert await acquire(store, "dead", seconds=-1.0)
     assert await acquire(store, "alive")
     assert not await acquire(store, "dead")
@@ -95,14 +93,14 @@ async def test_the_lease_of_a_killed_process_expires(tmp_path: Path) -> None:
 
 
 async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_back_is_no_error(
-    store: SqliteStore,
+    store: SessionStore,
 ) -> None:
     with pytest.raises(SessionNotFoundError):
         await store.acquire_lease("nowhere", "compaction", "h", 60.0)
     await store.release_lease("nowhere", "compaction", "h")
 
 
-async def test_the_newest_events_of_some_kinds_come_newest_first(store: SqliteStore) -> None:
+async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionStore) -> None:
     await new_session(store)
     kinds: tuple[EventKind, ...] = ("prune", "level", "compaction", "level", "prune")
     for number, kind in enumerate(kinds):
@@ -116,7 +114,7 @@ async def test_the_newest_events_of_some_kinds_come_newest_first(store: SqliteSt
     assert [event.seq for event in await store.read_events(SESSION)] == [0, 1, 2, 3, 4]
 
 
-async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SqliteStore) -> None:
+async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SessionStore) -> None:
     await new_session(store)
     summary = CachedSummary(text="All is done.", strategy="anthropic", model="m")
     await store.put_cached_summary(SESSION, "key", summary)
@@ -129,7 +127,7 @@ async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SqliteStor
     assert await store.get_cached_summary(SESSION, "key") is None
 
 
-async def test_counters_are_changed_in_one_step_with_what_they_were(store: SqliteStore) -> None:
+async def test_counters_are_changed_in_one_step_with_what_they_were(store: SessionStore) -> None:
     await new_session(store)
     await record(store, *conversation(3))
 
@@ -143,7 +141,7 @@ async def test_counters_are_changed_in_one_step_with_what_they_were(store: Sqlit
     assert [event.kind for event in await store.read_events(SESSION)] == ["recovery"]
 
 
-async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SqliteStore) -> None:
+async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SessionStore) -> None:
     await new_session(store)
     await record(store, *conversation(6))
     every = await store.read_messages(SESSION)
@@ -152,7 +150,7 @@ async def test_messages_at_some_positions_come_in_order_with_their_bodies(store:
     assert await store.read_messages_at(SESSION, []) == []
 
 
-async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SqliteStore) -> None:
+async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SessionStore) -> None:
     await new_session(store)
     await record(store, *conversation(4))
     prune = archiving(0, delta={Part.USER: -5, Part.ARCHIVED: 2}, view_results=-1)
@@ -164,7 +162,7 @@ async def test_our_own_edits_are_tallied_until_the_client_compacts(store: Sqlite
     assert session.counters.own == {}
 
 
-async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: SqliteStore) -> None:
+async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: SessionStore) -> None:
     await new_session(store)
     call = Call(purpose="summary", request_first_seq=2, request_seq=9, request_edits=4, prompt_tokens=7, error="529")
     await store.append_call(SESSION, call)

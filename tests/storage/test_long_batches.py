@@ -17,6 +17,7 @@ from contextstash_storage.errors import BadInputError, SessionNotFoundError, Sto
 from contextstash_storage.records import Cursor, NewMessage, Session
 from contextstash_storage.rows import now
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
 HALF_A_PIECE = PIECE_CHARACTERS // 2
@@ -34,7 +35,7 @@ def long_batch(rounds: int, name: str = "log") -> list[NewMessage]:
     ]
 
 
-async def stored_after(store: SqliteStore, messages: int) -> int:
+async def stored_after(store: SessionStore, messages: int) -> int:
     """How many messages are stored as soon as there are so many."""
     while True:
         count = (await store.get_session(SESSION)).counters.messages
@@ -43,7 +44,7 @@ async def stored_after(store: SqliteStore, messages: int) -> int:
         await asyncio.sleep(0.002)
 
 
-async def test_equal_outputs_of_one_batch_take_time_in_proportion(store: SqliteStore) -> None:
+async def test_equal_outputs_of_one_batch_take_time_in_proportion(store: SessionStore) -> None:
     begun = time.perf_counter()
     await record(store, *(answers(f"call_{place}") for place in range(4_000)))
     outputs = await store.read_outputs(SESSION)
@@ -127,7 +128,7 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
     await store.close()
 
 
-async def test_keys_and_positions_do_not_go_together(store: SqliteStore) -> None:
+async def test_keys_and_positions_do_not_go_together(store: SessionStore) -> None:
     with pytest.raises(BadInputError, match="pass neither first_seq nor batch_id"):
         await record(store, says("hi", key="k1"), first_seq=0)
 

@@ -15,6 +15,7 @@ from contextstash_storage import index_work, search_index
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search_index import INLINE_BLOCKS, INLINE_CHARACTERS, RecordedCalls
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, new_session, record, says
 
 LINES = [f"line {number} of the module, with enough in it" for number in range(40)]
@@ -54,11 +55,11 @@ def ran(call_id: str, tool: str, argument: str, text: str) -> list[NewMessage]:
     return [call(call_id, tool, command=argument), output(call_id, tool, argument, text)]
 
 
-async def handles(store: SqliteStore, query: str, **rest: object) -> list[str]:
+async def handles(store: SessionStore, query: str, **rest: object) -> list[str]:
     return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
 
 
-async def test_a_call_is_found_as_its_output(store: SqliteStore) -> None:
+async def test_a_call_is_found_as_its_output(store: SessionStore) -> None:
     await record(store, *ran("a", "Bash", "make release", "done"), *ran("b", "Bash", "ls", "make release"))
     [first, second] = await store.search("release")
     assert (first.handles, first.seq, first.tool) == (("out_a",), 1, "Bash")
@@ -67,7 +68,7 @@ async def test_a_call_is_found_as_its_output(store: SqliteStore) -> None:
     assert second.handles == ("out_b",)
 
 
-async def test_a_call_without_an_output_is_found_as_a_message(store: SqliteStore) -> None:
+async def test_a_call_without_an_output_is_found_as_a_message(store: SessionStore) -> None:
     await record(store, call("a", "Bash", command="make release"))
     assert await handles(store, "release") == ["message 0"]
     await record(store, output("a", "Bash", "make release", "done"))
@@ -76,7 +77,7 @@ async def test_a_call_without_an_output_is_found_as_a_message(store: SqliteStore
 
 
 async def test_of_the_outputs_of_equal_calls_the_fullest_is_first_and_what_it_holds_is_left_out(
-    store: SqliteStore,
+    store: SessionStore,
 ) -> None:
     other = [f"{line}, which was changed since" for line in LINES[:4]]
     await record(
@@ -88,13 +89,13 @@ async def test_of_the_outputs_of_equal_calls_the_fullest_is_first_and_what_it_ho
     assert await handles(store, "src/module.py") == ["out_whole", "out_later"]
 
 
-async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SqliteStore) -> None:
+async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:
     await record(store, says("what is it that you did"), says("the deployment failed"))
     assert await handles(store, "what is the deployment") == ["message 1"]
     assert await handles(store, "what is it") == ["message 0"]
 
 
-async def test_tools_and_times_restrict_a_search(store: SqliteStore) -> None:
+async def test_tools_and_times_restrict_a_search(store: SessionStore) -> None:
     early, late = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 3, tzinfo=UTC)
     messages = [*ran("a", "Bash", "needle", "x"), *ran("b", "mcp__files__read", "needle", "y")]
     times = [early, early, late, late]
@@ -163,7 +164,7 @@ def long_text() -> str:
     return f"{words}\n{words}\nneedle at the end"
 
 
-async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: SqliteStore) -> None:
+async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: SessionStore) -> None:
     await record(store, *ran("a", "Bash", "cat log", long_text()))
     assert await store.unindexed_messages() == 0
     [hit] = await store.search("needle word7")
@@ -204,7 +205,7 @@ async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
         assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
 
 
-async def indexed(store: SqliteStore) -> None:
+async def indexed(store: SessionStore) -> None:
     for _ in range(10_000):
         if not await store.unindexed_messages():
             return

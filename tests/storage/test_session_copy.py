@@ -19,6 +19,7 @@ from contextstash_storage.health import look_at
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.rows import now
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
 
@@ -63,7 +64,7 @@ async def gone(path: Path) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: SqliteStore) -> None:
+async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: SessionStore) -> None:
     messages = [item for item in items() if isinstance(item, NewMessage)]
     assert await store.copy_session(session(), items())
     assert await bodies(store, "copied") == [message.body for message in messages]

@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.postgres.store import PostgresStore
 from contextstash_storage.records import Call, Cursor, Event
 from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 
 
-async def test_a_session_is_created_once(store: SqliteStore) -> None:
+async def test_a_session_is_created_once(store: SessionStore) -> None:
     first = await new_session(store, "two", title="first", settings={"window": 1000})
     assert await new_session(store, "two", title="second") == first
     assert await store.get_session("two") == first
 
 
-async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SqliteStore) -> None:
+async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SessionStore) -> None:
     for name in ("two", "three", "four"):
         await new_session(store, name)
     await record(store, says("hi"))
@@ -29,20 +31,20 @@ async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: Sqlite
     assert await store.for_owner("another").list_sessions() == []
 
 
-async def test_ids_are_completed(store: SqliteStore) -> None:
+async def test_ids_are_completed(store: SessionStore) -> None:
     await new_session(store, "one%more")
     assert sorted(await store.find_session_ids("one", 10)) == ["one", "one%more"]
     assert await store.find_session_ids("one%", 10) == ["one%more"]
 
 
-async def test_only_the_changeable_fields_of_a_session_can_be_changed(store: SqliteStore) -> None:
+async def test_only_the_changeable_fields_of_a_session_can_be_changed(store: SessionStore) -> None:
     changed = await store.update_session(SESSION, title="New", settings={"window": 5})
     assert (changed.title, changed.settings) == ("New", {"window": 5})
     with pytest.raises(BadInputError, match="counters"):
         await store.update_session(SESSION, counters={})
 
 
-async def fill(store: SqliteStore, session_id: str) -> None:
+async def fill(store: SessionStore, session_id: str) -> None:
     await record(
         store,
         says("find the needle", key="k"),
@@ -55,14 +57,20 @@ async def fill(store: SqliteStore, session_id: str) -> None:
     await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
-async def table_sizes(store: SqliteStore) -> dict[str, int]:
-    names = ("messages", "message_blobs", "blobs", "outputs", "edits", "events", "calls", "cursors")
-    counted = "SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in names)
-    row = await store._reader.read(lambda db: db.execute(counted).fetchone())
-    return dict(zip(names, row, strict=True))
+NAMES = ("messages", "message_blobs", "blobs", "outputs", "edits", "events", "calls", "cursors")
+COUNTED = "SELECT " + ", ".join(f"(SELECT count(*) FROM {name})" for name in NAMES)
 
 
-async def test_a_deleted_session_leaves_nothing_behind(store: SqliteStore) -> None:
+async def table_sizes(store: SessionStore) -> dict[str, int]:
+    if isinstance(store, SqliteStore):
+        row = await store._reader.read(lambda db: db.execute(COUNTED).fetchone())
+    else:
+        assert isinstance(store, PostgresStore)
+        row = await store._database.read(lambda db: db.fetchrow(COUNTED))
+    return dict(zip(NAMES, row, strict=True))
+
+
+async def test_a_deleted_session_leaves_nothing_behind(store: SessionStore) -> None:
     await new_session(store, "two")
     await fill(store, SESSION)
     alone = await table_sizes(store)
@@ -77,7 +85,7 @@ async def test_a_deleted_session_leaves_nothing_behind(store: SqliteStore) -> No
     assert {hit.session_id for hit in await store.search("needle")} == {SESSION}
 
 
-async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one(store: SqliteStore) -> None:
+async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one(store: SessionStore) -> None:
     await new_session(store, "two")
     await fill(store, SESSION)
     await fill(store, "two")
@@ -100,7 +108,7 @@ async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
     assert terms == (0,)
 
 
-async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SqliteStore) -> None:
+async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SessionStore) -> None:
     await new_session(store, "child", parent_session_id=SESSION)
     assert [child.session_id for child in await store.list_sessions(parent=SESSION)] == ["child"]
     await store.delete_session(SESSION)

@@ -13,6 +13,7 @@ from contextstash_storage import view_edits
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, RestoreEdit, SummaryEdit
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import SESSION, conversation, record
 
@@ -27,7 +28,7 @@ def summary(first: int, last: int, *, delta: int = -4, hidden: int = 1) -> Summa
     )
 
 
-async def test_edits_are_numbered_and_change_the_counters(store: SqliteStore) -> None:
+async def test_edits_are_numbered_and_change_the_counters(store: SessionStore) -> None:
     before = (await record(store, *conversation(4))).session.counters
     session = await store.append_edits(SESSION, [summary(0, 1), summary(0, 3)], expected=0)
     after = session.counters
@@ -39,7 +40,7 @@ async def test_edits_are_numbered_and_change_the_counters(store: SqliteStore) ->
     assert await store.get_session(SESSION) == session
 
 
-async def test_undoing_the_newest_summary_brings_back_the_one_before_it(store: SqliteStore) -> None:
+async def test_undoing_the_newest_summary_brings_back_the_one_before_it(store: SessionStore) -> None:
     await record(store, *conversation(4))
     await store.append_edits(SESSION, [summary(0, 1), summary(0, 5)], expected=0)
     session = await store.append_edits(SESSION, [RestoreEdit(undoes=(2,))], expected=2)
@@ -48,7 +49,7 @@ async def test_undoing_the_newest_summary_brings_back_the_one_before_it(store: S
     assert session.counters.summary_seq == -1
 
 
-async def test_edits_planned_on_another_view_are_refused_whole(store: SqliteStore) -> None:
+async def test_edits_planned_on_another_view_are_refused_whole(store: SessionStore) -> None:
     before = (await record(store, *conversation(4))).session
     event = Event(kind="prune", tokens_before=9, tokens_after=5, reason="full")
     await store.append_edits(SESSION, [summary(0, 1)], expected=0, event=event)
@@ -59,7 +60,7 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SqliteStor
     assert before.counters.edits == 0
 
 
-async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SqliteStore) -> None:
+async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SessionStore) -> None:
     await record(store, *conversation(1))
     edit = archiving(0, text="[\ud800 \x00 …]")
     await store.append_edits(SESSION, [edit], expected=0)
@@ -131,7 +132,7 @@ async def test_many_edits_that_are_not_stored_to_their_end_were_never_there(
         assert db.execute("SELECT count(*) FROM edits").fetchone() == (1,)
 
 
-async def test_events_are_read_a_page_at_a_time_and_set_the_level(store: SqliteStore) -> None:
+async def test_events_are_read_a_page_at_a_time_and_set_the_level(store: SessionStore) -> None:
     for tokens in range(5):
         await store.append_event(
             SESSION, Event(kind="level", tokens_before=tokens, tokens_after=tokens, reason="grew"), "prune"

@@ -15,14 +15,14 @@ from contextstash_storage.records import (
     Part,
     Session,
 )
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.store import SessionStore
 
 OWNER = "local"
 SESSION = "one"
 LONG_ID = "toolu_01ABCDEFGHIJ"
 
 
-async def new_session(store: SqliteStore, session_id: str = SESSION, **fields: Any) -> Session:
+async def new_session(store: SessionStore, session_id: str = SESSION, **fields: Any) -> Session:
     now = datetime.now(UTC)
     usual = {"format": "openai-chat", "created_at": now, "updated_at": now}
     return await store.create_session(Session(session_id=session_id, **{**usual, **fields}))
@@ -36,11 +36,11 @@ def count(counters: Counters, message: NewMessage, seq: int) -> Counters:
     )
 
 
-async def record(store: SqliteStore, *messages: NewMessage, session_id: str = SESSION, **rest: Any) -> Appended:
+async def record(store: SessionStore, *messages: NewMessage, session_id: str = SESSION, **rest: Any) -> Appended:
     return await store.append_messages(session_id, messages, count=count, **rest)
 
 
-async def bodies(store: SqliteStore, session_id: str = SESSION) -> list[Any]:
+async def bodies(store: SessionStore, session_id: str = SESSION) -> list[Any]:
     return [message.body for message in await store.read_messages(session_id)]
 
 

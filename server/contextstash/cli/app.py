@@ -25,6 +25,7 @@ from contextstash.cli.gateway import gateway
 from contextstash.cli.hook import hook
 from contextstash.cli.import_ import import_files
 from contextstash.cli.install import install
+from contextstash.cli.migrate_store import migrate_store
 from contextstash.cli.pin import pin
 from contextstash.cli.proxy import proxy
 from contextstash.cli.prune import prune
@@ -75,6 +76,7 @@ COMMANDS = (
     run_behind_proxy,
     import_files,
     export,
+    migrate_store,
     demo,
     status,
     ui,

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.service.limited_output import LimitedOutput
+    from contextstash_storage.databases import Location
 
 MAX_READ = 32 * 1024 * 1024
 """Bytes of the longest text that is clipped: archiving a text takes ten to twenty-five times its size in memory. A
@@ -38,7 +38,7 @@ class ClipOptions:
     argument: str
     session: str | None
     archive: bool
-    database: Path | None
+    database: Location | None
     preset: str | None
     given: tuple[str, ...]
 
@@ -73,7 +73,7 @@ def clip(
     tokens: int | None,
     cut: str | None,
     spill: int | None,
-    db: Path | None,
+    db: Location | None,
     **others: Any,
 ) -> None:
     """Print the text of a pipe within limits, and archive the whole text; a notice names its handle.
@@ -140,9 +140,9 @@ async def _archived(text: str, options: ClipOptions, layer: dict[str, Any]) -> L
     from contextstash.locations import default_database
     from contextstash.service.recording.single_output import limit_text
     from contextstash.service.session_access import Access
-    from contextstash_storage.sqlite import open_sqlite
+    from contextstash_storage.databases import open_store
 
-    store = await open_sqlite(options.database or default_database(), busy_seconds=BUSY_SECONDS)
+    store = await open_store(options.database or default_database(), busy_seconds=BUSY_SECONDS)
     try:
         return await limit_text(
             Access(store, settings=layer, host_windows=HOST_WINDOWS),

@@ -69,13 +69,13 @@ def _found(context: click.Context, find: Callable[[Stash], Awaitable[list[Comple
     async def look() -> list[CompletionItem]:
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
-        from contextstash_storage.sqlite import open_sqlite
+        from contextstash_storage.databases import location_of, open_store
 
         named = context.params.get("db")
-        path = Path(named) if named else default_database()
-        if not path.exists():
+        location = location_of(str(named)) if named else default_database()
+        if not isinstance(location, Path) or not location.exists():  # a key press does not wait for a network
             return []
-        stash = Stash(await open_sqlite(path))
+        stash = Stash(await open_store(location))
         try:
             return await find(stash)
         finally:

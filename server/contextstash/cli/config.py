@@ -26,9 +26,8 @@ from contextstash.hosts.project_folder import project_folder
 from contextstash.locations import AGENTS_FOLDER, SETTINGS_FILE, settings_folders
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
     from contextstash_storage.records import Session
 
 
@@ -60,7 +59,7 @@ def show(
     session: str | None,
     model: str | None,
     everything: bool,
-    db: Path | None,
+    db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
     as_json: bool,

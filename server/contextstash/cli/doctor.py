@@ -10,12 +10,17 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.configuration import Configuration, shown
 from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
+    from contextstash_storage.postgres.address import Address
 
 ROUND_TRIP_SECONDS = 30.0
 """A guess at how long clients wait for a server to start."""
@@ -36,7 +41,7 @@ class Finding:
 @click.command()
 @DATABASE
 @JSON
-def doctor(db: Path | None, as_json: bool) -> int:
+def doctor(db: Location | None, as_json: bool) -> int:
     """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
@@ -75,7 +80,10 @@ def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
         yield Finding("this check", "wrong", f"failed: {type(error).__name__}: {error}", "Please report it.")
 
 
-def _database(path: Path) -> Iterator[Finding]:
+def _database(path: Location) -> Iterator[Finding]:
+    if not isinstance(path, Path):
+        yield from _server(path)
+        return
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
@@ -92,6 +100,20 @@ def _database(path: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _server(address: Address) -> Iterator[Finding]:
+    """What can be said of a database on a server: it is opened as a command would, and migrated if it is older."""
+    from contextstash_storage.databases import open_store
+
+    async def sessions() -> int:
+        store = await open_store(address)
+        try:
+            return (await store.mark()).sessions
+        finally:
+            await store.close()
+
+    yield Finding("database", "ok", f"{address}, {asyncio.run(sessions())} sessions")
 
 
 def _version(version: int, newest: int) -> Finding:

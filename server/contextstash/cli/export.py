@@ -19,6 +19,7 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash.sharing.export import Form
+    from contextstash_storage.databases import Location
 
 FORMS = ("session", "messages", "view", "markdown", "html")
 
@@ -38,7 +39,7 @@ def export(
     output: Path | None,
     form: Form | None,
     yes: bool,
-    db: Path | None,
+    db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
 ) -> None:

@@ -17,6 +17,7 @@ from contextstash_storage.errors import BadInputError
 if TYPE_CHECKING:
     from contextstash.gateway.config import GatewayConfig
     from contextstash.gateway.server import Gateway
+    from contextstash_storage.databases import Location
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
 """Of one output, if no setting limits outputs: about 5,000 tokens, at 4 characters a token. No limit in tokens: a text
@@ -49,7 +50,7 @@ def gateway(
     tools: Literal["retrieval", "agent", "all"],
     session: str | None,
     check: bool,
-    db: Path | None,
+    db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
 ) -> None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.options import DatabaseType
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.hosts.install.clients import Scope
+    from contextstash_storage.databases import Location
 
 
 @click.command()
@@ -18,21 +21,27 @@ if TYPE_CHECKING:
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
 @click.option(
     "--db",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=DatabaseType(),
+    metavar="DATABASE",
     envvar="CONTEXTSTASH_DB",
-    help="The database file that server and hooks use there. [default: in the user's data folder]",
+    help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
 )
 @SCOPE
 @YES
 @DRY_RUN
-def install(client: str, hooks: bool, db: Path | None, scope: Scope, yes: bool, dry_run: bool) -> None:
+def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bool, dry_run: bool) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it."""
     from contextstash.hosts.install.changes import apply_install, plan_install
     from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
 
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
-    database = None if db is None else db.expanduser().absolute()
+    database = db.absolute() if isinstance(db, Path) else db
+    if database is not None and not isinstance(database, Path) and database.password:
+        raise BadInputError(
+            "The address holds a password, which would be written into the client's configuration. Leave it out, and"
+            " put it into ~/.pgpass."
+        )
     changes = plan_install(CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks, database=database)
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")

@@ -17,10 +17,12 @@ from click.core import ParameterSource
 from contextstash.cli.readable import named_by
 from contextstash.configuration import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
+from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
 
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -29,25 +31,38 @@ RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "install", "
 """The commands that may name a database which does not exist: they, or what they install, record into it."""
 
 
-def _named_database(context: click.Context, _: click.Parameter, database: Path | None) -> Path | None:
+class DatabaseType(click.ParamType[Any]):
+    """A file, or the address of a PostgreSQL database."""
+
+    name = "database"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Location:
+        location = location_of(value) if isinstance(value, str) else value
+        if isinstance(location, Path) and location.is_dir():
+            self.fail(f"File '{location}' is a directory.", param, ctx)
+        return location
+
+
+def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
     """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
     database and show that nothing is recorded."""
     named = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
     root = context.find_root()
     if not named and root is not context and root.params.get("db"):
         # Click would prefer the environment to an option that stands before the command.
-        database, named = Path(root.params["db"]), True
-    if named and database is not None and context.command.name not in RECORDING and not database.exists():
+        database, named = location_of(str(root.params["db"])), True
+    if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
         raise BadInputError(f"There is no database {database}. contextstash import --db {database} PATH creates it.")
     return database
 
 
 DATABASE = click.option(
     "--db",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=DatabaseType(),
+    metavar="DATABASE",
     callback=_named_database,
     envvar="CONTEXTSTASH_DB",
-    help="The database file. [default: in the user's data folder]",
+    help="The database: a file, or postgresql://… [default: a file in the user's data folder]",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 PRESET = click.option("--preset", metavar="NAME", help="The named set of settings to start from.")
@@ -61,7 +76,7 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Change nothing, print wh
 class StashOpener:
     """Opens the database that a command works on, with its settings."""
 
-    database: Path | None
+    database: Location | None
     settings: Configuration
 
     @asynccontextmanager
@@ -72,10 +87,10 @@ class StashOpener:
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
-        from contextstash_storage.sqlite import open_sqlite
+        from contextstash_storage.databases import open_store
 
         stash = Stash(
-            await open_sqlite(self.database or default_database()),
+            await open_store(self.database or default_database()),
             settings=self.settings.settings_layer,
             api_key=api_key_from(os.environ),
             consent=self.settings.may_call_model,
@@ -117,7 +132,7 @@ def database_options(command: Command) -> Command:
     """Add --db, --preset, --set and --json to a command, which gets `opener` and `as_json`."""
 
     @functools.wraps(command)
-    def opened(db: Path | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any) -> Any:
+    def opened(db: Location | None, preset: str | None, given: tuple[str, ...], as_json: bool, **arguments: Any) -> Any:
         return command(opener=StashOpener(db, settings_from(preset, given)), as_json=as_json, **arguments)
 
     return DATABASE(PRESET(SET(JSON(opened))))  # type: ignore[return-value]

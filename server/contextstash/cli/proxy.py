@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
 
@@ -38,7 +41,7 @@ def proxy(
     configured: bool,
     descriptor: int | None,
     verbose: bool,
-    db: Path | None,
+    db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
 ) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from contextstash.hosts.launch import LaunchedClient
     from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
 
 NOT_FOUND = 127
@@ -48,7 +49,7 @@ def run(
     no_prune: bool,
     quiet: bool,
     yes: bool,
-    db: Path | None,
+    db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
     client: str,
@@ -77,7 +78,7 @@ def run(
     options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before: dict[str, ProxiedSession] = {}
-    if reported and (db or default_database()).exists():
+    if reported and _may_exist(db or default_database()):
         with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
             before = _states(reported, 0.0)
     started = time.time()
@@ -94,8 +95,15 @@ def run(
     return code
 
 
-def _database(db: Path | None) -> list[str]:
-    return ["--db", str(db)] if db else []
+def _database(db: Location | None) -> list[str]:
+    if db is None or isinstance(db, Path):
+        return [] if db is None else ["--db", str(db)]
+    os.environ["CONTEXTSTASH_DB"] = db.given  # it may hold a password, and all users see a program's arguments
+    return []
+
+
+def _may_exist(database: Location) -> bool:
+    return not isinstance(database, Path) or database.exists()
 
 
 def _flags(no_record: bool, no_prune: bool) -> list[str]:
@@ -106,12 +114,12 @@ def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
     return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
 
 
-def _log_file(db: Path | None) -> BinaryIO:
+def _log_file(db: Location | None) -> BinaryIO:
     """The file for the proxy's log, beside the database: the terminal belongs to the client. Raises BadInputError."""
-    from contextstash.locations import default_database
+    from contextstash.locations import data_folder
     from contextstash.regular_files import open_log
 
-    folder = (db or default_database()).parent
+    folder = data_folder(db)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "proxy.log"
     try:

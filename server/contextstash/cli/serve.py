@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
 
 FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 
@@ -34,7 +37,7 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 @PRESET
 @SET
 def serve(
-    db: Path | None,
+    db: Location | None,
     tools: Literal["agent", "all"],
     follow: str | None,
     path: Path | None,

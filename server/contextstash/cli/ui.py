@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
 
 
 @click.command()
@@ -18,7 +21,7 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 @DATABASE
 @PRESET
 @SET
-def ui(port: int, browser: bool, db: Path | None, preset: str | None, given: tuple[str, ...]) -> None:
+def ui(port: int, browser: bool, db: Location | None, preset: str | None, given: tuple[str, ...]) -> None:
     """Show sessions in a browser: windows over time, messages, archived outputs, summaries, search.
 
     Only this machine can reach the pages; the printed address contains the token that opens them.

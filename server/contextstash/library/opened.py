@@ -9,10 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from contextstash.library.session import LibrarySession
+from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
 
 URL_MARK = "://"
 
@@ -25,29 +27,30 @@ def open_stash(
 ) -> LibraryStash:
     """The stash of this machine's user, to be used with `async with`.
 
-    `path` is the database file; by default the same as the server's: `CONTEXTSTASH_DB`, else `sessions.db` in the
-    user's data folder. The settings are those of the user's and the project's files and of the environment, then
-    `preset` and `settings`, then each session's own.
+    `path` is the database file, or the postgresql:// address of a database; by default the same as the server's:
+    `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder. The settings are those of the user's and the
+    project's files and of the environment, then `preset` and `settings`, then each session's own.
     """
     return LibraryStash(database_of(path), preset, settings or {})
 
 
-def database_of(path: str | os.PathLike[str] | None) -> Path | None:
-    """The database file that is named. Raises BadInputError if the name is the URL of another store."""
+def database_of(path: str | os.PathLike[str] | None) -> Location | None:
+    """The database that is named. Raises BadInputError if the name is the URL of something else."""
     if path is None:
         return None
-    if URL_MARK in str(path):
+    location = location_of(os.fspath(path))
+    if isinstance(location, Path) and URL_MARK in str(path):
         raise BadInputError(
-            f"'{str(path).split(URL_MARK)[0]}{URL_MARK}…' is not a file, and SQLite is the only store so far: pass the"
-            " path of a database file, or nothing for the server's own."
+            f"'{str(path).split(URL_MARK)[0]}{URL_MARK}…' is neither a file nor a PostgreSQL database: pass the path of"
+            " a database file, a postgresql:// address, or nothing for the server's own."
         )
-    return Path(path).expanduser()
+    return location
 
 
 class LibraryStash:
     """An open stash: `session` gives one conversation; `use_cases` is everything else that the tools can do."""
 
-    def __init__(self, database: Path | None, preset: str | None, settings: Mapping[str, Any]) -> None:
+    def __init__(self, database: Location | None, preset: str | None, settings: Mapping[str, Any]) -> None:
         self._database = database
         self._preset = preset
         self._settings = settings
@@ -105,13 +108,13 @@ class LibraryStash:
         from contextstash.hosts.session_project import project_of
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
-        from contextstash_storage.sqlite import open_sqlite
+        from contextstash_storage.databases import open_store
 
         configured = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
         own = self._settings
         resolve_settings({**configured.settings_layer(), **own})
         return Stash(
-            await open_sqlite(self._database or default_database()),
+            await open_store(self._database or default_database()),
             settings=lambda agent: {**configured.settings_layer(agent), **own},
             api_key=api_key_from(os.environ),
             consent=lambda agent: configured.may_call_model(agent) or consenting(own) is not None,

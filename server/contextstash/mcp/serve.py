@@ -13,20 +13,21 @@ from contextstash.plain_logs import configure_logs
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
     from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """What is served, and how.
 
-    `db` is the database file; None means the user's default database. `follow` names the host whose transcripts are
+    `db` is the database; None means the user's default database. `follow` names the host whose transcripts are
     read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`
     is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
     that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
     each change of a session's state, without message contents. `host`, `port` and `path` are for HTTP only.
     """
 
-    db: Path | None = None
+    db: Location | None = None
     tools: Literal["agent", "all"] = "agent"
     follow: str | None = None
     follow_path: Path | None = None
@@ -75,9 +76,9 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.locations import default_database
         from contextstash.service.stash import Stash
-        from contextstash_storage.sqlite import open_sqlite
+        from contextstash_storage.databases import open_store
 
-        store = await open_sqlite(options.db or default_database())
+        store = await open_store(options.db or default_database())
         try:
             following = _Following(options)
             stash = Stash(

@@ -152,10 +152,10 @@ def _compaction_marker(event: Mapping[str, Any]) -> Any:
     """The empty file that exists as long as a compacted session awaits its hand-off."""
     import hashlib
 
-    from contextstash.locations import default_database
+    from contextstash.locations import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
-    return default_database().parent / f"compacted-{digest}"
+    return data_folder() / f"compacted-{digest}"
 
 
 def _text(value: Any) -> str | None:

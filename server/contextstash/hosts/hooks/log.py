@@ -20,10 +20,10 @@ def note(host: str, line: str) -> None:
     with suppress(Exception):
         from datetime import UTC, datetime
 
-        from contextstash.locations import default_database
+        from contextstash.locations import data_folder
         from contextstash.regular_files import open_log
 
-        path = default_database().parent / LOG_NAME
+        path = data_folder() / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = open_log(path)
         if os.fstat(descriptor).st_size > MAX_LOG_BYTES:

@@ -24,8 +24,8 @@ from contextstash.locations import default_database
 from contextstash.regular_files import read_regular
 from contextstash.service.recording.single_output import limit_text
 from contextstash.service.session_access import Access
+from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite import open_sqlite
 
 CHARACTERS_PER_TOKEN = 4
 """The usual estimate for English text and code."""
@@ -64,7 +64,7 @@ async def cut_outputs(
     if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
         note(host.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
         return None
-    store = await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS)
+    store = await open_store(default_database(), busy_seconds=BUSY_SECONDS)
     try:
         access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
         limited = [

@@ -21,7 +21,7 @@ from contextstash.hosts.session_project import project_of
 from contextstash.hosts.windows import HOST_WINDOWS
 from contextstash.locations import default_database
 from contextstash.service.stash import Stash
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.databases import open_store
 
 MAX_SESSIONS_SEARCHED = 50
 """How many of the latest sessions are searched for the one that was cleared: a guess; it was in use just before."""
@@ -33,7 +33,7 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[Stas
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     resolve_settings(found.settings_layer(agent))
     stash = Stash(
-        await open_sqlite(default_database(), busy_seconds=BUSY_SECONDS),
+        await open_store(default_database(), busy_seconds=BUSY_SECONDS),
         settings=found.settings_layer,
         api_key=api_key_from(os.environ),
         consent=found.may_call_model,

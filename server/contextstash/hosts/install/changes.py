@@ -7,15 +7,19 @@ import json
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextstash.atomic_file import replace_file
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
-from contextstash.locations import default_database
+from contextstash.locations import data_folder
 from contextstash.regular_files import is_below, read_regular
+from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
 
 SERVER = "contextstash"
 
@@ -45,14 +49,14 @@ def plan_install(
     command: Sequence[str],
     *,
     hooks: bool,
-    database: Path | None = None,
+    database: Location | None = None,
 ) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
     BadInputError if the client has no such scope or no hooks, or if one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
-    named = () if database is None else ("--db", str(database))
+    named = () if database is None else ("--db", text_of(database))
     entry = client.entry([*command, "serve", *client.serve, *named])
 
     def add(data: MutableMapping[str, Any]) -> None:
@@ -159,7 +163,7 @@ def _backup(path: Path) -> Path:
 
 
 def _record_file() -> Path:
-    return default_database().parent / "installs.json"
+    return data_folder() / "installs.json"
 
 
 def _records() -> dict[str, Any]:

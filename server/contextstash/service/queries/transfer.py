@@ -70,6 +70,16 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
         yield {END: {**counts, "sessions_left": left}}
 
 
+async def session_records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
+    """The records of one session alone."""
+    counts = dict.fromkeys(PARTS, 0)
+    async for record in _records(access, session):
+        for part in PARTS:
+            counts[part] += part.removesuffix("s") in record
+        yield record
+    yield {END: {**counts, "sessions_left": 0}}
+
+
 async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
     fields = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
     yield {HEADER: VERSION, "written_by": f"contextstash {__version__}", "session": fields}

@@ -1,0 +1,52 @@
+"""Which database a text names, and the store in it: a file, or the address of a PostgreSQL server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from contextstash_storage.errors import StoreError
+from contextstash_storage.records import LOCAL_OWNER
+
+if TYPE_CHECKING:
+    from contextstash_storage.postgres.address import Address
+    from contextstash_storage.store import SessionStore
+
+    Location: TypeAlias = Path | Address
+    """Where a database is."""
+
+ADDRESS_SCHEMES = ("postgresql:", "postgres:")
+
+
+def location_of(text: str) -> Location:
+    """The database that a text names: an address of PostgreSQL, else a file. Raises BadInputError if it is an address
+    that cannot be read."""
+    if text.lower().startswith(ADDRESS_SCHEMES):
+        from contextstash_storage.postgres.address import parse_address
+
+        return parse_address(text)
+    return Path(text).expanduser()
+
+
+def text_of(location: Location) -> str:
+    """The text that names a database; it may hold a password."""
+    return str(location) if isinstance(location, Path) else location.given
+
+
+async def open_store(
+    location: Location, *, owner: str = LOCAL_OWNER, busy_seconds: float | None = None
+) -> SessionStore:
+    """Open a database for the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes, by
+    default as long as its kind of store does. Raises StoreError if the database cannot be used."""
+    limits = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
+    if isinstance(location, Path):
+        from contextstash_storage.sqlite import open_sqlite
+
+        return await open_sqlite(location, owner=owner, **limits)
+    try:
+        from contextstash_storage.postgres.store import open_postgres
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"A database in PostgreSQL needs the package {error.name}: pip install 'contextstash[postgres]'."
+        ) from error
+    return await open_postgres(location, owner=owner, **limits)

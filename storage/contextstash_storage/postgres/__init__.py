@@ -1,0 +1,1 @@
+"""The session store in PostgreSQL, for several machines: the extra `postgres` of the package."""

