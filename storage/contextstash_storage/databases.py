@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from contextstash_storage.errors import StoreError
-from contextstash_storage.records import LOCAL_OWNER
 
 if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
@@ -34,10 +33,14 @@ def text_of(location: Location) -> str:
 
 
 async def open_store(
-    location: Location, *, owner: str = LOCAL_OWNER, busy_seconds: float | None = None
+    location: Location, *, owner: str | None = None, busy_seconds: float | None = None
 ) -> SessionStore:
-    """Open a database for the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes, by
-    default as long as its kind of store does. Raises StoreError if the database cannot be used."""
+    """Open a database for the sessions of `owner`, by default those of this machine's user. A transaction waits
+    `busy_seconds` for those of other processes, by default as long as its kind of store does. Raises StoreError if the
+    database cannot be used."""
+    from contextstash_storage.records import LOCAL_OWNER  # it imports pydantic, which no command needs at its start
+
+    owner = owner or LOCAL_OWNER
     limits = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
     if isinstance(location, Path):
         from contextstash_storage.sqlite import open_sqlite
@@ -47,6 +50,7 @@ async def open_store(
         from contextstash_storage.postgres.store import open_postgres
     except ModuleNotFoundError as error:
         raise StoreError(
-            f"A database in PostgreSQL needs the package {error.name}: pip install 'contextstash[postgres]'."
+            f"A database in PostgreSQL needs the package {error.name}: install the extra, with"
+            " pip install --editable '.[postgres]' in the checkout."
         ) from error
     return await open_postgres(location, owner=owner, **limits)

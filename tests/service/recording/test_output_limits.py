@@ -164,13 +164,13 @@ async def test_a_restored_output_is_whole_again(tmp_path: Path) -> None:
 
 
 async def test_the_limit_of_one_output_scales_with_a_small_window(tmp_path: Path) -> None:
-    shown: list[int] = []
-    for window in (16_000, 32_000, 200_000):
+    shown: dict[int, int] = {}
+    for window in (16_000, 32_000, 64_000, 200_000):
         async with stash_at(tmp_path / f"{window}.db", window=window, estimator="chars") as stash:
             await stash.record_messages(session(numbered(100_000)), session_id=SESSION)
             [text] = await shown_outputs(stash)
-            shown.append(len(text) // 4)
-    assert [window // 4 >= size > window // 5 for window, size in zip((16_000, 32_000), shown, strict=False)] == [
-        True
-    ] * 2
-    assert 8_000 < shown[2] <= 10_000
+            shown[window] = len(text) // 4
+    assert 3_200 < shown[16_000] <= 4_000, "a quarter"
+    assert 3_200 < shown[32_000] <= 4_000, "an eighth"
+    assert 6_400 < shown[64_000] <= 8_000, "an eighth"
+    assert 8_000 < shown[200_000] <= 10_000

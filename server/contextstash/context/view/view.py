@@ -264,11 +264,8 @@ def build_view(
 
 def _replaced(message: Message, overlay: Overlay) -> dict[int, Replacement]:
     """The edits that replace blocks of a message, looked up one by one: there can be far more of hidden messages."""
-    found = {}
-    for block, shown in enumerate(message.blocks):
-        if shown.type == "tool_result" and (edit := overlay.replaced.get((message.seq, block))) is not None:
-            found[block] = edit
-    return found
+    places = ((block, overlay.replaced.get((message.seq, block))) for block in range(len(message.blocks)))
+    return {block: edit for block, edit in places if edit is not None}
 
 
 def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
