@@ -37,7 +37,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if THOROUGH or config.getoption("keyword") or not _is_whole_tree(config):
         return
-    some = _sampled(items, lambda item: item.nodeid.partition("[")[0], QUICK_CASES)
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    some = _sampled(quick, lambda item: item.nodeid.partition("[")[0], QUICK_CASES)
     left_out = _left_out(some, "processes", QUICK_PROCESSES) | _left_out(some, "postgres", QUICK_POSTGRES)
     kept = {id(item) for item in some} - left_out
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])

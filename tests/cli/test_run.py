@@ -56,6 +56,7 @@ urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies_in_mid_stream(
     tmp_path: Path,

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.processes
 STEPS = 10_000
 
 
+@pytest.mark.slow
 async def test_a_flood_of_progress_is_passed_on_as_its_newest_and_keeps_no_other_call_waiting(tmp_path: Path) -> None:
     seen: list[float] = []
 

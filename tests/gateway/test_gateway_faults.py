@@ -22,6 +22,7 @@ from tests.support.servers import MODES, Mode
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.slow
 async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_path: Path) -> None:
     servers = {
         "dead": {"command": "there-is-no-such-program"},

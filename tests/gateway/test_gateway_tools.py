@@ -34,6 +34,7 @@ async def schema_of(client: Client, tool: str) -> dict[str, Any]:
     return found.output_schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_long_text_is_shown_as_a_preview_with_the_handle_of_the_whole(tmp_path: Path, mode: Mode) -> None:
     async with gateway(tmp_path, {"one": server("one", limits=LIMITS)}, mode=mode) as client:

@@ -75,6 +75,7 @@ def served(kind: type[BaseHTTPRequestHandler]) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.slow
 async def test_compressed_and_large_responses_are_refused_and_no_credential_follows_a_redirect(tmp_path: Path) -> None:
     with served(Elsewhere) as Hostile.elsewhere, served(Hostile) as address:
         entry = {"type": "http", "url": f"{address}/mcp", "headers": {"Authorization": "Bearer secret"}}

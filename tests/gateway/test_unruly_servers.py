@@ -43,6 +43,7 @@ def test_a_log_line_has_no_control_characters() -> None:
     assert printable("server '\x1b[2J' said\r\nERROR: \u202eforged") == "server ' [2J' said  ERROR:  forged"
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 async def test_lists_without_end_are_cut_and_read_again_only_now_and_then(tmp_path: Path) -> None:
     counter = tmp_path / "listed"

@@ -261,6 +261,7 @@ def many(count: int) -> Sequence[NewMessage]:
     return [says(f"message {place} " + " ".join(f"word{place * 7 + n}" for n in range(80))) for place in range(count)]
 
 
+@pytest.mark.slow
 async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
     store: SqliteStore, transactions: list[float]
 ) -> None:
