@@ -11,6 +11,7 @@ import pytest
 from tests.support import hostile_upstream
 from tests.support.gateways import gateway, text_of, tool_names
 from tests.support.hostile_upstream import ANSWERS
+from tests.support.loopback_server import served
 from tests.support.servers import MODES, Mode
 
 pytestmark = pytest.mark.processes
@@ -47,8 +48,8 @@ async def test_a_response_that_cannot_be_read_is_an_error_and_other_calls_work(
 async def test_a_response_over_http_that_cannot_be_read_is_an_error_too(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with hostile_upstream.served() as address:
-        async with gateway(tmp_path, {"bad": {"url": address}}, mode="legacy") as client:
+    with served(hostile_upstream.Handler) as address:
+        async with gateway(tmp_path, {"bad": {"url": f"{address}/mcp"}}, mode="legacy") as client:
             for tool in sorted(ANSWERS):
                 refused = await client.call_tool(tool)
                 assert refused.is_error

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 from typing import ClassVar
 
 import pytest
@@ -16,6 +13,7 @@ from mcp import MCPError
 
 from tests.support.gateways import gateway, server, text_of
 from tests.support.hostile_upstream import answer
+from tests.support.loopback_server import served
 
 pytestmark = pytest.mark.processes
 
@@ -61,18 +59,6 @@ class Hostile(BaseHTTPRequestHandler):
 
 class Elsewhere(Hostile):
     seen: ClassVar[list[dict[str, str]]] = []
-
-
-@contextmanager
-def served(kind: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.mark.slow

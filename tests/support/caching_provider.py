@@ -12,8 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_server import served
 
 LOOK_BACK = 20
 """Blocks before a breakpoint in which an earlier request's end is searched (Anthropic's page on prompt caching)."""
@@ -143,18 +145,11 @@ def tokens(text: str) -> int:
 def caching_provider(clock: Callable[[], float] = lambda: 0.0) -> Iterator[CachingProvider]:
     """A provider on a free port of this machine."""
     provider = CachingProvider(clock=clock)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield provider
-    finally:
-        provider.resumed.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(_Handler, provider=provider) as provider.url:
+        try:
+            yield provider
+        finally:
+            provider.resumed.set()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from contextstash.tokenizer import count_with
 from tests.support.gemini_rules import RefusedError, checked, signature_of
+from tests.support.loopback_server import served
 
 IMAGE_TOKENS = 1_120
 """Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
@@ -110,17 +110,8 @@ def _part_tokens(part: dict[str, Any]) -> int:
 def gemini_provider(window: int, plan: Callable[[int], Planned], **about: Any) -> Iterator[GeminiProvider]:
     """A provider on a free port of this machine."""
     provider = GeminiProvider(window, plan, **about)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with served(_Handler, provider=provider) as provider.url:
         yield provider
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

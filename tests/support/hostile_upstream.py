@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 
 TEXT = b'{"content":[{"type":"text","text":"correct horse \\ud83d battery"}]}'
 
@@ -62,19 +59,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
-
-
-@contextmanager
-def served() -> Iterator[str]:
-    """The address of the server over HTTP."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def main() -> None:

@@ -6,12 +6,13 @@ Speaks Anthropic's Messages API and OpenAI's Chat Completions, whole answers.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_server import served
 
 COMMAND = "echo forty-two files"
 
@@ -28,17 +29,8 @@ class LoopProvider:
 def loop_provider() -> Iterator[LoopProvider]:
     """A provider on a free port of this machine."""
     provider = LoopProvider()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with served(_Handler, provider=provider) as provider.url:
         yield provider
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

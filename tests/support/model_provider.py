@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_server import served
 
 SUMMARY = "## Progress\n- The parser was fixed in src/parser.py; the public API was not touched."
 
@@ -54,21 +56,13 @@ class Provider:
 def model_provider(*answers: Answer) -> Iterator[Provider]:
     """A provider on a free port of this machine."""
     provider = Provider("", list(answers) or [Answer()])
-    handler = type("Handler", (_Handler,), {"provider": provider})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield provider
-    finally:
-        for answer in answers:
-            if answer.waits_for:
-                answer.waits_for.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with served(_Handler, provider=provider) as provider.url:
+        try:
+            yield provider
+        finally:
+            for answer in answers:
+                if answer.waits_for:
+                    answer.waits_for.set()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -7,16 +7,16 @@ number of turns, then answers "done".
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from contextstash.context.pairing.rules import violations
 from contextstash.tokenizer import count_with
+from tests.support.loopback_server import served
 
 Body = dict[str, Any]
 
@@ -74,17 +74,8 @@ def _count(text: str) -> int:
 def strict_provider(*, window: int = 32_000, turns: int = 20) -> Iterator[StrictProvider]:
     """A provider on a free port of this machine."""
     provider = StrictProvider(window, turns)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with served(_Handler, provider=provider) as provider.url:
         yield provider
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,12 +6,13 @@ Chat Completions, Responses and Messages, streamed or whole. What the model was 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from tests.support.loopback_server import served
 
 Json = dict[str, Any]
 Calls = Sequence[tuple[str, Json]]
@@ -37,17 +38,8 @@ class ToolCallingProvider:
 def tool_calling_provider(calls: Calls) -> Iterator[ToolCallingProvider]:
     """A provider on a free port of this machine."""
     provider = ToolCallingProvider(calls)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"provider": provider}))
-    server.daemon_threads = True
-    provider.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with served(_Handler, provider=provider) as provider.url:
         yield provider
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
