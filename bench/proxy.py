@@ -26,6 +26,7 @@ from typing import Any
 
 import httpx2
 
+from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
 from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
@@ -35,6 +36,9 @@ from tests.support.caching_provider import (
     stream_events,
 )
 from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy, session
+
+OUTPUT_CHARACTERS = 3_000
+"""Of one tool output in the measurement of the latency: a usual read or test run."""
 
 LEAST_CALLS = 30
 """Shorter sessions are not replayed: nothing can be saved in them."""
@@ -202,8 +206,9 @@ PAUSE_SECONDS = 0.3
 
 
 def latency(rounds: int = 40) -> None:
-    """Medians of the time to the first byte, alternating direct and proxied requests of a growing session."""
-    for size in (3_000, 15_000, 60_000):
+    """Medians of the time to the first byte, alternating direct and proxied requests of a growing session that had so
+    many turns before."""
+    for turns in (20, 100, 400):
         with tempfile.TemporaryDirectory() as folder, instant_provider() as upstream:
             command = [sys.executable, "-m", "contextstash", "proxy", "--listen", "127.0.0.1:0"]
             command += ["--upstream", upstream, "--db", f"{folder}/stash.db"]
@@ -211,17 +216,17 @@ def latency(rounds: int = 40) -> None:
                 assert process.stderr is not None
                 address = process.stderr.readline().split()[2]
                 try:
-                    print(_latencies({"direct": upstream, "proxy": address}, rounds, size), flush=True)
+                    print(_latencies({"direct": upstream, "proxy": address}, turns, rounds), flush=True)
                 finally:
                     process.terminate()
 
 
-def _latencies(addresses: dict[str, str], rounds: int, size: int) -> str:
-    messages = session(rounds, size)
+def _latencies(addresses: dict[str, str], turns: int, rounds: int) -> str:
+    messages = session(turns + rounds, OUTPUT_CHARACTERS)
     times: dict[str, list[float]] = {name: [] for name in addresses}
     sizes = []
     with httpx2.Client(timeout=60) as client:
-        for count in range(3, len(messages) + 1, 2):
+        for count in range(2 * turns + 1, len(messages) + 1, 2):
             content = json.dumps(request_of(messages[:count])).encode()
             sizes.append(len(content))
             for name, url in addresses.items():
@@ -254,15 +259,13 @@ def instant_provider() -> Iterator[str]:
 
 
 def _reply_for_ever(listener: socket.socket) -> None:
-    usage = {"input_tokens": 3, "cache_read_input_tokens": 1_000, "cache_creation_input_tokens": 10, "output_tokens": 1}
-    events = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in stream_events("Done.", usage)).encode()
-    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(events)}\r\n\r\n"
     while True:
         connection, _ = listener.accept()
-        threading.Thread(target=_reply_on, args=(connection, head.encode() + events), daemon=True).start()
+        threading.Thread(target=_reply_on, args=(connection,), daemon=True).start()
 
 
-def _reply_on(connection: socket.socket, answer: bytes) -> None:
+def _reply_on(connection: socket.socket) -> None:
+    before = 0
     with connection, connection.makefile("rb") as stream:
         while line := stream.readline():
             length = 0
@@ -271,7 +274,22 @@ def _reply_on(connection: socket.socket, answer: bytes) -> None:
                     length = int(line.split(b":")[1])
                 line = stream.readline()
             stream.read(length)
-            connection.sendall(answer)
+            connection.sendall(_reply(length, before))
+            before = length
+
+
+def _reply(length: int, before: int) -> bytes:
+    """A streamed reply with the usage of a body of this length after one of length `before`: all of that is cached."""
+    tokens, cached = (round(size * DEFAULT_TOKENS_PER_BYTE) for size in (length, min(before, length)))
+    usage = {
+        "input_tokens": 3,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": tokens - cached,
+        "output_tokens": 1,
+    }
+    events = "".join(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in stream_events("Done.", usage)).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(events)}\r\n\r\n"
+    return head.encode() + events
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ few = settings(max_examples=examples(15), deadline=None, suppress_health_check=l
 async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, budget: int) -> None:
     """Record, prune, compact, retrieve, restore: laws 1 to 5 and 7 at every step."""
     # Outputs are recorded whole, so that restoring all handles gives the first view.
-    async with stash_at(path, window=max(2_000, budget), output_share=None) as stash:
+    async with stash_at(path, window=max(2_000, budget), output_tokens=None) as stash:
         answer = await stash.record_messages(natives, whole=True, session_id=SESSION, format=format_name)
         assert answer.recorded == len(natives)
         assert (await stash.record_messages(natives, whole=True, session_id=SESSION)).recorded == 0
@@ -44,7 +44,9 @@ async def hold_laws(path: Path, natives: Sequence[Native], format_name: str, bud
             await stash.restore_outputs([compacted.summary_id], session_id=SESSION)
         assert as_bytes(await view(stash)) == as_bytes(shown)
         if handles := await all_handles(stash):
-            await stash.restore_outputs(handles, session_id=SESSION)
+            # An output that the first request had cut before it was archived is first restored as it was then.
+            while (await stash.restore_outputs(handles, session_id=SESSION)).restored:
+                pass
         assert as_bytes(await view(stash)) == as_bytes(untouched)
         assert (await stash.prune_tool_outputs(SESSION, keep_last=1, dry_run=True)).tokens_before == (
             pruned.tokens_before

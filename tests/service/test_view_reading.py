@@ -120,3 +120,14 @@ async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its
         compacted = await stash.compact_session(SESSION)
         assert "Latin-1" in (compacted.summary or "")
         assert max(read) < len(natives)
+
+
+@pytest.mark.usefixtures("pieces")
+@pytest.mark.parametrize("window", [4_000, WINDOW, 9_000])
+async def test_after_everything_was_restored_the_first_request_comes_again(tmp_path: Path, window: int) -> None:
+    async with stash_at(tmp_path / "c.db", window=window, automatic=False, output_share=None) as stash:
+        await stash.record_messages(conversation(), session_id=SESSION)
+        first = await stash.get_context(SESSION)
+        assert first.left_out is not None
+        await stash.restore_outputs(await all_handles(stash), session_id=SESSION)
+        assert (await stash.get_context(SESSION)).messages == first.messages

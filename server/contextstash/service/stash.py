@@ -22,6 +22,7 @@ from contextstash.service.recording.batches import (
     REPEATED,
     BatchIdentity,
     check_batch,
+    check_next_request,
     record_batch,
 )
 from contextstash.service.recording.messages import RecentCalls, ensure_session, with_usage
@@ -453,6 +454,8 @@ class Stash:
         """
         recorded: RecordResult | None = None
         if messages is not None:
+            if messages:
+                await check_next_request(self._access, session_id, messages, format)
             recorded = await self.record_messages(
                 messages,
                 session_id=session_id,

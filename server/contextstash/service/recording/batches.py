@@ -78,12 +78,9 @@ async def check_batch(
     format_name: str | None,
     usage: Mapping[str, Any] | None,
 ) -> Session | None:
-    """The session; None if it is not there yet. Raises BadInputError if a whole conversation lacks its last reply, and
-    for what would be refused once a new session is made: a refused batch must not leave an empty session."""
+    """The session; None if it is not there yet. Raises BadInputError for what would be refused once a new session is
+    made: a refused batch must not leave an empty session."""
     session = await _known_session(access, session_id)
-    name = session.format if session else format_name
-    if identity.whole:
-        check_reply_is_listed(get_format(name or detect_format(natives)), natives)
     if session is not None:
         return session
     if identity.first_seq:
@@ -92,8 +89,18 @@ async def check_batch(
             " position 0 on."
         )
     if usage is not None:
-        with_usage(natives, get_format(name or detect_format(natives)), usage)
+        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
     return None
+
+
+async def check_next_request(
+    access: Access, session_id: str | None, natives: Sequence[Native], format_name: str | None
+) -> None:
+    """Raises BadInputError if the conversation for the next request lacks its last reply. It could be recorded, as any
+    broken list can, but the provider would refuse the request."""
+    session = await _known_session(access, session_id)
+    name = session.format if session else format_name
+    check_reply_is_listed(get_format(name or detect_format(natives)), natives)
 
 
 async def _known_session(access: Access, session_id: str | None) -> Session | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -198,7 +198,7 @@ async def _read(
 ) -> tuple[SessionSnapshot, int, _Sources]:
     session = await access.session(session_id)
     newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
-    after = newest[0].left_out.last_seq if newest and newest[0].left_out else -1
+    after = await _left_out_before(access, session, newest[0]) if newest else -1
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
     snapshot = await access.snapshot(session_id, scope)
     session = snapshot.session
@@ -210,6 +210,18 @@ async def _read(
     snapshot = await _without_large_summaries(access, snapshot, limit)
     bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
     return snapshot, limit, _Sources(bodies, await declared_system(access, session), newest[0] if newest else None)
+
+
+async def _left_out_before(access: Access, session: Session, last: Request) -> int:
+    """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
+    restored since: the request must then be the same as if nothing had ever been left out."""
+    if last.left_out is None or _restored(await access.store.read_edits(session.session_id, after=last.edits)):
+        return -1
+    return last.left_out.last_seq
+
+
+def _restored(edits: Iterable[Edit]) -> bool:
+    return any(isinstance(edit, RestoreEdit) for edit in edits)
 
 
 async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
@@ -292,7 +304,7 @@ def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutS
     """What the last request left out, unless something was restored since: whoever restores wants it back."""
     if last is None or last.left_out is None:
         return None
-    if any(isinstance(edit, RestoreEdit) for edit in snapshot.edits[last.edits :]):
+    if _restored(snapshot.edits[last.edits :]):
         return None
     span = last.left_out
     if snapshot.beyond is not None and span.last_seq >= snapshot.beyond.first_seq:
