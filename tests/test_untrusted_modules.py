@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.gateway.worker import Setup, Workers
+from contextstash.gateway.worker import Setup, Workers, import_nothing_from_here
 from contextstash.hosts.install.clients import own_command
 from contextstash.mcp.serve import ServeOptions
 from tests.support.untrusted_projects import UntrustedProject
@@ -45,7 +45,8 @@ def test_the_proxy_of_run_is_ours(project: UntrustedProject) -> None:
 
 @pytest.mark.processes
 async def test_the_workers_of_the_gateway_are_ours(project: UntrustedProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONSAFEPATH", "")  # which Workers sets; put back after the test
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # put back after the test
+    import_nothing_from_here()
     monkeypatch.chdir(project.project)
     assert await Workers(Setup(ServeOptions(db=project.database))).parsed(b'{"a":1}') == {"a": 1}
     assert not (project.folder / "imported").exists()

@@ -20,7 +20,7 @@ from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
 from contextstash.gateway.transports import connected
 from contextstash.gateway.upstream import Upstream
-from contextstash.gateway.worker import Setup, Workers
+from contextstash.gateway.worker import Setup, Workers, import_nothing_from_here
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
@@ -59,6 +59,7 @@ def build_gateway(
 
 def run_gateway(gateway: Gateway) -> None:
     """Serve until stdin is closed or a signal arrives; then stop the servers behind the gateway."""
+    import_nothing_from_here()
     anyio.run(_serve, gateway)
 
 

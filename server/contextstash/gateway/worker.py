@@ -71,15 +71,18 @@ class WorkerResult:
     warnings: tuple[str, ...] = ()
 
 
+def import_nothing_from_here() -> None:
+    """Keep the interpreters that this process starts from importing modules of the current folder. anyio starts a
+    worker with `python -m`, which looks there first: it is often a cloned repository, whose own anyio would run."""
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
 class Workers:
     """The worker processes. They start with the first large response and stop with the event loop. A task is ended
     after `max_seconds`."""
 
     def __init__(self, setup: Setup, max_seconds: float = MAX_SECONDS) -> None:
         self._setup = replace(setup, options=replace(setup.options, api_key=None))
-        # anyio starts a worker with `python -m`, which would import from the current folder first: that is often a
-        # cloned repository, whose own anyio would run.
-        os.environ["PYTHONSAFEPATH"] = "1"
         self._max_seconds = max_seconds
         self._turns = anyio.CapacityLimiter(MAX_PROCESSES)
         self._limiter = anyio.CapacityLimiter(MAX_PROCESSES)
