@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from contextstash.service.session_access import Access
 from contextstash.service.session_cache import MAX_SESSIONS
 from contextstash.service.stash import Stash
-from contextstash.service.view_reading import Scope
+from contextstash.service.view_reader import Scope
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.effort import examples

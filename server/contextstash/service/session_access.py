@@ -28,7 +28,7 @@ from contextstash.service.known_lists import KnownLists
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash.service.session_cache import SessionCache
-from contextstash.service.view_reading import WHOLE, Scope, read_view
+from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Message, Native, Output, Session
 from contextstash_storage.store import SessionStore

@@ -39,7 +39,7 @@ from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import CompactResult
 from contextstash.service.session_access import Access
-from contextstash.service.view_reading import WITHIN_REACH
+from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Edit, Part, SummaryEdit
 

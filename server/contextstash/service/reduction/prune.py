@@ -31,7 +31,7 @@ from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
 from contextstash.service.results import ArchivedOutput, CacheCost, PruneResult
 from contextstash.service.session_access import Access
-from contextstash.service.view_reading import WITHIN_REACH
+from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 MAX_LISTED = 40

@@ -12,7 +12,7 @@ from contextstash.service.reduction.prune import client_note
 from contextstash.service.reduction.thinking import Undone, strips_after_restore, strips_of
 from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import Access
-from contextstash.service.view_reading import WITH_ALL_OUTPUTS
+from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
 

@@ -29,7 +29,7 @@ from contextstash.service.reduction.thinking import (
 from contextstash.service.requests.declared_parts import declared_system, system_beside, with_system
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash.service.session_access import Access
-from contextstash.service.view_reading import Scope
+from contextstash.service.view_reader import Scope
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     ArchiveEdit,

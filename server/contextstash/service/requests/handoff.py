@@ -17,7 +17,7 @@ from contextstash.service.estimate import estimate_session
 from contextstash.service.reduction.write_summary import turn_of
 from contextstash.service.requests.whole_outputs import WholeOutputs, whole_outputs
 from contextstash.service.session_access import READ_AT_ONCE, Access
-from contextstash.service.view_reading import WITH_ALL_OUTPUTS
+from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
 
 MAX_INDEX_SHARE = 0.3

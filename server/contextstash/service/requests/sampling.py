@@ -10,7 +10,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.service.reduction.compact import summary_request
 from contextstash.service.reduction.write_summary import covered_turns
 from contextstash.service.session_access import Access
-from contextstash.service.view_reading import WITHIN_REACH
+from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 
 

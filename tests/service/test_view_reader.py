@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from contextstash.context.view.view import parts_of, results_of
-from contextstash.service import view_reading
+from contextstash.service import view_reader
 from contextstash.service.stash import Stash
-from contextstash.service.view_reading import WITHIN_REACH
+from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import Native
 from tests.support.stashes import SESSION, all_handles, history, stash_at
 
@@ -34,7 +34,7 @@ def conversation(calls: int = CALLS) -> list[Native]:
 
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_reading, "READ_AT_ONCE", 40)
+    monkeypatch.setattr(view_reader, "READ_AT_ONCE", 40)
 
 
 async def is_in_step(stash: Stash) -> None:
@@ -48,7 +48,7 @@ async def is_in_step(stash: Stash) -> None:
 
 async def read_whole(stash: Stash, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Native], object]:
     with monkeypatch.context() as patch:
-        patch.setattr(view_reading, "MANY_WINDOWS", 10**9)
+        patch.setattr(view_reader, "MANY_WINDOWS", 10**9)
         found = await stash.read_context(SESSION)
     return found.messages, found.left_out
 
