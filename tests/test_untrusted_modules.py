@@ -11,6 +11,7 @@ import pytest
 from contextstash.gateway.worker import Setup, Workers, import_nothing_from_here
 from contextstash.hosts.install.clients import own_command
 from contextstash.mcp.serve import ServeOptions
+from tests.support.gateways import gateway, raw_server, text_of
 from tests.support.untrusted_projects import UntrustedProject
 
 CLIENT = """
@@ -49,6 +50,14 @@ async def test_the_workers_of_the_gateway_are_ours(project: UntrustedProject, mo
     import_nothing_from_here()
     monkeypatch.chdir(project.project)
     assert await Workers(Setup(ServeOptions(db=project.database))).parsed(b'{"a":1}') == {"a": 1}
+    assert not (project.folder / "imported").exists()
+
+
+@pytest.mark.processes
+async def test_a_gateway_started_in_the_project_runs_none_of_its_modules(project: UntrustedProject) -> None:
+    async with gateway(project.project, {"raw": raw_server()}) as client:
+        large = await client.call_tool("shaped", {"shape": "prose", "megabytes": 1})
+        assert len(text_of(large)) < 100_000, "a worker process has shortened it"
     assert not (project.folder / "imported").exists()
 
 

@@ -51,7 +51,7 @@ async def gateway(
     and `environment` is on top of ours."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
     home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    arguments = ["-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
+    arguments = ["-P", "-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
     parameters = StdioServerParameters(
         command=sys.executable,
         args=[*arguments, "--db", str(folder / "sessions.db")],
