@@ -45,10 +45,11 @@ def sessions_of(
         sql += " AND (time, session) < (?, ?)"
         bounds = (at, last)
     rows = db.execute(f"{sql} ORDER BY time DESC, session DESC LIMIT ?", (*values, *bounds, limit))
-    return [_listed(row, by_message) for row in rows]
+    return [listed(row, by_message) for row in rows]
 
 
-def _listed(row: tuple[object, ...], by_message: bool) -> Session:
+def listed(row: tuple[object, ...], by_message: bool) -> Session:
+    """The session in a row of a list, whose last column is the time by which the list is ordered."""
     session = session_of(row[:-1])
     if not by_message or not session.counters.messages:
         return session

@@ -66,7 +66,7 @@ class TextMessage:
     @cached_property
     def hashes(self) -> Mapping[Path, str]:
         """The SHA-256 of each of these texts, as outputs are recorded."""
-        return {path: sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for path, text in self.texts.items()}
+        return {path: output_sha256(text) for path, text in self.texts.items()}
 
     @cached_property
     def sizes(self) -> Mapping[Path, int]:
@@ -333,6 +333,11 @@ def has_long_breakpoint(blocks: Any) -> bool:
     """Whether one of these blocks has a breakpoint that keeps the cache for an hour."""
     marks = [block.get(BREAKPOINT_KEY) for block in blocks if isinstance(block, dict)] if blocks else []
     return any(isinstance(mark, dict) and mark.get("ttl") == "1h" for mark in marks)
+
+
+def output_sha256(text: str) -> str:
+    """The SHA-256 of an output's text, as it is recorded with the output."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def is_thinking(block: Any) -> bool:

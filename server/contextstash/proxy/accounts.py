@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextstash.context.view.protected_outputs import fetched_again
+from contextstash.context.window.estimate import MIN_GROWTH
 from contextstash.proxy.preparation import Prepared, made_calls, pruned_at, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -12,9 +13,6 @@ COMPACTS_AT = 0.92
 AFTER_COMPACTION = 0.15
 """The share of the window that a conversation takes after a compaction. A guess, for the same estimate."""
 
-
-MIN_GROWTH = 200
-"""Smaller growth, in tokens or bytes, says little about how many tokens a byte is. As in window/estimate.py."""
 
 MAX_STEP = 2.0
 """A request counts as if its bytes had at most so many times the tokens of the ones before, and at least the inverse:

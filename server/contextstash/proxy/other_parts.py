@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from contextstash.context.view.protected_outputs import RECENT_CALLS, MadeCall
 from contextstash.formats.json_positions import Path
 from contextstash.formats.large_parts import Image, large_texts
-from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.formats.request_text import RequestText, TextMessage, output_sha256
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.part_kinds import PartKinds
 from contextstash.service.requests.proxied import ProxiedEdits
@@ -32,7 +31,7 @@ def other_parts(conversation: Conversation, request: RequestText, kinds: PartKin
     """The parts that are recorded, are shown, and may leave the request, in order, by message."""
     found: dict[int, list[OtherPart]] = {}
     places = _positions(conversation, request) if kinds.images else {}
-    for place, message in enumerate(request.messages):
+    for place, message in enumerate(request.messages if kinds.inputs or places else ()):
         parts = list(_inputs(conversation, message, place)) if kinds.inputs and message.is_models else []
         if place in places:
             parts += _images(conversation, message, place, places[place])
@@ -102,7 +101,7 @@ def pinned_parts(conversation: Conversation, request: RequestText, edits: Proxie
         images: dict[Path, int] = {}
         for block, image, tokens in _recorded_images(conversation, message, places[place]) if place in places else ():
             pin = edits.images.get((places[place], block))
-            if pin is not None and image.path is not None and pin.sha256 == _sha256(image_text(image)):
+            if pin is not None and image.path is not None and pin.sha256 == output_sha256(image_text(image)):
                 texts[image.path], images[image.path] = pin.text, tokens
         if texts:
             found[place] = PinnedParts(texts, images)
@@ -113,13 +112,8 @@ def _pinned_inputs(message: TextMessage, edits: ProxiedEdits) -> dict[Path, str]
     return {
         given.path: pin.text
         for given in message.inputs
-        if (pin := edits.inputs.get(given.call_id)) is not None and pin.sha256 == _sha256(given.text)
+        if (pin := edits.inputs.get(given.call_id)) is not None and pin.sha256 == output_sha256(given.text)
     }
-
-
-def _sha256(text: str) -> str:
-    """As outputs are recorded."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def newest_inputs(calls: Sequence[MadeCall]) -> set[str]:

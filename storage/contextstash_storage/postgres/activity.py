@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from contextstash_storage.activity import MAX_TOOLS
+from contextstash_storage.activity import MAX_TOOLS, listed
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.postgres.sessions import COLUMNS
 from contextstash_storage.records import Session
-from contextstash_storage.rows import no_session, session_of
+from contextstash_storage.rows import no_session
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 # A session without messages stands where its last change puts it.
@@ -46,14 +46,7 @@ async def sessions_of(
             raise no_session(before)
         sql += f" AND ({time}, session_id) < ({value(at)}, {value(before)})"
     rows = await db.fetch(f"{sql} ORDER BY time DESC, session_id DESC LIMIT {value(limit)}", *values)
-    return [_listed(tuple(row), by_message) for row in rows]
-
-
-def _listed(row: tuple[object, ...], by_message: bool) -> Session:
-    session = session_of(row[:-1])
-    if not by_message or not session.counters.messages:
-        return session
-    return session.model_copy(update={"last_message_at": datetime.fromisoformat(str(row[-1]))})
+    return [listed(tuple(row), by_message) for row in rows]
 
 
 async def totals(db: Connection, owner: str, without_agent: str) -> Totals:

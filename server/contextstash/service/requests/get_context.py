@@ -215,7 +215,10 @@ async def _read(
 async def _left_out_before(access: Access, session: Session, last: Request) -> int:
     """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
     restored since: the request must then be the same as if nothing had ever been left out."""
-    if last.left_out is None or _restored(await access.store.read_edits(session.session_id, after=last.edits)):
+    if last.left_out is None:
+        return -1
+    edited = session.counters.edits > last.edits
+    if edited and _restored(await access.store.read_edits(session.session_id, after=last.edits)):
         return -1
     return last.left_out.last_seq
 
