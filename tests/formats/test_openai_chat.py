@@ -197,8 +197,22 @@ def test_ids_used_again_in_each_turn_need_no_repair() -> None:
     assert CHAT.assemble(natives) == natives
 
 
-def test_an_empty_reply_is_left_out() -> None:
-    assert CHAT.assemble([USER, {"role": "assistant", "content": None, "tool_calls": []}]) == [USER]
+@pytest.mark.parametrize(
+    "empty",
+    [
+        {"role": "assistant", "content": None, "tool_calls": []},
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": ""},
+    ],
+)
+def test_a_message_without_content_is_left_out(empty: Native) -> None:
+    assert CHAT.assemble([USER, empty]) == [USER]
+
+
+def test_an_empty_text_stays_in_a_result_and_beside_calls() -> None:
+    natives = [USER, call("a", content=""), result("a", "")]
+    assert CHAT.assemble(natives) == natives
+    assert violations("openai-chat", natives) == []
 
 
 SIGNED = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}

@@ -1,7 +1,8 @@
 """Repairs and orders a list of Chat Completions messages so that the API accepts it.
 
 Results directly follow the message with their call. A call without a result gets one that says that it was interrupted.
-A result without its call becomes a user message. Keys that a request may not have are left out.
+A result without its call becomes a user message. Keys that a request may not have, and messages without content, are
+left out.
 """
 
 from __future__ import annotations
@@ -87,9 +88,10 @@ def _request_shaped(native: Native) -> Native:
 
 
 def is_empty(message: Native) -> bool:
-    """Whether a message has no content and no calls."""
+    """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
+    of this format refuse it, and a model learns nothing from it."""
     content_keys = ("tool_calls", "function_call", "refusal", "audio")
-    return message.get("content") is None and not any(message.get(key) for key in content_keys)
+    return not message.get("content") and not any(message.get(key) for key in content_keys)
 
 
 def _answer(result: Native, open_slots: Open) -> bool:

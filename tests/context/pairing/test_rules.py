@@ -111,6 +111,8 @@ def chat_result(call_id: str) -> Native:
 @pytest.mark.parametrize(
     ("natives", "finding"),
     [
+        ([GO, {"role": "assistant", "content": ""}], "Message 1 has no content."),
+        ([{"role": "user", "content": ""}], "Message 0 has no content."),
         ([GO, chat_call("a")], "Message 1: the call a is not answered directly after it."),
         (
             [chat_call("a", "b"), chat_result("b"), GO, chat_result("a")],

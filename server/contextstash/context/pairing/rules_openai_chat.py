@@ -27,7 +27,7 @@ def _structure(place: int, native: Native) -> Iterator[str]:
     content = native.get("content")
     if content == [] or not isinstance(content, str | list | None):
         yield f"Message {place}: content must be a string or a list of at least one part."
-    if content is None and not (role == "assistant" and _has_other_content(native)):
+    if _has_no_content(native) and not (role == "assistant" and _has_other_content(native)):
         yield f"Message {place} has no content."
     yield from _call_structure(place, native)
     if role == "tool" and not isinstance(native.get("tool_call_id"), str):
@@ -46,6 +46,12 @@ def _call_structure(place: int, native: Native) -> Iterator[str]:
         yield f"Message {place}: function_call must be an object with a name."
     if native.get("role") != "assistant" and ("tool_calls" in native or "function_call" in native):
         yield f"Message {place}: only the assistant can call tools."
+
+
+def _has_no_content(native: Native) -> bool:
+    """A tool may return an empty text. Elsewhere strict providers of this format (DeepSeek among them) refuse it."""
+    content = native.get("content")
+    return content is None or (content == "" and native.get("role") not in ("tool", "function"))
 
 
 def _has_other_content(native: Native) -> bool:
