@@ -211,3 +211,12 @@ async def indexed(store: SessionStore) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("indexing does not end")
+
+
+async def test_an_identifier_as_a_whole_comes_before_calls_with_a_part_of_it(store: SessionStore) -> None:
+    await record(store, says("Implement the plan ENT-64: " + "show the status of a session. " * 40))
+    for number in range(5):
+        await record(
+            store, *ran(f"r{number}", "Read", f"src/ent/part{number}.go", f"package ent // {number}, 64 lines")
+        )
+    assert (await handles(store, "ENT-64"))[0] == "message 0"
