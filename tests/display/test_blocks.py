@@ -47,6 +47,12 @@ def test_a_removed_line_of_hyphens_is_no_header_of_a_file() -> None:
     assert [line.look for line in piece.head] == ["del", "add"]
 
 
+def test_a_reply_is_read_as_markdown_unless_it_is_very_long() -> None:
+    assert [piece.kind for piece in shown("reply", "**yes**\n```\ncode\n```", NO_LIMIT).pieces] == ["markdown", "code"]
+    assert [piece.kind for piece in shown("reply", "word " * 5_000, NO_LIMIT).pieces] == ["prose"]
+    assert [piece.kind for piece in shown("text", "**yes**", NO_LIMIT).pieces] == ["prose"]
+
+
 def test_several_edits_in_one_call_are_a_diff_each() -> None:
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": "d"}]
     found = shown("tool_call", call(edits=edits), NO_LIMIT)

@@ -21,6 +21,9 @@ HEAD_LINES = 12
 FOLDED_LINES = 4
 """A text with so many lines more is not folded: the line that opens the fold would save nothing."""
 
+MAX_MARKDOWN = 20_000
+"""Characters of a reply that is read as Markdown, which takes up to 0.1 s; a longer one is shown as it was written."""
+
 MAX_FIELD = 100
 """Characters of an argument that stands beside its name; a longer one gets a block of its own."""
 
@@ -78,7 +81,8 @@ def shown(kind: str, text: str, max_chars: int) -> Shown:
         return _call(text, max_chars)
     if kind == "tool_result":
         return Shown((), (_piece("diff" if is_diff(text) else "code", "", text, max_chars),))
-    return Shown((), tuple(_prose(text, max_chars, "markdown" if kind == "reply" else "prose")))
+    read = kind == "reply" and len(text) <= MAX_MARKDOWN
+    return Shown((), tuple(_prose(text, max_chars, "markdown" if read else "prose")))
 
 
 def plain(text: str, max_chars: int) -> Shown:
