@@ -224,7 +224,10 @@ async def test_a_prune_by_the_button_archives_something_and_can_be_undone(tmp_pa
     async with stash_at(tmp_path / "p.db") as stash:
         natives = [message for number in range(9) for message in round_of(number, f"line {number}\n" * 300)]
         await stash.record_messages(natives, session_id="build")
-    with pages_of(tmp_path / "p.db") as own, httpx2.Client(base_url=own.address, follow_redirects=True) as client:
+    with (
+        pages_of(tmp_path / "p.db") as own,
+        httpx2.Client(base_url=own.address, follow_redirects=True, timeout=60) as client,
+    ):
         client.get(own.opening)
         token = form_token(client)
         pruned = client.post("/sessions/build/prune", data={"form_token": token}).text

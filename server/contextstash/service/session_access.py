@@ -30,7 +30,7 @@ from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Message, Native, Output, Session
+from contextstash_storage.records import ArchiveEdit, Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -209,11 +209,11 @@ class Access:
         return await self._known.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
     async def shows_whole(self, session: Session) -> Callable[[int], bool]:
-        """Whether the view shows a message, by its position, without an output that was archived or cut."""
+        """Whether the view shows a message, by its position, none of its outputs archived."""
         overlay = (await self._known.read(session)).overlay
         visible = overlay.visible_ranges(session.counters.messages)
-        shortened = {seq for seq, _ in overlay.replaced}
-        return lambda seq: seq not in shortened and any(first <= seq <= last for first, last in visible)
+        archived = {edit.seq for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
+        return lambda seq: seq not in archived and any(first <= seq <= last for first, last in visible)
 
     async def body(self, session_id: str, seq: int) -> Native:
         """The native JSON of one message."""

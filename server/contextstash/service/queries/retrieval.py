@@ -38,7 +38,7 @@ DEFAULT_HITS = 10
 MAX_HITS = 50
 
 SHOWN_WEIGHT = 0.3
-"""How much a hit counts that the view shows whole: who searches wants what they do not see. Of the facts that an agent
+"""How much a hit counts that the view shows: who searches wants what they do not see. Of the facts that an agent
 needs next, one search then finds 60 instead of 54 % (Codex, 16k) and 74 instead of 73 % (32k); 0 finds no more, and
 would leave out the best hit if it is in the view."""
 
@@ -138,7 +138,7 @@ async def search_history(
     (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
     owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
     `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
-    session's view shows whole counts less."""
+    session's view shows counts less."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -178,7 +178,7 @@ async def _sessions(access: Access, session_id: str | None, scope: str | None, p
 
 
 async def _unseen_first(access: Access, session_id: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """The hits, those that the session's view shows whole weighted down."""
+    """The hits, those that the session's view shows weighted down."""
     shows = await access.shows_whole(await access.store.get_session(session_id))
     weighted = [
         hit.model_copy(update={"score": SHOWN_WEIGHT * hit.score})
