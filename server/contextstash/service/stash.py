@@ -299,7 +299,7 @@ class Stash:
         unseen_first: bool = True,
     ) -> SearchResult:
         """Search messages and outputs by words; with the scope `project`, in the sessions of clients that ran in this
-        folder, by default in the session's. With `unseen_first`, as an agent wants it, what the view shows whole counts
+        folder, by default in the session's. With `unseen_first`, as an agent wants it, what the view shows counts
         less."""
         return await retrieval.search_history(
             self._access,
