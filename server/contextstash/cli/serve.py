@@ -34,6 +34,17 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@click.option("--public-url", metavar="URL", help="With --http: the https:// address of the proxy in front.")
+@click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
+@click.option(
+    "--rate-limit",
+    "rate",
+    type=click.FloatRange(0),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="With --http: requests a second of each token; 0 for no limit.",
+)
 @PRESET
 @SET
 def serve(
@@ -43,16 +54,21 @@ def serve(
     path: Path | None,
     verbose: bool,
     http: str | None,
+    public_url: str | None,
+    stateful: bool,
+    rate: float,
     preset: str | None,
     given: tuple[str, ...],
 ) -> None:
-    """Serve MCP over stdin and stdout, or over HTTP.
+    """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
 
     PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
     """
     from contextstash.api_key import api_key_from
-    from contextstash.mcp.serve import ServeOptions, serve_http, serve_stdio
+    from contextstash.mcp.serve import HttpOptions, ServeOptions, serve_http, serve_stdio
 
+    if http is None and (public_url is not None or stateful):
+        raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
     if path is not None and follow is None:
         raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
     settings = settings_from(preset, given)
@@ -69,12 +85,10 @@ def serve(
     if http is None:
         serve_stdio(options)
         return
-    from dataclasses import replace
-
-    host, port = _address(http)
     from contextstash.ui.serve import mounted_ui
 
-    serve_http(replace(options, host=host, port=port), mounted_ui)
+    host, port = _address(http)
+    serve_http(options, HttpOptions(host, port, public_url=public_url, stateful=stateful, rate_limit=rate), mounted_ui)
 
 
 def _address(text: str) -> tuple[str, int]:

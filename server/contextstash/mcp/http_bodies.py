@@ -6,7 +6,8 @@ import logging
 from typing import Any
 
 import anyio
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.transport_security import TransportSecurityMiddleware
 from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,17 +25,19 @@ MAX_ID_SEARCH_BYTES = 64 * 1024
 
 
 class StrictBodies:
-    """ASGI middleware in front of the endpoint at one path."""
+    """ASGI middleware in front of the endpoint at one path, behind the authentication. A request that the endpoint
+    would refuse is refused before its body is read, or anybody could have megabytes parsed."""
 
-    def __init__(self, app: Any, path: str, security: TransportSecuritySettings) -> None:
-        """`security` are the endpoint's own: a request that it would refuse is refused before its body is read, or any
-        web page could have megabytes parsed."""
+    def __init__(self, app: Any, path: str) -> None:
         self._app = app
         self._path = path
-        self._security = TransportSecurityMiddleware(security)
+        self._security = TransportSecurityMiddleware()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != self._path:
+            await self._app(scope, receive, send)
+            return
+        if not isinstance(scope.get("user"), AuthenticatedUser):
             await self._app(scope, receive, send)
             return
         refused = await self._security.validate_request(Request(scope), is_post=True)

@@ -16,6 +16,24 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 
+DEFAULT_RATE_LIMIT = 100
+"""Requests a second of one token; a guess: an agent makes a few, and a token may be used by several."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How HTTP is served: at `http://host:port/path`, and under `public_url` by a proxy in front. `stateful`: a client
+    of the older protocol gets a session of the protocol, which this process keeps. `rate_limit` is in requests a second
+    for each token, 0 for none."""
+
+    host: str = "127.0.0.1"
+    port: int = 8787
+    path: str = "/mcp"
+    public_url: str | None = None
+    stateful: bool = False
+    rate_limit: float = DEFAULT_RATE_LIMIT
+
+
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """What is served, and how.
@@ -24,7 +42,7 @@ class ServeOptions:
     read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`
     is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
     that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
-    each change of a session's state, without message contents. `host`, `port` and `path` are for HTTP only.
+    each change of a session's state, without message contents.
     """
 
     db: Location | None = None
@@ -36,9 +54,6 @@ class ServeOptions:
     api_key: str | None = field(default=None, repr=False)
     consent: Callable[[str | None], bool] | None = None
     verbose: bool = False
-    host: str = "127.0.0.1"
-    port: int = 8787
-    path: str = "/mcp"
 
 
 def serve_stdio(options: ServeOptions) -> None:
@@ -50,19 +65,19 @@ def serve_stdio(options: ServeOptions) -> None:
     run_stdio(opener(options), options.tools, followed=options.follow is not None)
 
 
-def serve_http(options: ServeOptions, pages: Any = None) -> None:
-    """Serve many clients at `http://host:port/path`, and `pages` too; returns after SIGTERM or SIGINT
-    with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this
-    machine: requests are not authenticated yet."""
+def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> None:
+    """Serve many clients over HTTP, and `pages` too; returns after SIGTERM or SIGINT, when the running requests have
+    ended, with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine
+    and no proxy is in front."""
     _prepare(options)
+    from contextstash.locations import data_folder
     from contextstash.mcp.http import run_http
 
     run_http(
         opener(options),
         options.tools,
-        host=options.host,
-        port=options.port,
-        path=options.path,
+        http,
+        folder=data_folder(options.db),
         pages=pages,
         followed=options.follow is not None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcp.server import CacheHint, MCPServer
 from mcp.server.caching import CacheableMethod
@@ -18,8 +18,13 @@ from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.program_tools import program_tools
 from contextstash.mcp.prompts import PROMPTS, add_prompts
 from contextstash.mcp.resources import add_resources
+from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.status_app import status_app, status_tool
 from contextstash.mcp.tool import StashTool
+
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import TokenVerifier
+    from mcp.server.auth.settings import AuthSettings
 
 ToolSet = Literal["retrieval", "agent", "all"]
 
@@ -51,13 +56,16 @@ def build_server(
     *,
     on_stopped: Callable[[], None] | None = None,
     followed: bool = False,
+    auth: AuthSettings | None = None,
+    token_verifier: TokenVerifier | None = None,
 ) -> MCPServer[None]:
     """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
     reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
-    the tools say that they change our view alone.
+    the tools say that they change our view alone. With `token_verifier`, each request over HTTP needs a token, whose
+    scopes limit what it may do.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
@@ -82,7 +90,9 @@ def build_server(
         tools=list[Any](offered),
         lifespan=lifespan,
         log_level="WARNING",
-        middleware=[ProtocolChecks(PROMPTS)],
+        middleware=[ProtocolChecks(PROMPTS), *([ScopeChecks(offered)] if token_verifier else [])],
+        auth=auth,
+        token_verifier=token_verifier,
         extensions=[] if tools == "retrieval" else [status_app()],
         cache_hints=CACHE_HINTS,
     )
