@@ -44,7 +44,8 @@ def http_command(
 ) -> list[str]:
     """The command that serves this database over HTTP on a free port, with more of HttpOptions, and with `pages`."""
     code = (
-        "import sys; from contextstash.mcp.serve import HttpOptions, ServeOptions, serve_http;"
+        "import sys; from contextstash.mcp.serve import ServeOptions, serve_http;"
+        " from contextstash.mcp.http_options import HttpOptions;"
         " from contextstash_storage.databases import location_of; from contextstash.ui.serve import mounted_ui;"
         " options = ServeOptions(db=location_of(sys.argv[1]), tools=sys.argv[2]);"
         " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"

@@ -6,8 +6,9 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mcp.server.auth.provider import TokenVerifier
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
@@ -21,14 +22,18 @@ from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
 from contextstash.mcp.http_hosts import HostChecks
 from contextstash.mcp.http_limits import RateLimit
+from contextstash.mcp.http_options import HttpOptions
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.owners import OwnerStashes
-from contextstash.mcp.serve import HttpOptions
-from contextstash.mcp.server import ToolSet, build_server
-from contextstash.mcp.token_verifier import StoredTokens
+from contextstash.mcp.server import HttpAccess, ToolSet, build_server
+from contextstash.mcp.token_verifier import EitherTokens, StoredTokens
 from contextstash.own_hosts import OwnHosts, hosts_behind
-from contextstash_storage.errors import BadInputError, StoreError
+from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
+
+if TYPE_CHECKING:
+    from contextstash.mcp.call_observer import Observe
+    from contextstash.mcp.http_metrics import Metrics
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 """Largest body for the SDK, in bytes: a placeholder for a lone surrogate is six times as long as its escape."""
@@ -61,12 +66,22 @@ def run_http(
             f"The path of the endpoint must begin with '/' and must not be {PAGES} or a health check's."
         )
     hosts = hosts_behind(options.public_url)
+    if options.oauth_issuer is not None:
+        from contextstash.mcp.oauth import check_issuer
+
+        check_issuer(options.oauth_issuer)
+        if options.public_url is None:
+            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
     stashes = OwnerStashes(open_stash)
     made = pages(stashes, PAGES, hosts) if pages else None
     gates: list[Gate] = []
 
     async def app() -> Any:
-        endpoint = _endpoint(stashes, tools, options, followed=followed)
+        metrics = _metrics(lambda: sum(gate.running for gate in gates))
+        observe = metrics.observe if metrics else None
+        endpoint = _endpoint(stashes, tools, options, followed=followed, observe=observe)
+        if metrics is not None:
+            endpoint.router.routes.append(metrics.route)
         if made is not None:
             endpoint.mount(PAGES, made[0])
         endpoint.router.lifespan_context = _with_stash(stashes, endpoint.router.lifespan_context)
@@ -85,16 +100,23 @@ def run_http(
     serve(app, options.host, options.port, announce, drain=drain, behind_proxy=options.public_url is not None)
 
 
-def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
+def _metrics(running: Callable[[], int]) -> Metrics | None:
+    """The figures for Prometheus; None if its client library is not installed."""
+    try:
+        from contextstash.mcp.http_metrics import Metrics
+    except ModuleNotFoundError:
+        return None
+    return Metrics(running)
+
+
+def _endpoint(
+    stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool, observe: Observe | None
+) -> Any:
     """The SDK's application, with our checks behind its authentication: nothing of a request without a valid token is
     read."""
-    verifier = StoredTokens(stashes)
+    auth, verifier = _authentication(stashes, options)
     endpoint = build_server(
-        stashes,
-        tools,
-        followed=followed,
-        auth=AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None),
-        token_verifier=verifier,
+        stashes, tools, followed=followed, access=HttpAccess(auth, verifier, observe)
     ).streamable_http_app(
         streamable_http_path=options.path,
         stateless_http=not options.stateful,
@@ -108,12 +130,29 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
     return endpoint
 
 
+def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSettings, TokenVerifier]:
+    """The SDK's settings and what verifies tokens. With an issuer, the SDK serves the metadata (RFC 9728) by which
+    clients find it; the verifier checks for whom a token was issued."""
+    stored = StoredTokens(stashes)
+    if options.oauth_issuer is None or options.public_url is None:
+        return AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None), stored
+    from contextstash.mcp.oauth import OAuthOptions, OAuthTokens
+
+    oauth = OAuthTokens(OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim))
+    settings = AuthSettings.model_validate(
+        {
+            "issuer_url": options.oauth_issuer,
+            "resource_server_url": options.public_url,
+            "validate_token_resource": False,
+        }
+    )
+    return settings, EitherTokens(stored, oauth)
+
+
 async def _failed(_: Request, error: Exception) -> Response:
     """The response to a request whose token could not be looked up, or which failed outside any tool."""
-    if isinstance(error, StoreError):
-        return PlainTextResponse(
-            "The session store does not respond. Try again in a moment.", 503, {"retry-after": "1"}
-        )
+    if isinstance(error, ContextstashError):
+        return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
     return PlainTextResponse("Internal error.", 500)
 
 

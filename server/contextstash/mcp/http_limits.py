@@ -39,7 +39,7 @@ class RateLimit:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         user = scope.get("user")
-        wait = self.take(user.access_token.client_id) if isinstance(user, AuthenticatedUser) else 0.0
+        wait = self.take(_name(user)) if isinstance(user, AuthenticatedUser) else 0.0
         if not wait:
             await self._app(scope, receive, send)
             return
@@ -58,3 +58,8 @@ class RateLimit:
             return (1 - bucket.left) / self._rate
         bucket.left -= 1
         return 0.0
+
+
+def _name(user: AuthenticatedUser) -> str:
+    """What a bucket belongs to: an issuer's tokens name the program, which many owners use."""
+    return f"{user.access_token.client_id} {user.access_token.subject}"

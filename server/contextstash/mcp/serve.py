@@ -12,26 +12,9 @@ from contextstash.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
+    from contextstash.mcp.http_options import HttpOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
-
-
-DEFAULT_RATE_LIMIT = 100
-"""Requests a second of one token; a guess: an agent makes a few, and a token may be used by several."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpOptions:
-    """How HTTP is served: at `http://host:port/path`, and under `public_url` by a proxy in front. `stateful`: a client
-    of the older protocol gets a session of the protocol, which this process keeps. `rate_limit` is in requests a second
-    for each token, 0 for none."""
-
-    host: str = "127.0.0.1"
-    port: int = 8787
-    path: str = "/mcp"
-    public_url: str | None = None
-    stateful: bool = False
-    rate_limit: float = DEFAULT_RATE_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +25,7 @@ class ServeOptions:
     read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`
     is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
     that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
-    each change of a session's state, without message contents.
+    each change of a session's state, without message contents. `json_logs` writes each line of the log as JSON.
     """
 
     db: Location | None = None
@@ -54,6 +37,7 @@ class ServeOptions:
     api_key: str | None = field(default=None, repr=False)
     consent: Callable[[str | None], bool] | None = None
     verbose: bool = False
+    json_logs: bool = False
 
 
 def serve_stdio(options: ServeOptions) -> None:
@@ -138,6 +122,6 @@ def _prepare(options: ServeOptions) -> None:
     from contextstash.context.window.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
-    configure_logs()
+    configure_logs(as_json=options.json_logs)
     if options.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
