@@ -1,6 +1,6 @@
 """Runs a team's load on two servers and one PostgreSQL, with a killed server and a crash of PostgreSQL on the way.
 
-    python -m bench.team [--seconds 300] [--sessions 200] [--owners 20] [--pause 4] [--json FILE]
+    python -m bench.team [--seconds 300] [--sessions 200] [--owners 20] [--pause 8] [--json FILE]
 
 After a third of the time one server is killed (SIGKILL) and started again 10 s later; after two thirds PostgreSQL is
 ended as by a crash and restarted. At the end each session is read from the database: it must hold exactly the messages
@@ -27,7 +27,7 @@ from contextstash_storage.databases import location_of, open_store
 from .load import Agent, Call, Load
 from .processes import Postgres, Server, postgres
 
-SETTINGS = ("window=16000",)
+SETTINGS = ("window=12000",)
 """A small window, so that the sessions are pruned and compacted within minutes."""
 
 AWAY_SECONDS = 10.0
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--owners", type=int, default=20)
-    parser.add_argument("--pause", type=float, default=4, help="seconds between an agent's turns, on average")
+    parser.add_argument("--pause", type=float, default=8, help="seconds between an agent's turns, on average")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder, postgres(Path(folder)) as database:
