@@ -18,6 +18,14 @@ def configure_logs(*, as_json: bool = False) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
+def announcement(text: str, *, as_json: bool) -> str:
+    """A line that is always printed, in the form of the log's lines: `text`, or a JSON object with it."""
+    if not as_json:
+        return text
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": at, "level": "info", "logger": "contextstash", "message": text})
+
+
 class _Printable(logging.Formatter):
     """One line of printable characters: a message can quote the text of another server or of a repository."""
 

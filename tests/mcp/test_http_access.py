@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -269,3 +271,41 @@ async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_p
         assert replies[0].status_code == 200
         assert '"sessions":[]' in replies[0].text
         assert process.wait(timeout=30) == 0
+
+
+async def test_figures_are_for_admins_and_name_no_more_than_known_tools(served: Served) -> None:
+    async with http_client(served.address, served.token(*SCOPES, owner="watched")) as client:
+        await answer(client, "list_sessions")
+        await client.call_tool("no_such_tool_of_ours", {})
+    page = served.base + "/metrics"
+    assert httpx2.get(page).status_code == 401
+    assert httpx2.get(page, headers=bearer(served.token("read", "write"))).status_code == 403
+    text = httpx2.get(page, headers=bearer(served.token("admin"))).text
+    assert 'contextstash_request_seconds_count{method="tools/call",outcome="ok",tool="list_sessions"}' in text
+    assert 'outcome="error",tool="other"' in text
+    assert "contextstash_running_requests 1.0" in text
+    assert "no_such_tool_of_ours" not in text
+    assert "watched" not in text
+
+
+async def test_each_line_of_a_structured_log_is_an_object_that_names_the_request_and_not_its_contents(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "s.db"
+    command = [sys.executable, "-m", "contextstash", "serve", "--http", "127.0.0.1:0", "--tools", "all"]
+    with started_http_server([*command, "--json-logs", "-v", "--db", str(database)]) as (process, address):
+        secret = local_token(database)
+        async with http_client(address, secret) as client:
+            await answer(client, "record_messages", session_id="s", messages=small_session(1))
+            await error(client, "estimate_context", session_id="nobody")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in log.splitlines()]
+    calls = [line for line in lines if line.get("tool")]
+    assert [(line["tool"], line["outcome"]) for line in calls] == [
+        ("record_messages", "ok"),
+        ("estimate_context", "error"),
+    ]
+    assert {(line["owner"], line["token"], line["level"]) for line in calls} == {("local", "local", "info")}
+    assert all(line["milliseconds"] > 0 and line["time"] for line in calls)
+    assert not any(hidden in log for hidden in (secret, "careful programmer", "module_0", "nobody"))

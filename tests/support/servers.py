@@ -84,7 +84,7 @@ def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[s
             line = process.stderr.readline()
             assert "http://" in line, line + process.stderr.read()
             assert "Authorization: Bearer" in process.stderr.readline()
-            yield process, line.split()[2 if "/ui/" in line else -1].rstrip(";")
+            yield process, line.split("serves ")[1].split(";")[0].strip()
         finally:
             process.kill()
 

@@ -29,6 +29,7 @@ from contextstash.mcp.owners import OwnerStashes
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
 from contextstash.mcp.token_verifier import EitherTokens, StoredTokens
 from contextstash.own_hosts import OwnHosts, hosts_behind
+from contextstash.plain_logs import announcement
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def run_http(
     folder: Path,
     pages: MakePages | None = None,
     followed: bool = False,
+    json_logs: bool = False,
 ) -> None:
     """Serve until a signal ends it, with the browser pages next to the endpoint if there are any; `followed` as in
     build_server. The token of this machine's clients is kept in `folder`. Raises BadInputError if the server cannot
@@ -85,13 +87,15 @@ def run_http(
         if made is not None:
             endpoint.mount(PAGES, made[0])
         endpoint.router.lifespan_context = _with_stash(stashes, endpoint.router.lifespan_context)
-        await _announce_token(stashes, folder / LOCAL_TOKEN_FILE)
+        said = await _where_tokens_are(stashes, folder / LOCAL_TOKEN_FILE)
+        sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
+        sys.stderr.flush()
         gates.append(Gate(HostChecks(endpoint, hosts), lambda: _asked(stashes), path))
         return gates[0]
 
     def announce(address: str) -> str:
         watch = f"; to watch it: {address}{PAGES}/{made[1]}" if made else ""
-        return f"contextstash serves {address}{path}{watch}"
+        return announcement(f"contextstash serves {address}{path}{watch}", as_json=json_logs)
 
     async def drain() -> None:
         for gate in gates:
@@ -160,8 +164,8 @@ async def _asked(stashes: OwnerStashes) -> object:
     return await (await stashes.whole()).mark()
 
 
-async def _announce_token(stashes: OwnerStashes, file: Path) -> None:
-    """Print where the token of this machine's clients is; made here if there is no token yet."""
+async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
+    """Where the token of this machine's clients is, as a sentence. It is made here if there is no token yet."""
     try:
         kept = await local_token((await stashes.whole()).tokens, file)
     except (StoreError, OSError) as error:
@@ -170,8 +174,7 @@ async def _announce_token(stashes: OwnerStashes, file: Path) -> None:
         text = (
             f"the token for this machine's clients is in {file}" if kept else "tokens: contextstash token create NAME"
         )
-    sys.stderr.write(f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}\n")
-    sys.stderr.flush()
+    return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
 
 
 def _with_stash(stash: OwnerStashes, lifespan: Any) -> Any:

@@ -64,6 +64,7 @@ def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> N
         folder=data_folder(options.db),
         pages=pages,
         followed=options.follow is not None,
+        json_logs=options.json_logs,
     )
 
 
