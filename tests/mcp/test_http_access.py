@@ -16,6 +16,7 @@ import pytest
 from mcp import MCPError
 
 from contextstash.access_tokens import SCOPES
+from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http_limits import RateLimit
 from contextstash.mcp.scopes import needed_scope
 from contextstash.own_hosts import hosts_behind
@@ -217,6 +218,20 @@ def test_a_bucket_fills_again_at_its_rate_up_to_its_burst() -> None:
     assert sum(limit.take("a") == 0.0 for _ in range(10)) == 5
     at[0] = 1_000.0
     assert sum(limit.take("a") == 0.0 for _ in range(50)) == 20
+
+
+def test_the_bodies_of_all_requests_together_are_limited_and_each_gives_its_room_back() -> None:
+    held = HeldBytes(100)
+    with held.share() as first:
+        first.take(60)
+        with held.share() as second:
+            second.take(30)
+            with pytest.raises(TooMuchHeldError):
+                second.take(11)
+        with held.share() as third:
+            third.take(40)
+    with held.share() as fourth:
+        fourth.take(100)
 
 
 def test_health_needs_no_token_and_no_name(served: Served) -> None:
