@@ -41,9 +41,6 @@ USE_SECONDS = 60.0
 LOCAL_TOKEN = "local"
 """The name of the token that a server makes for the clients of its own machine."""
 
-LOCAL_TOKEN_FILE = "token"
-"""The name of its file, in the folder of the database."""
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 MAX_OWNER_LENGTH = 200

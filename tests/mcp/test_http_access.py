@@ -16,10 +16,12 @@ import pytest
 from mcp import MCPError
 
 from contextstash.access_tokens import SCOPES
+from contextstash.locations import token_file
 from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http_limits import RateLimit
 from contextstash.mcp.scopes import needed_scope
 from contextstash.own_hosts import hosts_behind
+from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
@@ -87,13 +89,21 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_the_first_start_makes_a_token_for_this_machine_which_only_its_user_can_read(served: Served) -> None:
-    file = served.database.with_name("token")
+    file = token_file(served.database)
+    assert (file.parent, file.name) == (served.database.parent, "s.db.token")
     assert file.stat().st_mode & 0o777 == 0o600
     assert initialize(served.address, **bearer(local_token(served.database))).status_code == 200
     listed = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
     [local] = [each for each in listed if each["name"] == "local"]
     assert (local["owner"], local["scopes"]) == ("local", list(SCOPES))
     assert "last_used_at" in local
+
+
+def test_two_databases_have_a_token_each(tmp_path: Path) -> None:
+    names = [str(tmp_path / "a.db"), str(tmp_path / "b.db"), "postgresql://me:one@db/a", "postgresql://me@db/b"]
+    files = {name: token_file(location_of(name)) for name in names}
+    assert len(set(files.values())) == 4
+    assert token_file(location_of("postgresql://me:two@db/a")) == files["postgresql://me:one@db/a"]
 
 
 def test_a_request_without_a_valid_token_learns_only_that(served: Served) -> None:

@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from contextstash.access_tokens import create_token, now
+from contextstash.locations import token_file
 from contextstash_storage.databases import location_of, open_store
 from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
@@ -91,7 +92,7 @@ def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[s
 
 def local_token(database: Path) -> str:
     """The token that a server on this database made for the clients of its machine."""
-    return database.with_name("token").read_text().strip()
+    return token_file(database).read_text().strip()
 
 
 def new_token(

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from contextstash.access_tokens import LOCAL_TOKEN_FILE, local_token
+from contextstash.access_tokens import local_token
 from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
@@ -54,13 +54,13 @@ def run_http(
     tools: ToolSet,
     options: HttpOptions,
     *,
-    folder: Path,
+    token_file: Path,
     pages: MakePages | None = None,
     followed: bool = False,
     json_logs: bool = False,
 ) -> None:
     """Serve until a signal ends it, with the browser pages next to the endpoint if there are any; `followed` as in
-    build_server. The token of this machine's clients is kept in `folder`. Raises BadInputError if the server cannot
+    build_server. The token of this machine's clients is kept in `token_file`. Raises BadInputError if the server cannot
     listen on the address."""
     path = options.path
     if not path.startswith("/") or path in (PAGES, HEALTH, READINESS):
@@ -87,7 +87,7 @@ def run_http(
         if made is not None:
             endpoint.mount(PAGES, made[0])
         endpoint.router.lifespan_context = _with_stash(stashes, endpoint.router.lifespan_context)
-        said = await _where_tokens_are(stashes, folder / LOCAL_TOKEN_FILE)
+        said = await _where_tokens_are(stashes, token_file)
         sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
         sys.stderr.flush()
         gates.append(Gate(HostChecks(endpoint, hosts), lambda: _asked(stashes), path))

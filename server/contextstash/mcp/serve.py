@@ -54,14 +54,14 @@ def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> N
     ended, with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine
     and no proxy is in front."""
     _prepare(options)
-    from contextstash.locations import data_folder
+    from contextstash.locations import token_file
     from contextstash.mcp.http import run_http
 
     run_http(
         opener(options),
         options.tools,
         http,
-        folder=data_folder(options.db),
+        token_file=token_file(options.db),
         pages=pages,
         followed=options.follow is not None,
         json_logs=options.json_logs,
