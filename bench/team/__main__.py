@@ -100,6 +100,14 @@ async def _faults(database: Postgres, servers: Sequence[Server], seconds: float)
 def _figures(calls: Sequence[Call], began: float, lasted: float, happened: dict[str, float]) -> dict[str, Any]:
     faults = (happened["killed"], happened["crashed"])
     calm = [call for call in calls if not any(at - call.seconds <= call.began <= at + SETTLED_SECONDS for at in faults)]
+    killed, crashed = faults
+    phases = {
+        "until_the_kill": (began, killed),
+        "one_server": (killed, killed + AWAY_SECONDS),
+        "until_the_crash": (killed + SETTLED_SECONDS, crashed),
+        "the_crash": (crashed - SETTLED_SECONDS / 20, crashed + SETTLED_SECONDS),
+        "until_the_end": (crashed + SETTLED_SECONDS, began + lasted),
+    }
     tools = sorted({call.tool for call in calls})
     return {
         "seconds": round(lasted, 1),
@@ -108,6 +116,10 @@ def _figures(calls: Sequence[Call], began: float, lasted: float, happened: dict[
         "sent_again": sum(call.tries > 1 for call in calls),
         "all": _percentiles(calls),
         "calm": _percentiles(calm),
+        "phases": {
+            name: _percentiles([call for call in calls if first <= call.began < last])
+            for name, (first, last) in phases.items()
+        },
         "calm_by_tool": {tool: _percentiles([call for call in calm if call.tool == tool]) for tool in tools},
         "killed_after": round(happened["killed"] - began, 1),
         "crashed_after": round(happened["crashed"] - began, 1),

@@ -24,7 +24,10 @@ HEADERS = {
 }
 
 RETRY_SECONDS = 0.25
-"""Pause before a call is sent again, to the other server."""
+"""Pause before a call is sent again."""
+
+AWAY_SECONDS = 5.0
+"""For how long nothing is sent to a server that failed: nginx's default is 10 s (fail_timeout)."""
 
 CALL_SECONDS = 30.0
 
@@ -54,6 +57,19 @@ class Load:
     pause: float
     calls: list[Call] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
+    away_until: dict[int, float] = field(default_factory=dict)
+
+    def server_for(self, home: int) -> int:
+        """The server that a call is sent to, as a proxy in front would choose: the agent's own, unless it failed a
+        moment ago and another did not."""
+        now = time.monotonic()
+        order = [(home + step) % len(self.urls) for step in range(len(self.urls))]
+        return next((server for server in order if self.away_until.get(server, 0.0) <= now), home)
+
+    def note_failure(self, server: int, reason: str) -> None:
+        """Send nothing to this server for AWAY_SECONDS."""
+        self.failures[reason] += 1
+        self.away_until[server] = time.monotonic() + AWAY_SECONDS
 
 
 class Agent:
@@ -65,7 +81,7 @@ class Agent:
         self._load = load
         self._client = client
         self._headers = HEADERS | {"authorization": f"Bearer {token}"}
-        self._server = number % len(load.urls)
+        self._home = number % len(load.urls)
         self._random = random.Random(number)
 
     async def run(self) -> None:
@@ -102,17 +118,16 @@ class Agent:
         began, tries = time.monotonic(), 0
         while True:
             tries += 1
-            answered = await self._try(body)
+            server = self._load.server_for(self._home)
+            answered = await self._try(self._load.urls[server], body)
             if isinstance(answered, dict):
                 self._load.calls.append(Call(tool, began, time.monotonic() - began, tries))
                 return answered
-            self._load.failures[answered] += 1
-            self._server = (self._server + 1) % len(self._load.urls)
+            self._load.note_failure(server, answered)
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _try(self, body: bytes) -> dict[str, Any] | str:
+    async def _try(self, url: str, body: bytes) -> dict[str, Any] | str:
         """The structured answer, or why there is none."""
-        url = self._load.urls[self._server]
         try:
             reply = await self._client.post(url, content=body, headers=self._headers, timeout=CALL_SECONDS)
         except httpx2.HTTPError as error:
