@@ -152,7 +152,7 @@ async def _verified(database: Postgres, agents: Sequence[Agent], owners: Sequenc
             events += len(await owned.last_events(agent.session, ("prune", "compaction"), 1_000))
     finally:
         await store.close()
-    size = await _size(database)
+    size, logged = await _sizes(database)
     return {
         "messages": stored,
         "lost": lost,
@@ -160,15 +160,18 @@ async def _verified(database: Postgres, agents: Sequence[Agent], owners: Sequenc
         "prunes_and_compactions": events,
         "database_bytes": size,
         "bytes_a_message": round(size / max(1, stored)),
+        "logged_bytes_a_message": round(logged / max(1, stored)),
     }
 
 
-async def _size(database: Postgres) -> int:
+async def _sizes(database: Postgres) -> tuple[int, int]:
+    """The bytes of the database, and those written to its write-ahead log since it was made."""
     import asyncpg
 
     connection = await asyncpg.connect(database.address.split("&pool_size")[0])
     try:
-        return int(await connection.fetchval("SELECT pg_database_size(current_database())"))
+        size = await connection.fetchval("SELECT pg_database_size(current_database())")
+        return int(size), int(await connection.fetchval("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
     finally:
         await connection.close()
 

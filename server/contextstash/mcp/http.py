@@ -62,18 +62,7 @@ def run_http(
     """Serve until a signal ends it, with the browser pages next to the endpoint if there are any; `followed` as in
     build_server. The token of this machine's clients is kept in `token_file`. Raises BadInputError if the server cannot
     listen on the address."""
-    path = options.path
-    if not path.startswith("/") or path in (PAGES, HEALTH, READINESS):
-        raise BadInputError(
-            f"The path of the endpoint must begin with '/' and must not be {PAGES} or a health check's."
-        )
-    hosts = hosts_behind(options.public_url)
-    if options.oauth_issuer is not None:
-        from contextstash.mcp.oauth import check_issuer
-
-        check_issuer(options.oauth_issuer)
-        if options.public_url is None:
-            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
+    path, hosts = options.path, _checked(options)
     stashes = OwnerStashes(open_stash)
     made = pages(stashes, PAGES, hosts) if pages else None
     gates: list[Gate] = []
@@ -102,6 +91,21 @@ def run_http(
             await gate.drain()
 
     serve(app, options.host, options.port, announce, drain=drain, behind_proxy=options.public_url is not None)
+
+
+def _checked(options: HttpOptions) -> OwnHosts:
+    """The server's names. Raises BadInputError if the options cannot be used."""
+    if not options.path.startswith("/") or options.path in (PAGES, HEALTH, READINESS):
+        raise BadInputError(
+            f"The path of the endpoint must begin with '/' and must not be {PAGES} or a health check's."
+        )
+    if options.oauth_issuer is not None:
+        from contextstash.mcp.oauth import check_issuer
+
+        check_issuer(options.oauth_issuer)
+        if options.public_url is None:
+            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
+    return hosts_behind(options.public_url)
 
 
 def _metrics(running: Callable[[], int]) -> Metrics | None:
