@@ -149,9 +149,9 @@ class SqliteStore:
         self._writer = writer
         self._reader = reader
         self._lock = asyncio.Lock()
-        self.tokens = SqliteTokens(writer, reader, self._lock)
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
+        self.tokens = SqliteTokens(writer, reader, self._lock)
 
     def for_owner(self, owner: str) -> SqliteStore:
         """The same open database, bound to another owner. Closing either closes both."""
