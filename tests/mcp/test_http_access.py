@@ -88,15 +88,18 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def test_the_first_start_makes_a_token_for_this_machine_which_only_its_user_can_read(served: Served) -> None:
+async def test_the_first_start_makes_a_token_for_this_machine_which_only_its_user_can_read(served: Served) -> None:
     file = token_file(served.database)
     assert (file.parent, file.name) == (served.database.parent, "s.db.token")
     assert file.stat().st_mode & 0o777 == 0o600
     assert initialize(served.address, **bearer(local_token(served.database))).status_code == 200
-    listed = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
-    [local] = [each for each in listed if each["name"] == "local"]
-    assert (local["owner"], local["scopes"]) == ("local", list(SCOPES))
-    assert "last_used_at" in local
+
+    def local() -> dict[str, Any]:
+        listed = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
+        return next(each for each in listed if each["name"] == "local")
+
+    assert (local()["owner"], local()["scopes"]) == ("local", list(SCOPES))
+    await until(lambda: "last_used_at" in local())
 
 
 def test_two_databases_have_a_token_each(tmp_path: Path) -> None:
@@ -142,6 +145,16 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
                     await client.read_resource("context://sessions")
     async with http_client(served.address, served.token("read", owner="scopes")) as client:
         assert (await answer(client, "estimate_context", session_id="s"))["session_id"] == "s"
+
+
+@pytest.mark.parametrize("name", [None, 5, ["list_sessions"], {"a": 1}])
+def test_a_call_whose_tool_is_not_named_by_a_text_gets_an_error(served: Served, name: object) -> None:
+    mine = bearer(served.token(*SCOPES))
+    session = {"mcp-session-id": initialize(served.address, **mine).headers["mcp-session-id"]}
+    accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+    reply = httpx2.post(served.address, json=body, headers=session | accept | mine, timeout=60)
+    assert '"code":-32602' in reply.text.replace(" ", "")
 
 
 async def test_two_tokens_in_both_generations_work_side_by_side_on_one_server(served: Served) -> None:

@@ -63,8 +63,7 @@ class CallObserver:
 
     def _note(self, ctx: ServerRequestContext[Any, Any], outcome: str, seconds: float) -> None:
         method = ctx.method if ctx.method in METHODS else "other"
-        name = (ctx.params or {}).get("name") if method == "tools/call" else ""
-        tool = name if name in self._tools else "other" if name else ""
+        tool = self._tool((ctx.params or {}).get("name")) if method == "tools/call" else ""
         if self._observe is not None:
             self._observe(Observation(method, tool, outcome, seconds))
         if logger.isEnabledFor(logging.INFO):
@@ -79,6 +78,9 @@ class CallObserver:
             }
             text = " ".join(f"{name}={value}" for name, value in fields.items())
             logger.info("request %s", text, extra={"fields": fields})
+
+    def _tool(self, name: object) -> str:
+        return name if isinstance(name, str) and name in self._tools else "other"
 
 
 def _is_error(result: HandlerResult) -> bool:

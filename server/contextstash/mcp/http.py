@@ -42,6 +42,10 @@ MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 CHECKED_HERE = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """The SDK's own check of Host and Origin is off: `HostChecks` does it before anything is read, and exactly."""
 
+SETTINGS = {"timeout_keep_alive": 75, "server_header": False}
+"""uvicorn's. A proxy keeps an idle connection for 60 s (nginx's default for upstreams): one that this server closed
+before that would fail the request which the proxy is just sending."""
+
 PAGES = "/ui"
 """The path of the browser pages."""
 
@@ -90,7 +94,8 @@ def run_http(
         for gate in gates:
             await gate.drain()
 
-    serve(app, options.host, options.port, announce, drain=drain, behind_proxy=options.public_url is not None)
+    behind_proxy = options.public_url is not None
+    serve(app, options.host, options.port, announce, settings=SETTINGS, drain=drain, behind_proxy=behind_proxy)
 
 
 def _checked(options: HttpOptions) -> OwnHosts:

@@ -20,7 +20,7 @@ class StoredTokens:
         found = await verification.verify(token)
         if found is None:
             return None
-        await verification.note_use(found)
+        verification.note_use(found)
         expires = None if found.expires_at is None else int(found.expires_at.timestamp())
         return AccessToken(
             token=token, client_id=found.name, scopes=list(found.scopes), expires_at=expires, subject=found.owner
