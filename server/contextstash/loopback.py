@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import uvicorn
 
 from contextstash.signals import end_signals
@@ -32,6 +33,14 @@ PROXY_SETTINGS: dict[str, Any] = {
 to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
 
 
+BACKLOG = 2_048
+"""Connections that may wait to be accepted, as uvicorn's default: after another server's end all its clients come at
+once."""
+
+Drain = Callable[[], Awaitable[None]]
+"""Waits until the running requests have ended."""
+
+
 def serve(
     app: Callable[[], Awaitable[Any]],
     host: str,
@@ -40,14 +49,17 @@ def serve(
     *,
     settings: Mapping[str, Any] | None = None,
     listener: socket.socket | None = None,
+    drain: Drain | None = None,
+    behind_proxy: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
-    `announce` turns the address into a line for standard error. `settings` are uvicorn's. Raises BadInputError if the
-    host is not this machine or the port cannot be used."""
+    `announce` turns the address into a line for standard error. `settings` are uvicorn's. `drain` is awaited after a
+    signal, while the server still listens. `behind_proxy`: another host may be served, whose network a proxy protects.
+    Raises BadInputError if the host is not this machine or the port cannot be used."""
     if listener is not None:
-        anyio.run(_serve, app, listener, settings or {})
+        anyio.run(_serve, app, listener, settings or {}, drain)
         return
-    if host not in HOSTS:
+    if host not in HOSTS and not behind_proxy:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
             f" Serve on {', '.join(HOSTS[:-1])} or {HOSTS[-1]}."
@@ -56,19 +68,21 @@ def serve(
         named = f"[{host}]" if ":" in host else host
         sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        anyio.run(_serve, app, listener, settings or {})
+        anyio.run(_serve, app, listener, settings or {}, drain)
 
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if host == "::1" else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # asyncio turns Nagle's algorithm off only for sockets that name TCP as their protocol. With it, a response in two
+    # parts waits for the client's delayed acknowledgement: 40 ms for each request.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))
         except (OSError, OverflowError) as error:
             raise BadInputError(f"Port {port} on {host} cannot be used ({error}). Choose another.") from error
-        listener.listen(128)
+        listener.listen(BACKLOG)
         yield listener
 
 
@@ -80,18 +94,43 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any]) -> None:
-    made = await app()
-    config = uvicorn.Config(
-        made, log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, **settings
-    )
-    http = _Server(config)
+async def _serve(
+    app: Callable[[], Awaitable[Any]], listener: socket.socket, settings: Mapping[str, Any], drain: Drain | None
+) -> None:
     async with anyio.create_task_group() as group:
-        group.start_soon(_stop_on_signal, http)
-        await http.serve(sockets=[listener])
+        stop = _Stop(drain)
+        group.start_soon(stop.on_signals)
+        await anyio.lowlevel.checkpoint()  # from here on, a signal is received
+        config = uvicorn.Config(
+            await app(), log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, **settings
+        )
+        stop.http = _Server(config)
+        stop.http.should_exit = stop.requested
+        await stop.http.serve(sockets=[listener])
         group.cancel_scope.cancel()
 
 
-async def _stop_on_signal(http: uvicorn.Server) -> None:
-    async for _ in end_signals():
-        http.should_exit = True
+class _Stop:
+    """Stops the server after the first signal, when the running requests have ended; at once after the second."""
+
+    def __init__(self, drain: Drain | None) -> None:
+        self.http: uvicorn.Server | None = None
+        self.requested = False
+        self._drain = drain
+
+    async def on_signals(self) -> None:
+        """Wait for signals, and stop."""
+        draining = anyio.CancelScope()
+        async with anyio.create_task_group() as group:
+            async for _ in end_signals():
+                if self.requested:
+                    draining.cancel()
+                self.requested = True
+                group.start_soon(self._stop, draining)
+
+    async def _stop(self, draining: anyio.CancelScope) -> None:
+        if self._drain is not None and not draining.cancel_called:
+            with draining:
+                await self._drain()
+        if self.http is not None:
+            self.http.should_exit = True

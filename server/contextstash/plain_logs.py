@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 
 FORMAT = "contextstash: %(levelname)s: %(message)s"
 
 
-def configure_logs() -> None:
-    """Set up plain lines on stderr, before the SDK sets up its own."""
+def configure_logs(*, as_json: bool = False) -> None:
+    """Set up plain lines on stderr, or a JSON object a line, before the SDK sets up its own."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Printable(FORMAT))
+    handler.setFormatter(_JsonLine() if as_json else _Printable(FORMAT))
     handler.addFilter(_without_traceback)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def announcement(text: str, *, as_json: bool) -> str:
+    """A line that is always printed, in the form of the log's lines: `text`, or a JSON object with it."""
+    if not as_json:
+        return text
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": at, "level": "info", "logger": "contextstash", "message": text})
 
 
 class _Printable(logging.Formatter):
@@ -21,6 +31,15 @@ class _Printable(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
+
+
+class _JsonLine(logging.Formatter):
+    """A line as a JSON object, with the fields of a record that has some (`extra={"fields": …}`)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": at, "level": record.levelname.lower(), "logger": record.name}
+        return json.dumps({**line, "message": printable(record.getMessage()), **getattr(record, "fields", {})})
 
 
 def printable(text: str) -> str:

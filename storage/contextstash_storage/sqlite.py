@@ -30,11 +30,7 @@ from contextstash_storage.append_messages import Batch
 from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
-from contextstash_storage.errors import (
-    EditConflictError,
-    SessionNotFoundError,
-    StoreError,
-)
+from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
 from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.migrations import migrate
@@ -67,6 +63,7 @@ from contextstash_storage.rows import check_changes, from_json, message_of, no_h
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.sqlite_tokens import SqliteTokens
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
@@ -154,6 +151,7 @@ class SqliteStore:
         self._lock = asyncio.Lock()
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
+        self.tokens = SqliteTokens(writer, reader, self._lock)
 
     def for_owner(self, owner: str) -> SqliteStore:
         """The same open database, bound to another owner. Closing either closes both."""

@@ -30,6 +30,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.tokens import TokenStore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
@@ -55,6 +56,11 @@ class SessionStore(Protocol):
     """
 
     owner: str
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The tokens of a server's clients, of all owners."""
+        ...
 
     def for_owner(self, owner: str) -> SessionStore:
         """The same open database, bound to another owner. Closing either closes both."""

@@ -20,7 +20,7 @@ from contextstash.json_text import SEARCHED_BYTES, BadJsonError, strict_value
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, found_id, read_message, written
 from contextstash.mcp.surrogates import has_lone_surrogate, with_placeholders, without_placeholders
 from tests.support.json_values import json_values
-from tests.support.servers import http_server, stdio_command, talking
+from tests.support.servers import http_server, local_token, stdio_command, talking
 
 pytestmark = pytest.mark.processes
 
@@ -32,6 +32,9 @@ INITIALIZE = {
 }
 READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 SECRET = "correct horse battery staple"
+
+AUTHORIZATION: dict[str, str] = {}
+"""The header with the token of the server that is running."""
 
 
 def recording(value: bytes) -> bytes:
@@ -89,7 +92,9 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with http_server(tmp_path_factory.mktemp("http") / "s.db") as served:
+    database = tmp_path_factory.mktemp("http") / "s.db"
+    with http_server(database) as served:
+        AUTHORIZATION["authorization"] = f"Bearer {local_token(database)}"
         yield served
 
 
@@ -112,6 +117,7 @@ def posted(
 ) -> tuple[int, dict[str, Any]]:
     """The status and the message of the response to a body."""
     headers = {
+        **AUTHORIZATION,
         "content-type": kind,
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": version,
@@ -127,14 +133,21 @@ def posted(
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 421),
+        ({"host": "localhost:3000.evil.com"}, 421),
+        ({"host": "localhost.evil.com:80"}, 421),
         ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://localhost:3000.evil.com"}, 403),
+        ({"origin": "null"}, 403),
         ({"content-type": "text/plain; application/json"}, 400),
+        ({"authorization": "Bearer cst_guessed"}, 401),
+        ({"authorization": ""}, 401),
     ],
 )
-def test_a_web_pages_request_is_refused_before_its_body_is_read(
+def test_a_request_that_may_not_be_made_is_refused_before_its_body_is_read(
     address: str, headers: dict[str, str], status: int
 ) -> None:
-    given = {"host": address.split("/")[2], "content-type": "application/json", "content-length": "60000000"} | headers
+    usual = {"host": address.split("/")[2], "content-type": "application/json", "content-length": "60000000"}
+    given = usual | AUTHORIZATION | headers
     target = urlsplit(address)
     connection = http.client.HTTPConnection(str(target.hostname), target.port, timeout=30)
     connection.putrequest("POST", target.path, skip_host=True)

@@ -11,7 +11,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from mcp import Client
 
 from contextstash.locations import data_folder, default_database
 from tests.support.model_provider import Answer, model_provider
@@ -22,8 +21,10 @@ from tests.support.servers import (
     answer,
     answered,
     error,
+    http_client,
     http_command,
     http_server,
+    local_token,
     record,
     run_to_end,
     small_session,
@@ -144,10 +145,11 @@ print(sorted(heavy & sys.modules.keys()))
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_clients_of_both_generations_share_one_http_server(tmp_path: Path, mode: Mode) -> None:
-    with http_server(tmp_path / "s.db") as address:
-        async with Client(address, mode=mode) as client:
+    database = tmp_path / "s.db"
+    with http_server(database) as address:
+        async with http_client(address, local_token(database), mode) as client:
             await record(client)
-        async with Client(address, mode=mode) as client:
+        async with http_client(address, local_token(database), mode) as client:
             context = await answer(client, "get_context", session_id=SESSION)
             text = await error(client, "estimate_context", session_id="nobody")
     assert context["messages"] == small_session()
@@ -156,8 +158,9 @@ async def test_clients_of_both_generations_share_one_http_server(tmp_path: Path,
 
 async def test_a_batch_of_many_megabytes_is_recorded_over_http(tmp_path: Path) -> None:
     large = {"role": "user", "content": "word " * 1_600_000}
-    with http_server(tmp_path / "s.db") as address:
-        async with Client(address, read_timeout_seconds=120) as client:
+    database = tmp_path / "s.db"
+    with http_server(database) as address:
+        async with http_client(address, local_token(database)) as client:
             recorded = await answer(client, "record_messages", session_id=SESSION, messages=[large])
     assert recorded["recorded"] == 1
 

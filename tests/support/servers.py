@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
+from contextstash.access_tokens import create_token, now
+from contextstash.locations import token_file
+from contextstash_storage.databases import location_of, open_store
 from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
 
@@ -32,13 +40,19 @@ def stdio_command(database: Path, tools: str = "all") -> list[str]:
     return [sys.executable, "-c", code, str(database), tools]
 
 
-def http_command(database: Path, host: str = "127.0.0.1", tools: str = "all") -> list[str]:
-    """The command that serves this database over HTTP on a free port."""
+def http_command(
+    database: Path | str, host: str = "127.0.0.1", tools: str = "all", *, pages: bool = False, **options: object
+) -> list[str]:
+    """The command that serves this database over HTTP on a free port, with more of HttpOptions, and with `pages`."""
     code = (
-        "import sys, pathlib; from contextstash.mcp.serve import ServeOptions, serve_http;"
-        " serve_http(ServeOptions(db=pathlib.Path(sys.argv[1]), tools=sys.argv[2], host=sys.argv[3], port=0))"
+        "import sys; from contextstash.mcp.serve import ServeOptions, serve_http;"
+        " from contextstash.mcp.http_options import HttpOptions;"
+        " from contextstash_storage.databases import location_of; from contextstash.ui.serve import mounted_ui;"
+        " options = ServeOptions(db=location_of(sys.argv[1]), tools=sys.argv[2]);"
+        " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"
+        " serve_http(options, http, mounted_ui if sys.argv[5] else None)"
     )
-    return [sys.executable, "-c", code, str(database), tools, host]
+    return [sys.executable, "-c", code, str(database), tools, host, repr(options), "pages" * pages]
 
 
 @asynccontextmanager
@@ -51,20 +65,61 @@ async def stdio_client(database: Path, mode: Mode = "auto", tools: str = "all") 
 
 
 @contextmanager
-def http_server(database: Path, host: str = "127.0.0.1") -> Iterator[str]:
+def http_server(database: Path | str, **options: Any) -> Iterator[str]:
     """The address of a server process; on leaving it must end with exit code 0 by SIGTERM."""
-    with subprocess.Popen(
-        http_command(database, host), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stderr
+    with started_http_server(http_command(database, **options)) as (process, address):
         try:
-            line = process.stderr.readline()
-            assert "http://" in line, line + process.stderr.read()
-            yield line.split()[-1]
+            yield address
         finally:
             process.send_signal(signal.SIGTERM)
             _, errors = process.communicate(timeout=30)
         assert process.returncode == 0, errors
+
+
+@contextmanager
+def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its address, when it has read its tokens."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stderr
+            line = process.stderr.readline()
+            assert "http://" in line, line + process.stderr.read()
+            assert "Authorization: Bearer" in process.stderr.readline()
+            yield process, line.split("serves ")[1].split(";")[0].strip()
+        finally:
+            process.kill()
+
+
+def local_token(database: Path) -> str:
+    """The token that a server on this database made for the clients of its machine."""
+    return token_file(database).read_text().strip()
+
+
+def new_token(
+    database: Path | str, name: str, *scopes: str, owner: str | None = None, days: float | None = None
+) -> str:
+    """A new token of an owner, by default with the scopes read and write."""
+
+    async def make() -> str:
+        store = await open_store(location_of(str(database)))
+        expires = None if days is None else now() + timedelta(days=days)
+        try:
+            return await create_token(store.tokens, name, owner or name, scopes or ("read", "write"), expires)
+        finally:
+            await store.close()
+
+    with ThreadPoolExecutor(1) as thread:  # a test has an event loop of its own
+        return thread.submit(lambda: asyncio.run(make())).result()
+
+
+@asynccontextmanager
+async def http_client(address: str, token: str, mode: Mode = "auto") -> AsyncIterator[Client]:
+    """The SDK's own client, connected to a server over HTTP with a token."""
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=120) as http:
+        transport = streamable_http_client(address, http_client=http)
+        async with Client(transport, mode=mode, read_timeout_seconds=120) as client:
+            yield client
 
 
 def tool_call(index: int) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from contextstash.cli.serve import serve
 from contextstash.cli.sessions import sessions
 from contextstash.cli.show import show
 from contextstash.cli.status import status
+from contextstash.cli.token import token
 from contextstash.cli.ui import ui
 from contextstash.cli.uninstall import uninstall
 from contextstash.cli.validate import validate
@@ -74,6 +75,7 @@ COMMANDS = (
     gateway,
     proxy,
     run_behind_proxy,
+    token,
     import_files,
     export,
     migrate_store,

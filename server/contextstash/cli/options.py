@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-RECORDING = frozenset({"clip", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
-"""The commands that may name a database which does not exist: they, or what they install, record into it."""
+RECORDING = frozenset({"clip", "create", "demo", "gateway", "hook", "import", "install", "proxy", "run", "serve"})
+"""The commands that may name a database which does not exist: they, or what they install, record into it, and `token
+create` comes before the first server."""
 
 
 class DatabaseType(click.ParamType[Any]):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -12,6 +13,7 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from contextstash.mcp.http_options import HttpOptions
     from contextstash_storage.databases import Location
 
 FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
@@ -33,7 +35,26 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
+@click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
 @click.option("--http", metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
+@click.option("--public-url", metavar="URL", help="With --http: the https:// address of the proxy in front.")
+@click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
+@click.option(
+    "--rate-limit",
+    type=click.FloatRange(0),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="With --http: requests a second of each token; 0 for no limit.",
+)
+@click.option("--oauth-issuer", metavar="URL", help="With --public-url: accept this authorization server's tokens too.")
+@click.option(
+    "--oauth-owner-claim",
+    metavar="NAME",
+    default="sub",
+    show_default=True,
+    help="The claim of its tokens that names the owner.",
+)
 @PRESET
 @SET
 def serve(
@@ -42,11 +63,13 @@ def serve(
     follow: str | None,
     path: Path | None,
     verbose: bool,
+    json_logs: bool,
     http: str | None,
     preset: str | None,
     given: tuple[str, ...],
+    **over_http: Any,
 ) -> None:
-    """Serve MCP over stdin and stdout, or over HTTP.
+    """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
 
     PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
     """
@@ -55,6 +78,7 @@ def serve(
 
     if path is not None and follow is None:
         raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
+    serving = _http_options(http, over_http)
     settings = settings_from(preset, given)
     options = ServeOptions(
         db=db,
@@ -65,16 +89,25 @@ def serve(
         api_key=api_key_from(os.environ),
         consent=settings.may_call_model,
         verbose=verbose,
+        json_logs=json_logs,
     )
-    if http is None:
+    if serving is None:
         serve_stdio(options)
         return
-    from dataclasses import replace
-
-    host, port = _address(http)
     from contextstash.ui.serve import mounted_ui
 
-    serve_http(replace(options, host=host, port=port), mounted_ui)
+    serve_http(options, serving, mounted_ui)
+
+
+def _http_options(address: str | None, given: Mapping[str, Any]) -> HttpOptions | None:
+    """The options of a server over HTTP; None for stdio. Raises BadInputError if they do not fit together."""
+    from contextstash.mcp.http_options import HttpOptions
+
+    if address is None and (given["public_url"] is not None or given["stateful"]):
+        raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
+    if given["oauth_issuer"] is not None and given["public_url"] is None:
+        raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
+    return None if address is None else HttpOptions(*_address(address), **given)
 
 
 def _address(text: str) -> tuple[str, int]:

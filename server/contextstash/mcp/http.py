@@ -1,75 +1,192 @@
-"""Serving many clients over streamable HTTP, on this machine alone."""
+"""Serving many clients over streamable HTTP: each presents a token, and works with its owner's sessions alone."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from mcp.server.auth.provider import TokenVerifier
+from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import AnyHttpUrl
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 
+from contextstash.access_tokens import local_token
 from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
+from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
+from contextstash.mcp.http_hosts import HostChecks
+from contextstash.mcp.http_limits import RateLimit
+from contextstash.mcp.http_options import HttpOptions
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
-from contextstash.mcp.lazy import LazyStash, OpenStash
-from contextstash.mcp.server import ToolSet, build_server
-from contextstash_storage.errors import BadInputError
+from contextstash.mcp.lazy import OpenStash
+from contextstash.mcp.owners import OwnerStashes
+from contextstash.mcp.server import HttpAccess, ToolSet, build_server
+from contextstash.mcp.token_verifier import EitherTokens, StoredTokens
+from contextstash.own_hosts import OwnHosts, hosts_behind
+from contextstash.plain_logs import announcement
+from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
+
+if TYPE_CHECKING:
+    from contextstash.mcp.call_observer import Observe
+    from contextstash.mcp.http_metrics import Metrics
 
 MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 """Largest body for the SDK, in bytes: a placeholder for a lone surrogate is six times as long as its escape."""
 
-SECURITY = TransportSecuritySettings(
-    allowed_hosts=[f"{name}:*" for name in ("127.0.0.1", "localhost", "[::1]")],
-    allowed_origins=[f"http://{name}:*" for name in ("127.0.0.1", "localhost", "[::1]")],
-)
-"""Which requests are served: those to this machine by a name that no other site can have, and from its own pages. The
-SDK's own settings for a server on this machine."""
+CHECKED_HERE = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+"""The SDK's own check of Host and Origin is off: `HostChecks` does it before anything is read, and exactly."""
+
+SETTINGS = {"timeout_keep_alive": 75, "server_header": False}
+"""uvicorn's. A proxy keeps an idle connection for 60 s (nginx's default for upstreams): one that this server closed
+before that would fail the request which the proxy is just sending."""
 
 PAGES = "/ui"
 """The path of the browser pages."""
 
-MakePages = Callable[[LazyStash, str], tuple[Any, str]]
+MakePages = Callable[[OwnerStashes, str, OwnHosts], tuple[Any, str]]
 """Makes the browser pages for a path: their application, and the query of the address that opens them."""
 
 
 def run_http(
     open_stash: OpenStash,
     tools: ToolSet,
+    options: HttpOptions,
     *,
-    host: str,
-    port: int,
-    path: str,
+    token_file: Path,
     pages: MakePages | None = None,
     followed: bool = False,
+    json_logs: bool = False,
 ) -> None:
     """Serve until a signal ends it, with the browser pages next to the endpoint if there are any; `followed` as in
-    build_server. Raises BadInputError if the server cannot listen on the address."""
-    if not path.startswith("/") or path == PAGES:
-        raise BadInputError(f"The path of the endpoint must begin with '/' and must not be {PAGES}.")
-    stash = LazyStash(open_stash)
-    made = pages(stash, PAGES) if pages else None
+    build_server. The token of this machine's clients is kept in `token_file`. Raises BadInputError if the server cannot
+    listen on the address."""
+    path, hosts = options.path, _checked(options)
+    stashes = OwnerStashes(open_stash)
+    made = pages(stashes, PAGES, hosts) if pages else None
+    gates: list[Gate] = []
 
     async def app() -> Any:
-        endpoint = build_server(stash, tools, followed=followed).streamable_http_app(
-            streamable_http_path=path,
-            stateless_http=True,
-            max_request_body_size=MAX_BODY_BYTES,
-            host=host,
-            transport_security=SECURITY,
-        )
+        metrics = _metrics(lambda: sum(gate.running for gate in gates))
+        observe = metrics.observe if metrics else None
+        endpoint = _endpoint(stashes, tools, options, followed=followed, observe=observe)
+        if metrics is not None:
+            endpoint.router.routes.append(metrics.route)
         if made is not None:
             endpoint.mount(PAGES, made[0])
-        endpoint.router.lifespan_context = _with_stash(stash, endpoint.router.lifespan_context)
-        return StrictBodies(endpoint, path, SECURITY)
+        endpoint.router.lifespan_context = _with_stash(stashes, endpoint.router.lifespan_context)
+        said = await _where_tokens_are(stashes, token_file)
+        sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
+        sys.stderr.flush()
+        gates.append(Gate(HostChecks(endpoint, hosts), lambda: _asked(stashes), path))
+        return gates[0]
 
     def announce(address: str) -> str:
         watch = f"; to watch it: {address}{PAGES}/{made[1]}" if made else ""
-        return f"contextstash serves {address}{path}{watch}"
+        return announcement(f"contextstash serves {address}{path}{watch}", as_json=json_logs)
 
-    serve(app, host, port, announce)
+    async def drain() -> None:
+        for gate in gates:
+            await gate.drain()
+
+    behind_proxy = options.public_url is not None
+    serve(app, options.host, options.port, announce, settings=SETTINGS, drain=drain, behind_proxy=behind_proxy)
 
 
-def _with_stash(stash: LazyStash, lifespan: Any) -> Any:
+def _checked(options: HttpOptions) -> OwnHosts:
+    """The server's names. Raises BadInputError if the options cannot be used."""
+    if not options.path.startswith("/") or options.path in (PAGES, HEALTH, READINESS):
+        raise BadInputError(
+            f"The path of the endpoint must begin with '/' and must not be {PAGES} or a health check's."
+        )
+    if options.oauth_issuer is not None:
+        from contextstash.mcp.oauth import check_issuer
+
+        check_issuer(options.oauth_issuer)
+        if options.public_url is None:
+            raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
+    return hosts_behind(options.public_url)
+
+
+def _metrics(running: Callable[[], int]) -> Metrics | None:
+    """The figures for Prometheus; None if its client library is not installed."""
+    try:
+        from contextstash.mcp.http_metrics import Metrics
+    except ModuleNotFoundError:
+        return None
+    return Metrics(running)
+
+
+def _endpoint(
+    stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool, observe: Observe | None
+) -> Any:
+    """The SDK's application, with our checks behind its authentication: nothing of a request without a valid token is
+    read."""
+    auth, verifier = _authentication(stashes, options)
+    endpoint = build_server(
+        stashes, tools, followed=followed, access=HttpAccess(auth, verifier, observe)
+    ).streamable_http_app(
+        streamable_http_path=options.path,
+        stateless_http=not options.stateful,
+        max_request_body_size=MAX_BODY_BYTES,
+        transport_security=CHECKED_HERE,
+    )
+    if options.rate_limit:
+        endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
+    endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
+    endpoint.add_exception_handler(Exception, _failed)
+    return endpoint
+
+
+def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSettings, TokenVerifier]:
+    """The SDK's settings and what verifies tokens. With an issuer, the SDK serves the metadata (RFC 9728) by which
+    clients find it; the verifier checks for whom a token was issued."""
+    stored = StoredTokens(stashes)
+    if options.oauth_issuer is None or options.public_url is None:
+        return AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None), stored
+    from contextstash.mcp.oauth import OAuthOptions, OAuthTokens
+
+    oauth = OAuthTokens(OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim))
+    settings = AuthSettings.model_validate(
+        {
+            "issuer_url": options.oauth_issuer,
+            "resource_server_url": options.public_url,
+            "validate_token_resource": False,
+        }
+    )
+    return settings, EitherTokens(stored, oauth)
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    """The response to a request whose token could not be looked up, or which failed outside any tool."""
+    if isinstance(error, ContextstashError):
+        return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
+    return PlainTextResponse("Internal error.", 500)
+
+
+async def _asked(stashes: OwnerStashes) -> object:
+    return await (await stashes.whole()).mark()
+
+
+async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
+    """Where the token of this machine's clients is, as a sentence. It is made here if there is no token yet."""
+    try:
+        kept = await local_token((await stashes.whole()).tokens, file)
+    except (StoreError, OSError) as error:
+        text = f"no token could be read or made ({error})"
+    else:
+        text = (
+            f"the token for this machine's clients is in {file}" if kept else "tokens: contextstash token create NAME"
+        )
+    return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
+
+
+def _with_stash(stash: OwnerStashes, lifespan: Any) -> Any:
     """The stash stays open between requests, and is closed at the end."""
 
     @asynccontextmanager

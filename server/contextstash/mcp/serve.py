@@ -12,6 +12,7 @@ from contextstash.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
+    from contextstash.mcp.http_options import HttpOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -24,7 +25,7 @@ class ServeOptions:
     read (`claude-code`), `follow_path` their folder or file, `project` the folder whose sessions are read. `settings`
     is the server's layer of settings, or a function that returns it for an agent. `api_key` is the key for the model
     that writes summaries; `consent` returns for an agent whether the user allows to call that model. `verbose` logs
-    each change of a session's state, without message contents. `host`, `port` and `path` are for HTTP only.
+    each change of a session's state, without message contents. `json_logs` writes each line of the log as JSON.
     """
 
     db: Location | None = None
@@ -36,9 +37,7 @@ class ServeOptions:
     api_key: str | None = field(default=None, repr=False)
     consent: Callable[[str | None], bool] | None = None
     verbose: bool = False
-    host: str = "127.0.0.1"
-    port: int = 8787
-    path: str = "/mcp"
+    json_logs: bool = False
 
 
 def serve_stdio(options: ServeOptions) -> None:
@@ -50,21 +49,22 @@ def serve_stdio(options: ServeOptions) -> None:
     run_stdio(opener(options), options.tools, followed=options.follow is not None)
 
 
-def serve_http(options: ServeOptions, pages: Any = None) -> None:
-    """Serve many clients at `http://host:port/path`, and `pages` too; returns after SIGTERM or SIGINT
-    with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this
-    machine: requests are not authenticated yet."""
+def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> None:
+    """Serve many clients over HTTP, and `pages` too; returns after SIGTERM or SIGINT, when the running requests have
+    ended, with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine
+    and no proxy is in front."""
     _prepare(options)
+    from contextstash.locations import token_file
     from contextstash.mcp.http import run_http
 
     run_http(
         opener(options),
         options.tools,
-        host=options.host,
-        port=options.port,
-        path=options.path,
+        http,
+        token_file=token_file(options.db),
         pages=pages,
         followed=options.follow is not None,
+        json_logs=options.json_logs,
     )
 
 
@@ -123,6 +123,6 @@ def _prepare(options: ServeOptions) -> None:
     from contextstash.context.window.settings import resolve_settings
 
     resolve_settings(options.settings(None) if callable(options.settings) else options.settings)
-    configure_logs()
+    configure_logs(as_json=options.json_logs)
     if options.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mcp.server import CacheHint, MCPServer
 from mcp.server.caching import CacheableMethod
@@ -12,16 +12,32 @@ from mcp.server.caching import CacheableMethod
 from contextstash import __version__
 from contextstash.mcp import followed_client
 from contextstash.mcp.agent_tools import agent_tools
+from contextstash.mcp.call_observer import CallObserver, Observe
 from contextstash.mcp.checks import ProtocolChecks
 from contextstash.mcp.completions import add_completions
 from contextstash.mcp.lazy import LazyStash, OpenStash
 from contextstash.mcp.program_tools import program_tools
 from contextstash.mcp.prompts import PROMPTS, add_prompts
 from contextstash.mcp.resources import add_resources
+from contextstash.mcp.scopes import ScopeChecks
 from contextstash.mcp.status_app import status_app, status_tool
 from contextstash.mcp.tool import StashTool
 
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import TokenVerifier
+    from mcp.server.auth.settings import AuthSettings
+
 ToolSet = Literal["retrieval", "agent", "all"]
+
+
+class HttpAccess(NamedTuple):
+    """How the clients of a server over HTTP are admitted: each request needs a token that `verifier` accepts, whose
+    scopes limit what it may do. `observe` is called after each request."""
+
+    settings: AuthSettings
+    verifier: TokenVerifier
+    observe: Observe | None = None
+
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
 
@@ -51,13 +67,14 @@ def build_server(
     *,
     on_stopped: Callable[[], None] | None = None,
     followed: bool = False,
+    access: HttpAccess | None = None,
 ) -> MCPServer[None]:
     """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
     reads an archived output (`retrieval`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
-    the tools say that they change our view alone.
+    the tools say that they change our view alone. `access` is for a server over HTTP.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
@@ -82,7 +99,9 @@ def build_server(
         tools=list[Any](offered),
         lifespan=lifespan,
         log_level="WARNING",
-        middleware=[ProtocolChecks(PROMPTS)],
+        middleware=[ProtocolChecks(PROMPTS), *(_of_http(offered, access) if access else [])],
+        auth=access.settings if access else None,
+        token_verifier=access.verifier if access else None,
         extensions=[] if tools == "retrieval" else [status_app()],
         cache_hints=CACHE_HINTS,
     )
@@ -91,6 +110,11 @@ def build_server(
         add_prompts(server, stash)
         add_completions(server, stash)
     return server
+
+
+def _of_http(offered: list[StashTool], access: HttpAccess) -> list[Any]:
+    """The middlewares of a server whose clients have tokens."""
+    return [CallObserver([tool.name for tool in offered], access.observe), ScopeChecks(offered)]
 
 
 def _offered(stash: LazyStash, tools: ToolSet) -> list[StashTool]:

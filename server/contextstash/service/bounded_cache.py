@@ -38,3 +38,9 @@ class BoundedCache(Generic[Key, Value]):
     def pop(self, key: Key) -> Value | None:
         """Remove the key's value and return it; None if there is none."""
         return self._known.pop(key, None)
+
+    def clear(self) -> list[Value]:
+        """Remove all keys, and return their values."""
+        values = list(self._known.values())
+        self._known.clear()
+        return values

@@ -79,6 +79,7 @@ from contextstash_storage.records import (
     Session,
 )
 from contextstash_storage.store import SessionStore
+from contextstash_storage.tokens import TokenStore
 
 
 class Stash:
@@ -101,15 +102,14 @@ class Stash:
         names no session.
         `host_windows` are those of hosts that do not use their model's whole window, by the agent's name; `project_of`
         returns the folder that a client ran in, given its transcript."""
-        self._access = Access(
-            store,
-            settings=settings,
-            api_key=api_key,
-            consent=consent,
-            current_session=current_session,
-            host_windows=host_windows,
-            project_of=project_of,
-        )
+        self._options: dict[str, Any] = {
+            "settings": settings,
+            "api_key": api_key,
+            "consent": consent,
+            "host_windows": host_windows,
+            "project_of": project_of,
+        }
+        self._access = Access(store, current_session=current_session, **self._options)
         self._recent = RecentCalls(self._access)
         self._reducer = AutoReducer(self._access)
         self._recording = SessionLocks()
@@ -119,10 +119,28 @@ class Stash:
         """The sessions whose requests go through the proxy."""
         return ProxiedSessions(self._access, self._recent, self._recording)
 
-    async def close(self) -> None:
-        """End the reductions in the background, and close the store."""
+    @property
+    def owner(self) -> str:
+        """Whose sessions these are."""
+        return self._access.store.owner
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The tokens of a server's clients, of all owners."""
+        return self._access.store.tokens
+
+    def for_owner(self, owner: str) -> Stash:
+        """The sessions of another owner in the same open database, which follows no client. End it with `end`."""
+        return Stash(self._access.store.for_owner(owner), **self._options)
+
+    async def end(self) -> None:
+        """End the reductions in the background; the store stays open."""
         await self._reducer.close()
         self._access.searches.close()
+
+    async def close(self) -> None:
+        """End the reductions in the background, and close the store."""
+        await self.end()
         await self._access.store.close()
 
     async def idle(self) -> None:

@@ -1,4 +1,4 @@
-"""The protocol of a stash that is opened at its first use."""
+"""The protocols of stashes that are opened at their first use."""
 
 from __future__ import annotations
 
@@ -12,3 +12,9 @@ class OpenedStash(Protocol):
     """Returns the stash, and opens it at the first call."""
 
     async def get(self) -> Stash: ...
+
+
+class OwnedStashes(Protocol):
+    """Returns the stash of an owner's sessions, and opens the database at the first call."""
+
+    async def of(self, owner: str) -> Stash: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -11,19 +12,67 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from contextstash.display import style_sheet
-from contextstash.ui.guard import Guard, new_token
+from contextstash.own_hosts import OwnHosts
+from contextstash.service.bounded_cache import BoundedCache
+from contextstash.ui.guard import Guard, Tokens, new_token
 from contextstash.ui.pages import Pages
 from contextstash.ui.templates import Templates
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.service.waiting import OpenedStash
+    from contextstash.service.stash import Stash
+    from contextstash.service.waiting import OpenedStash, OwnedStashes
 
 
-def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
-    """The pages, to be served at `path`. A client that has the token may read and change the sessions."""
+MAX_OWNERS = 64
+"""Owners whose pages keep their lists in memory; as many as the server keeps."""
+
+
+def build_ui(
+    stashes: OwnedStashes,
+    token: str,
+    *,
+    path: str = "",
+    hosts: OwnHosts | None = None,
+    tokens: Tokens | None = None,
+) -> Starlette:
+    """The pages, to be served at `path`. A client that has the token may read and change the sessions of this machine's
+    user; with `tokens`, others enter with a token of theirs. `hosts` are the server's names."""
+    guard = Middleware(Guard, token=token, path=path, hosts=hosts or OwnHosts(), tokens=tokens)
+    return Starlette(routes=[Mount("/", _ByOwner(stashes, path))], middleware=[guard])
+
+
+class _ByOwner:
+    """ASGI application: the pages of the owner whose visit it is. What one owner's pages keep in memory, another's
+    cannot reach."""
+
+    def __init__(self, stashes: OwnedStashes, path: str) -> None:
+        self._stashes = stashes
+        self._path = path
+        self._pages: BoundedCache[str, Starlette] = BoundedCache(MAX_OWNERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        owner = scope["visit"].owner
+        pages = self._pages.get(owner) or pages_of(_OfOwner(self._stashes, owner), self._path)
+        await self._pages.set(owner, pages)(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfOwner:
+    """The stash of one owner."""
+
+    stashes: OwnedStashes
+    owner: str
+
+    async def get(self) -> Stash:
+        return await self.stashes.of(self.owner)
+
+
+def pages_of(stash: OpenedStash, path: str) -> Starlette:
+    """The pages of one owner."""
     templates = Templates(path, form_token=new_token())
     pages = Pages(stash, templates)
     routes = [
@@ -41,7 +90,6 @@ def build_ui(stash: OpenedStash, token: str, *, path: str = "") -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, token=token, path=path)],
         exception_handlers={ContextstashError: _error_page(templates), 404: _missing_page(templates)},
     )
 

@@ -1,20 +1,30 @@
-"""Access to the pages: a token, local host names only, no foreign contents, no forged forms."""
+"""Access to the pages: a token, the server's own host names only, no foreign contents, no forged forms."""
 
 from __future__ import annotations
 
 import hmac
 import secrets
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import MutableHeaders, QueryParams
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contextstash.access_tokens import SCOPES, TokenVerification, digest
+from contextstash.own_hosts import OwnHosts
+from contextstash.service.bounded_cache import BoundedCache
+from contextstash_storage.records import LOCAL_OWNER
 
 COOKIE = "contextstash"
 
-# Another name that resolves to this machine could belong to a site that attacks by DNS rebinding.
-HOSTS = ("127.0.0.1", "localhost", "[::1]")
+MAX_VISITS = 256
+"""Browsers that have the pages open; a guess. The one that asked for none for the longest time must enter again."""
+
+MAX_FORM_BYTES = 1_000
+"""Of the form that enters a token: a token has 47 characters."""
 
 HEADERS = {
     "content-security-policy": (
@@ -29,17 +39,33 @@ HEADERS = {
 }
 
 
+Tokens = Callable[[], Awaitable[TokenVerification]]
+"""Returns the verification of tokens with which others than this machine's user may enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a browser may see: one owner's sessions, within the scopes of the token that it entered with."""
+
+    owner: str = LOCAL_OWNER
+    scopes: tuple[str, ...] = SCOPES
+    sha256: bytes | None = None
+
+
 class Guard:
-    """ASGI middleware. The first request passes the token in the address and gets a cookie with it: only the owner of
-    the database may see the pages, also on a machine with other users.
+    """ASGI middleware. The first request passes the token in the address and gets a cookie for the following ones: only
+    the owner of the database may see the pages, also on a machine with other users. With `tokens`, the owner of a token
+    enters it in a form, and sees the sessions that it gives access to. The application finds the Visit in the scope.
     """
 
-    def __init__(self, app: ASGIApp, token: str, path: str) -> None:
+    def __init__(self, app: ASGIApp, token: str, path: str, hosts: OwnHosts, tokens: Tokens | None = None) -> None:
         self._app = app
         self._token = token
-        # Not the token: browsers send a host's cookies to all its ports, and another server there could keep it.
-        self._visit = new_token()
+        # Not by the token: browsers send a host's cookies to all its ports, and another server there could keep it.
+        self._visits: BoundedCache[str, Visit] = BoundedCache(MAX_VISITS)
         self._path = path
+        self._hosts = hosts
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,32 +79,92 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        refused = self._refused(Request(scope))
+        request = Request(scope, receive)
+        refused = self._foreign(request) or await self._entered(request) or await self._denied(request)
         await (refused or self._app)(scope, receive, send_guarded)
 
-    def _refused(self, request: Request) -> Response | None:
+    def _foreign(self, request: Request) -> Response | None:
+        """The refusal of a request to another server's name, or from another site."""
         host = request.headers.get("host", "")
-        if not _is_own_host(host):
-            return PlainTextResponse("These pages are served only under 127.0.0.1, localhost and [::1].", 421)
+        if not self._hosts.has_host(host):
+            return PlainTextResponse("These pages are not served under this name.", 421)
         origin = request.headers.get("origin")
         if request.method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc != host:
             return PlainTextResponse("This form was sent from another site.", 403)
-        given = request.query_params.get("token")
-        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
-            return self._set_cookie(request)
-        if not hmac.compare_digest(request.cookies.get(_cookie(host), "").encode(), self._visit.encode()):
-            return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
         return None
 
-    def _set_cookie(self, request: Request) -> Response:
+    async def _entered(self, request: Request) -> Response | None:
+        """The response to a request that brings a valid token; None if it does not."""
+        given = request.query_params.get("token")
+        if given is not None and hmac.compare_digest(given.encode(), self._token.encode()):
+            return self._set_cookie(request, Visit())
+        if self._tokens is None or request.method != "POST" or request.url.path != f"{self._path}/enter":
+            return None
+        secret = await _form_token(request)
+        token = await (await self._tokens()).verify(secret)
+        if token is None:
+            return _entrance(self._path, "This token is not valid.")
+        return self._set_cookie(request, Visit(token.owner, token.scopes, digest(secret)))
+
+    async def _denied(self, request: Request) -> Response | None:
+        """The refusal of a request without a visit, or outside its scopes; None if it may pass."""
+        name = request.cookies.get(_cookie(request.headers["host"]), "")
+        visit = self._visits.get(name)
+        if visit is None or not await self._is_valid(visit):
+            if self._tokens is not None:
+                return _entrance(self._path, "Enter a token, or open the address that contextstash printed.")
+            return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
+        self._visits.set(name, visit)
+        needed = "read" if request.method in ("GET", "HEAD") else "write"
+        if needed not in visit.scopes:
+            return PlainTextResponse(f"This needs the scope {needed}, which your token does not have.", 403)
+        request.scope["visit"] = visit
+        return None
+
+    async def _is_valid(self, visit: Visit) -> bool:
+        """Whether the token of a visit still is."""
+        if visit.sha256 is None or self._tokens is None:
+            return visit.sha256 is None
+        return await (await self._tokens()).verify_digest(visit.sha256) is not None
+
+    def _set_cookie(self, request: Request, visit: Visit) -> Response:
         """Redirect to the same address without the token, which would stay in the browser's history."""
         rest = QueryParams([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         target = request.url.replace(query=str(rest)).path + (f"?{rest}" if rest else "")
+        if request.method == "POST":
+            target = f"{self._path}/"
+        name, host = new_token(), request.headers["host"]
+        self._visits.set(name, visit)
         response = RedirectResponse(target, 303)
         response.set_cookie(
-            _cookie(request.headers["host"]), self._visit, httponly=True, samesite="strict", path=self._path or "/"
+            _cookie(host),
+            name,
+            httponly=True,
+            samesite="strict",
+            secure=host.lower() == self._hosts.public,
+            path=self._path or "/",
         )
         return response
+
+
+async def _form_token(request: Request) -> str:
+    """The token in the body of a form; empty if there is none."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_FORM_BYTES:
+            return ""
+    return parse_qs(body.decode("ascii", "replace")).get("token", [""])[0].strip()
+
+
+def _entrance(path: str, text: str) -> Response:
+    """The page with the form for a token."""
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>contextstash</title><p>{text}</p>'
+        f'<form method="post" action="{path}/enter"><label>Token <input name="token" type="password" required'
+        ' autocomplete="current-password"></label> <button>Enter</button></form></html>',
+        401,
+    )
 
 
 def _cookie(host: str) -> str:
@@ -89,8 +175,3 @@ def _cookie(host: str) -> str:
 def new_token() -> str:
     """A random token of 24 bytes: 192 bits, more than the 128 that cannot be guessed."""
     return secrets.token_urlsafe(24)
-
-
-def _is_own_host(host: str) -> bool:
-    name = host.rsplit(":", 1)[0] if host.rsplit(":", 1)[-1].isdecimal() else host
-    return name in HOSTS

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from contextstash.loopback import serve
 from contextstash.ui.app import build_ui
 from contextstash.ui.guard import new_token
 
 if TYPE_CHECKING:
+    from contextstash.access_tokens import TokenVerification
+    from contextstash.own_hosts import OwnHosts
     from contextstash.service.stash import Stash
+
+
+class VerifyingStashes(Protocol):
+    """The stashes of a server's owners, and the verification of their tokens."""
+
+    async def of(self, owner: str) -> Stash: ...
+
+    async def verification(self) -> TokenVerification: ...
 
 
 class _Opened:
@@ -20,7 +30,7 @@ class _Opened:
     def __init__(self, stash: Stash) -> None:
         self._stash = stash
 
-    async def get(self) -> Stash:
+    async def of(self, _: str) -> Stash:
         return self._stash
 
 
@@ -50,7 +60,8 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
     serve(app, "127.0.0.1", port, announce)
 
 
-def mounted_ui(stash: Any, path: str) -> tuple[Any, str]:
-    """The pages, to be mounted at a path of another server, and the query that opens them."""
+def mounted_ui(stashes: VerifyingStashes, path: str, hosts: OwnHosts) -> tuple[Any, str]:
+    """The pages, to be mounted at a path of another server, and the query that opens those of this machine's user.
+    Others enter with a token of theirs."""
     token = new_token()
-    return build_ui(stash, token, path=path), f"?token={token}"
+    return build_ui(stashes, token, path=path, hosts=hosts, tokens=stashes.verification), f"?token={token}"

@@ -31,6 +31,7 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, 
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.session_key import Key
 from contextstash_storage.postgres.sessions import changed, lock_session, read_session
+from contextstash_storage.postgres.tokens import PostgresTokens
 from contextstash_storage.preparation import is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -93,6 +94,7 @@ class PostgresStore:
         self._database = database
         self._process = leases.ProcessLock(database.address)
         self._announcer = changes.Announcer(database)
+        self.tokens = PostgresTokens(database)
 
     def for_owner(self, owner: str) -> PostgresStore:
         """The same open database, bound to another owner. Closing either closes both."""
