@@ -21,7 +21,7 @@ from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
 from contextstash.mcp.http_hosts import HostChecks
-from contextstash.mcp.http_limits import RateLimit
+from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.http_options import HttpOptions
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import OpenStash
@@ -138,6 +138,7 @@ def _endpoint(
     )
     if options.rate_limit:
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
+    endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
     endpoint.add_exception_handler(Exception, _failed)
     return endpoint
