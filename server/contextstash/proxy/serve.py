@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -44,7 +45,8 @@ FORGOTTEN = (
 
 @dataclass(frozen=True)
 class ServedProxy:
-    """What is served: `upstream` is the model API's address; `descriptor` is that of a socket that a parent process
+    """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
+    recorded, if it is one; `descriptor` is that of a socket that a parent process
     listens on already, so that no connection is refused while this process is started again."""
 
     upstream: str
@@ -53,6 +55,7 @@ class ServedProxy:
     host: str = "127.0.0.1"
     port: int = 0
     descriptor: int | None = None
+    database: Path | None = None
     http2: bool = False
     verbose: bool = False
     clock: Callable[[], float] = field(default=time.time)
@@ -100,6 +103,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
+        still_stored=_presence_of(served.database if served.options.record else None),
     )
 
     async def at_end() -> None:
@@ -122,6 +126,21 @@ async def _process_of(served: ServedProxy) -> ProxyApp:
     gc.collect()
     gc.freeze()
     return app
+
+
+def _presence_of(database: Path | None) -> Callable[[], bool]:
+    """Whether the file is still the one that was opened: a deleted one is written on, but nobody else can read it."""
+    if database is None or not database.exists():
+        return lambda: True
+    opened = database.stat()
+
+    def is_present() -> bool:
+        try:
+            return os.path.samestat(database.stat(), opened)
+        except OSError:
+            return False
+
+    return is_present
 
 
 def _facts(model: str) -> ModelFacts:
