@@ -370,7 +370,7 @@ async def test_the_sdk_keeps_a_tool_of_a_subclass_as_it_is() -> None:
 
 
 def test_uvicorn_stops_reading_at_a_limit_of_its_module() -> None:
-    """proxy/serve.py sets it."""
+    """loopback.py sets it for the proxy."""
     from uvicorn.protocols.http import h11_impl
 
     assert h11_impl.HIGH_WATER_LIMIT == 65536  # type: ignore[attr-defined]

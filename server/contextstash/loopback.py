@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import uvicorn
+from uvicorn.protocols.http import h11_impl
 
 from contextstash.signals import end_signals
 from contextstash_storage.errors import BadInputError
@@ -33,6 +34,11 @@ PROXY_SETTINGS: dict[str, Any] = {
 to the client when an idle connection ends (the number is a guess: longer than clients keep theirs). Not httptools,
 which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient sends it, it loses
 the body."""
+
+
+def read_ahead(size: int) -> None:
+    """From now on, read so many bytes of each request in this process before the application has taken them."""
+    h11_impl.HIGH_WATER_LIMIT = size  # type: ignore[attr-defined]
 
 
 def serve(

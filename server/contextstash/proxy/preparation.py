@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import accumulate
 from operator import itemgetter
+from typing import NamedTuple
 
 from contextstash.context.view.cached_prune import (
     AUTOMATIC,
@@ -227,37 +228,50 @@ def prunables(
     others: Mapping[int, Sequence[OtherPart]],
 ) -> list[Prunable]:
     """The recorded tool results and `others` that are old enough to be replaced, in order."""
-    blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
+    # Column by column and without a loop over messages: this is asked for each request, and some have a thousand.
+    shown = _shown_parts(conversation, request, others)
+    sums = list(accumulate(part.tokens for part in reversed(shown)))[::-1]
+    old = [
+        part for part, kept in zip(shown, sums, strict=True) if kept > keep_tokens and part.tokens >= MIN_RESULT_TOKENS
+    ]
+    if not old:
+        return []
     starts = reply_starts(request)
-    kept = 0
-    young: int | None = None  # replies since the newest result became old enough
-    found: list[Prunable] = []
-    for place, key, tokens, is_recorded in reversed(_shown_parts(conversation, request, others)):
-        kept += tokens
-        if kept <= keep_tokens or tokens < MIN_RESULT_TOKENS:
-            continue
-        replies = len(starts) - bisect_left(starts, place)
-        young = replies if young is None else young
-        if is_recorded:
-            after, carried = blocks[-1] - blocks[place], replies - young
-            found.append(Prunable(key, sizes.before(place), tokens, PLACEHOLDER_TOKENS, after, carried))
-    return found[::-1]
+    until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
+    blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
+    old = [part for part in old if part.is_recorded]
+    before = sizes.before([part.place for part in old])
+    return [
+        Prunable(
+            key, at, tokens, PLACEHOLDER_TOKENS, blocks[-1] - blocks[place], until_old - bisect_left(starts, place)
+        )
+        for (place, key, tokens, _), at in zip(old, before, strict=True)
+    ]
+
+
+class _ShownPart(NamedTuple):
+    """A part of message `place` that is shown: its name in a plan, its tokens, and whether exactly this is recorded, so
+    that it can be retrieved."""
+
+    place: int
+    key: str
+    tokens: int
+    is_recorded: bool
 
 
 def _shown_parts(
     conversation: Conversation, request: RequestText, others: Mapping[int, Sequence[OtherPart]]
-) -> list[tuple[int, str, int, bool]]:
-    """The tool outputs and `others` that are not pruned yet, in order: the message, the name in a plan, the tokens, and
-    whether exactly this is recorded, so that it can be retrieved."""
-    rate, pins, recorded = conversation.tokens_per_byte, conversation.edits.pins, conversation.catalog.outputs
+) -> list[_ShownPart]:
+    """The tool outputs and `others` that are not pruned yet, in order."""
+    rate, pins, recorded = conversation.tokens_per_byte, conversation.edits.pins, conversation.catalog.hashes
     found = [
-        (place, key, round(size * rate), key in recorded and recorded[key].output.sha256 == sha256)
+        _ShownPart(place, key, round(size * rate), recorded.get(key) == sha256)
         for place in request.places(has_results)
         for key, size, sha256 in request.messages[place].outputs
         if key not in pins
     ]
     if others:
-        found += [(place, each.key, each.tokens, True) for place, parts in others.items() for each in parts]
+        found += [_ShownPart(place, o.key, o.tokens, True) for place, parts in others.items() for o in parts]
         found.sort(key=itemgetter(0))
     return found
 
@@ -314,7 +328,7 @@ def plan(
 def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
     """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
     place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
-    return (sizes.before(0),) if place is None else (sizes.before(0), sizes.up_to(place))
+    return tuple(sizes.before([0] if place is None else [0, place + 1]))
 
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:

@@ -71,7 +71,9 @@ def serve_proxy(served: ServedProxy) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
     if served.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
-    from contextstash.loopback import PROXY_SETTINGS, serve
+    from contextstash.loopback import PROXY_SETTINGS, read_ahead, serve
+
+    read_ahead(READ_AHEAD_BYTES)
 
     listener = None if served.descriptor is None else socket.socket(fileno=served.descriptor)
     serve(
@@ -118,9 +120,6 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
 async def _process_of(served: ServedProxy) -> ProxyApp:
     """The application in a process of its own."""
-    from uvicorn.protocols.http import h11_impl
-
-    h11_impl.HIGH_WATER_LIMIT = READ_AHEAD_BYTES  # type: ignore[attr-defined]
     app = await proxy_app(served)
     # What is loaded so far stays: the garbage collector would look through it again and again.
     gc.collect()

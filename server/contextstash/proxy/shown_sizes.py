@@ -30,8 +30,8 @@ def size_of(request: RequestText) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ShownSizes:
-    """The tokens of a request in which placeholders stand for some of its parts: `hidden` are those that they hide up
-    to each of `places`. `unseen` are the tokens in front of all that the messages' bytes do not explain."""
+    """The tokens of a request in which placeholders stand for some of its parts: `hidden[i]` are those that they hide
+    in the first `i` of `places`. `unseen` are the tokens in front of all that the messages' bytes do not explain."""
 
     request: RequestText
     tokens_per_byte: float
@@ -39,19 +39,20 @@ class ShownSizes:
     hidden: Sequence[float]
     unseen: float
 
-    def before(self, place: int) -> int:
-        """The tokens in front of a message."""
-        return max(0, round(self.unseen + self.of_messages(self.request.spans[place].start, place)))
+    def before(self, places: Sequence[int]) -> list[int]:
+        """The tokens in front of each of these messages; behind the last one, those of the whole request."""
+        rate, hidden, spans = self.tokens_per_byte, self.hidden, self.request.spans
+        unseen, count = self.unseen - spans[0].start * rate, len(spans)
+        starts = (spans[at].start if at < count else spans[-1].end for at in places)
+        return [
+            max(0, round(unseen + start * rate - hidden[bisect_left(self.places, at)]))
+            for at, start in zip(places, starts, strict=True)
+        ]
 
-    def up_to(self, place: int) -> int:
-        """The tokens in front of a message, and its own."""
-        return max(0, round(self.unseen + self.of_messages(self.request.spans[place].end, place + 1)))
-
-    def of_messages(self, end: int, place: int) -> float:
-        """The tokens of the messages in front of this one, which end at this byte."""
-        number = bisect_left(self.places, place) if self.places else 0
-        tokens = (end - self.request.spans[0].start) * self.tokens_per_byte
-        return tokens - self.hidden[number - 1] if number else tokens
+    def of_messages(self) -> float:
+        """The tokens of all messages."""
+        size = self.request.spans[-1].end - self.request.spans[0].start
+        return size * self.tokens_per_byte - self.hidden[-1]
 
 
 def shown_sizes(conversation: Conversation, request: RequestText) -> ShownSizes:
@@ -61,13 +62,12 @@ def shown_sizes(conversation: Conversation, request: RequestText) -> ShownSizes:
     unseen = size_before(request, 0) * rate
     if last is not None and conversation.state.prompt:
         shown = ShownSizes(last, rate, *_hidden(conversation, last, conversation.shown), 0.0)
-        rest = conversation.state.prompt - shown.of_messages(last.spans[-1].end, len(last.messages))
-        unseen += rest - size_before(last, 0) * rate
+        unseen += conversation.state.prompt - shown.of_messages() - size_before(last, 0) * rate
     return ShownSizes(request, rate, *_hidden(conversation, request, conversation.edits), unseen)
 
 
 def _hidden(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> tuple[list[int], list[float]]:
-    """The messages of which something is hidden, and the tokens that are hidden up to each of them."""
+    """The messages of which something is hidden; the tokens hidden in front of each, and at last in all."""
     sizes: dict[int, list[int]] = {}
     for place in request.places(has_results) if edits.pins else ():
         message = request.messages[place]
@@ -78,7 +78,7 @@ def _hidden(conversation: Conversation, request: RequestText, edits: ProxiedEdit
         sizes[place] = sizes.get(place, []) + texts
     rate, places = conversation.tokens_per_byte, sorted(sizes)
     tokens = [sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in sizes[place]) for place in places]
-    return places, list(accumulate(tokens))
+    return places, list(accumulate(tokens, initial=0.0))
 
 
 def _has_large_inputs(message: TextMessage) -> bool:
