@@ -10,7 +10,6 @@ from typing import Any
 
 import anyio
 import uvicorn
-from uvicorn.protocols.http import h11_impl
 
 from contextstash.signals import end_signals
 from contextstash_storage.errors import BadInputError
@@ -38,6 +37,8 @@ the body."""
 
 def read_ahead(size: int) -> None:
     """From now on, read so many bytes of each request in this process before the application has taken them."""
+    from uvicorn.protocols.http import h11_impl
+
     h11_impl.HIGH_WATER_LIMIT = size  # type: ignore[attr-defined]
 
 
