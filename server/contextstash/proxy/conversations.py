@@ -94,8 +94,11 @@ def common_start(known: tuple[TextMessage, ...], messages: tuple[TextMessage, ..
 
 
 def head_of(request: RequestText) -> str:
-    """A hash of the first message."""
-    return _hash(request.messages[0].plain)
+    """A hash of the first message, made once: it can be long, and the client waits for it at the end of each reply."""
+    first = request.messages[0]
+    if "head" not in first.notes:
+        first.notes["head"] = _hash(first.plain)
+    return str(first.notes["head"])
 
 
 def surroundings_of(request: RequestText) -> str:
