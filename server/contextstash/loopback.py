@@ -28,9 +28,19 @@ PROXY_SETTINGS: dict[str, Any] = {
     "proxy_headers": False,
     "lifespan": "on",
     "timeout_keep_alive": 600,
+    "http": "h11",
 }
 """uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
+to the client when an idle connection ends (the number is a guess: longer than clients keep theirs). Not httptools,
+which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient sends it, it loses
+the body."""
+
+
+def read_ahead(size: int) -> None:
+    """From now on, read so many bytes of each request in this process before the application has taken them."""
+    from uvicorn.protocols.http import h11_impl
+
+    h11_impl.HIGH_WATER_LIMIT = size  # type: ignore[attr-defined]
 
 
 BACKLOG = 2_048
