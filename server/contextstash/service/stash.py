@@ -405,8 +405,9 @@ class Stash:
         request = await get_context.find_request(self._access, session.session_id, request_id)
         return [{**extra, "request": request.sent} if extra else extra for extra in extras]
 
-    async def _recorded(self, appended: Appended) -> RecordResult:
-        estimate, done = await self._reducer.after_recording(appended.session)
+    async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
+        written_at = appended.messages[-1].created_at if appended.messages else None
+        estimate, done = await self._reducer.after_recording(appended.session, written_at, reduce=reduce)
         return RecordResult(
             session_id=appended.session.session_id,
             recorded=len(appended.messages),
@@ -421,12 +422,20 @@ class Stash:
         )
 
     async def record_transcript(
-        self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor
+        self,
+        session: TranscriptSession,
+        messages: Sequence[TranscriptMessage],
+        cursor: Cursor,
+        *,
+        reduce: bool = True,
     ) -> RecordResult:
-        """Store the messages read from a client's transcript, and the position up to which it was read."""
+        """Store the messages read from a client's transcript, and the position up to which it was read.
+
+        Without `reduce` nothing is pruned or compacted automatically: the session is only recorded.
+        """
         async with self._recording.of(session.session_id):
             appended = await record_transcript(self._access, self._recent, session, messages, cursor)
-        return await self._recorded(appended)
+        return await self._recorded(appended, reduce=reduce)
 
     async def read_cursor(self, source: str) -> Cursor | None:
         """The position up to which a transcript file has been read."""
