@@ -28,8 +28,8 @@ def section(output: str, step: str) -> str:
 
 
 def changes(text: str) -> list[tuple[int, int]]:
-    """Every 'before -> after tokens'."""
-    found = re.findall(r"([\d,]+) -> ([\d,]+) tokens", text)
+    """Every 'before → after tokens'."""
+    found = re.findall(r"([\d,]+) → ([\d,]+) tokens", text)
     return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
 
 

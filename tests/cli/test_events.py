@@ -17,7 +17,7 @@ def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
     assert prune["tokens_after"] < prune["tokens_before"]
     assert prune["seq"] == 13
     text = contextstash.run("events").stdout
-    assert f"{prune['tokens_before']:,} -> {prune['tokens_after']:,}" in text
+    assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
 
 
 def test_a_session_without_events_says_so(contextstash: CommandLine) -> None:

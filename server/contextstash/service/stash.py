@@ -316,6 +316,11 @@ class Stash:
         result = await restore.restore(self._access, handles, session_id)
         return await with_effect(self._access, result, time.time())
 
+    async def restore_last(self, session_id: str) -> RestoreResult:
+        """Undo the last prune or compaction as a whole."""
+        result = await restore.restore_last(self._access, session_id)
+        return await with_effect(self._access, result, time.time())
+
     async def open_session(
         self,
         session_id: str,
