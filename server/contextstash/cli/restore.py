@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.completion import handles as handle_completion
+from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, print_json
 from contextstash_storage.errors import NotFoundError
@@ -21,7 +21,7 @@ PREFIXES = ("out_", "sum_")
 
 
 @click.command()
-@click.argument("handles", metavar="HANDLES|SESSION", nargs=-1, shell_complete=handle_completion)
+@click.argument("handles", metavar="HANDLES|SESSION", nargs=-1, shell_complete=handles_and_sessions)
 @click.option("--last", is_flag=True, help="Undo the last prune or compaction of SESSION as a whole.")
 @click.option("--session", help="Their session. [default: the one that has the first of them]")
 @database_options
