@@ -11,9 +11,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 
 .PHONY: setup demo test test-all test-adapters lint types check bench docs pictures mcpb clean
 
-setup: $(DEVELOPMENT)
+# The product alone: the test tools are three times its size.
+setup: $(PRODUCT)
+	@echo "contextstash is $(BIN)/contextstash. Next: $(BIN)/contextstash install CLIENT"
 
-# The demonstration needs the product alone: the test tools are three times its size.
 $(PRODUCT): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	@echo "Creating a virtual environment in $(VENV) …"

@@ -22,8 +22,9 @@ CALL_WEIGHT = 10.0
 PAIR_WEIGHT = 3.0
 """How much the score of a call counts for its output, where the output's own counts 1; 2, 3 and 5 were tried."""
 
-WHOLE_WEIGHT = 2.0
-"""By what the score of a text with all terms is multiplied, so that it comes before those with some of them."""
+WHOLE_WEIGHT = 100.0
+"""By what the score of a text with all terms is multiplied, so that it comes before those with some of them: an
+identifier as a whole before calls with half of it, which CALL_WEIGHT and PAIR_WEIGHT make 30 times as heavy."""
 
 NEIGHBOR_WEIGHT = 0.4
 """How much of the scores of the messages before and after a message is added to its own: in a conversation the words

@@ -211,3 +211,10 @@ async def indexed(store: SessionStore) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("indexing does not end")
+
+
+async def test_an_identifier_as_a_whole_comes_before_calls_with_a_part_of_it(store: SessionStore) -> None:
+    await record(store, says("Implement the plan ENT-64: " + "show the status of a session. " * 4_000))
+    await record(store, *(says(f"remark {number}") for number in range(60)))
+    await record(store, *ran("r", "Read", "ent/ent.go", "package ent"))
+    assert await handles(store, "ENT-64") == ["message 0", "out_r"]

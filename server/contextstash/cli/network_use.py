@@ -12,7 +12,7 @@ from contextstash.configuration import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 
-SAMPLING = "A client that supports sampling may be asked for a summary by its own model."
+SAMPLING = "Only a client that offers its own model (sampling), which has the session anyway, may be asked for a summary."
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def search(
             since=since,
             until=until,
             project=None if session else str(Path.cwd()),
+            unseen_first=False,
         )
         named = {_conversation(hit.session_id) for hit in found.hits if hit.session_id and not as_json}
         return found, {each: await _named(stash, each) for each in named}

@@ -131,7 +131,7 @@ async def _searched(stash: Stash, session_id: str, output: Output) -> Found:
     """Search for an output by the argument of its call, as somebody would who remembers what was looked at."""
     words = _remembered(output.argument)
     started = time.perf_counter()
-    hits = (await stash.search_history(words, session_id=session_id, scope="session")).hits
+    hits = (await stash.search_history(words, session_id=session_id, scope="session", unseen_first=False)).hits
     seconds = time.perf_counter() - started
     handle = output.handle if any(hit.handle == output.handle for hit in hits) else None
     return Found(words, output.tool, output.tokens, handle, seconds)

@@ -208,6 +208,13 @@ class Access:
         known = await self._known.read(session)
         return await self._known.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
+    async def shows_whole(self, session: Session) -> Callable[[int], bool]:
+        """Whether the view shows a message, by its position, without an output that was archived or cut."""
+        overlay = (await self._known.read(session)).overlay
+        visible = overlay.visible_ranges(session.counters.messages)
+        shortened = {seq for seq, _ in overlay.replaced}
+        return lambda seq: seq not in shortened and any(first <= seq <= last for first, last in visible)
+
     async def body(self, session_id: str, seq: int) -> Native:
         """The native JSON of one message."""
         [message] = await self.store.read_messages(session_id, first=seq, last=seq)

@@ -296,9 +296,11 @@ class Stash:
         since: str | None = None,
         until: str | None = None,
         project: str | None = None,
+        unseen_first: bool = True,
     ) -> SearchResult:
         """Search messages and outputs by words; with the scope `project`, in the sessions of clients that ran in this
-        folder, by default in the session's."""
+        folder, by default in the session's. With `unseen_first`, as an agent wants it, what the view shows whole counts
+        less."""
         return await retrieval.search_history(
             self._access,
             query,
@@ -309,6 +311,7 @@ class Stash:
             since=since,
             until=until,
             project=project,
+            unseen_first=unseen_first,
         )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:

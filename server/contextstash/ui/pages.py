@@ -158,7 +158,13 @@ class Pages:
         if query.strip():
             scope = "project" if project else None
             found = await stash.search_history(
-                query, session_id=session_id, scope=scope, project=project, limit=MAX_HITS, **filters
+                query,
+                session_id=session_id,
+                scope=scope,
+                project=project,
+                limit=MAX_HITS,
+                unseen_first=False,
+                **filters,
             )
             titles = await self._titles(stash, {hit.session_id for hit in found.hits})
         mark = await stash.mark()

@@ -10,6 +10,9 @@ from contextstash.context.text.sanitize import one_line
 MAX_OCCURRENCES = 500
 """How many occurrences of one term are considered. A guess that limits the work on a text with one word repeated."""
 
+MAX_WORDS = 20
+"""How many words of a term that does not occur are searched for. A guess: a path has fewer."""
+
 _WORD = re.compile(r"\w+")
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
 
@@ -18,29 +21,31 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     """The part of at most `max_chars` characters with the most terms, as one line, and the terms that occur anywhere in
     the text, as they were passed.
 
-    A term is searched for as it is and, if that is not found, word by word; an English word also by its stem. If no
-    term occurs, the snippet is the start of the text.
+    A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
+    returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
     """
     folded = _folded(text)
     places: list[tuple[int, int]] = []
     matched: list[str] = []
     for number, term in enumerate(dict.fromkeys(terms)):
-        found = _places(text, folded, term)
-        places += [(place, number) for place in found]
-        if found:
-            matched.append(term)
+        for word, found in _places(text, folded, term).items():
+            places += [(place, number) for place in found]
+            matched += [] if word in matched else [word]
     start = _best_start(sorted(places), max_chars)
     return _cut(text, start, max_chars), matched
 
 
-def _places(text: str, folded: str | None, term: str) -> list[int]:
+def _places(text: str, folded: str | None, term: str) -> dict[str, list[int]]:
+    """Where a term occurs, or if it does not, where each word of it does that occurs."""
     bare = term.strip("\"'`*()[]{},;:")
     if not bare:
-        return []
+        return {}
     whole = _find(text, folded, bare)
     if whole:
-        return whole
-    return [place for word in _WORD.findall(bare)[:20] for place in _find(text, folded, _stem(word))]
+        return {term: whole}
+    words = _WORD.findall(bare)[:MAX_WORDS]
+    found = {term if word == bare else word: _find(text, folded, _stem(word)) for word in words}
+    return {word: places for word, places in found.items() if places}
 
 
 def _folded(text: str) -> str | None:

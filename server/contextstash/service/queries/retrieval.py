@@ -36,6 +36,14 @@ MESSAGES_BEFORE = 100
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
+
+SHOWN_WEIGHT = 0.3
+"""How much a hit counts that the view shows whole: who searches wants what they do not see. Of the facts that an agent
+needs next, one search then finds 60 instead of 54 % (Codex, 16k) and 74 instead of 73 % (32k); 0 finds no more, and
+would leave out the best hit if it is in the view."""
+
+RANKED_HITS = 4
+"""How many times as many hits as are wanted are ranked by what the view shows; 10 finds no more."""
 SCOPES = ("session", "outputs", "messages", "project", "everywhere")
 
 
@@ -124,11 +132,13 @@ async def search_history(
     since: str | None = None,
     until: str | None = None,
     project: str | None = None,
+    unseen_first: bool = True,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
     (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
     owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
-    `until`: only messages of this time, each a date or a time in ISO format, included."""
+    `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
+    session's view shows whole counts less."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -137,6 +147,7 @@ async def search_history(
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
     sessions = await _sessions(access, session_id, scope, project)
+    own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
     hits = await access.store.search(
         query,
         session_ids=None if sessions is None else _with_outputs(sessions),
@@ -144,10 +155,12 @@ async def search_history(
         tool=tool,
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
-        limit=most,
+        limit=most if own is None else RANKED_HITS * most,
     )
+    if own is not None:
+        hits = await _unseen_first(access, own, hits)
     terms = query[:MAX_QUERY_CHARACTERS].split()
-    shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits])
+    shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits[:most]])
     return SearchResult(hits=shown, note=await _note(access, shown))
 
 
@@ -162,6 +175,18 @@ async def _sessions(access: Access, session_id: str | None, scope: str | None, p
         return None if current is None else [current]
     await access.session(session_id)
     return [session_id]
+
+
+async def _unseen_first(access: Access, session_id: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
+    """The hits, those that the session's view shows whole weighted down."""
+    shows = await access.shows_whole(await access.store.get_session(session_id))
+    weighted = [
+        hit.model_copy(update={"score": SHOWN_WEIGHT * hit.score})
+        if hit.session_id == session_id and shows(hit.seq)
+        else hit
+        for hit in hits
+    ]
+    return sorted(weighted, key=lambda hit: -hit.score)
 
 
 async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
