@@ -297,10 +297,11 @@ class Stash:
         until: str | None = None,
         project: str | None = None,
         unseen_first: bool = True,
+        line_breaks: bool = False,
     ) -> SearchResult:
         """Search messages and outputs by words; with the scope `project`, in the sessions of clients that ran in this
         folder, by default in the session's. With `unseen_first`, as an agent wants it, what the view shows whole counts
-        less."""
+        less; with `line_breaks`, as a person reads them, snippets have the lines of the text."""
         return await retrieval.search_history(
             self._access,
             query,
@@ -312,6 +313,7 @@ class Stash:
             until=until,
             project=project,
             unseen_first=unseen_first,
+            line_breaks=line_breaks,
         )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
