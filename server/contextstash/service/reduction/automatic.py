@@ -240,7 +240,7 @@ class AutoReducer:
             tokens_after=estimate.tokens,
             messages_before=session.counters.view_messages,
             messages_after=session.counters.view_messages,
-            reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
+            reason=f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
             seq=session.counters.messages,
             created_at=written_at,
         )
