@@ -131,8 +131,8 @@ def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: 
     click.echo(f"{summary.summary}\n")
     merged = f", merged from {', '.join(summary.merges)}" if summary.merges else ""
     click.echo(
-        f"{summary.messages_summarized} messages, {summary.first_seq} to {summary.last_seq}, in {summary.tokens:,}"
-        f" tokens, by {summary.strategy}, level {summary.level}{merged}."
+        f"{counted(summary.messages_summarized, 'message')}, {summary.first_seq} to {summary.last_seq}, in"
+        f" {summary.tokens:,} tokens, by {summary.strategy}, level {summary.level}{merged}."
     )
     click.echo(
         f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
