@@ -39,13 +39,13 @@ def ui(port: int, browser: bool, db: Location | None, preset: str | None, given:
 
     source = click.get_current_context().get_parameter_source("port")
     if source is ParameterSource.DEFAULT:
-        port = _next_free(port)
+        port = next_free(port)
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
     serve_ui(opener(options), port, _open if browser else _open_nothing)
 
 
-def _next_free(port: int) -> int:
+def next_free(port: int) -> int:
     """The port, or if another program has it, the next one that is free; the same one if none of them is."""
     for candidate in range(port, port + MAX_TRIED):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
