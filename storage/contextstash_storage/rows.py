@@ -44,7 +44,8 @@ def session_row(db: sqlite3.Connection, owner: str, session_id: str) -> tuple[in
 def no_session(session_id: str) -> SessionNotFoundError:
     """The error for a session that does not exist."""
     return SessionNotFoundError(
-        f"There is no session '{session_id}'. list_sessions, or `contextstash sessions`, names those there are."
+        f"There is no session '{session_id}'. `contextstash sessions`, or the resource context://sessions, lists those"
+        " there are."
     )
 
 

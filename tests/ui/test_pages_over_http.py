@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.hostile_values import SCRIPT
 from tests.support.pages import Served, copied, pages_of
+from tests.support.sized_sessions import round_of
+from tests.support.stashes import stash_at
 
 pytestmark = pytest.mark.processes
 
@@ -166,7 +168,7 @@ def test_a_search_marks_the_words_it_found_and_names_the_session(client: httpx2.
     page = client.get("/search?q=Question+3").text
     assert "<mark>Question</mark> <mark>3</mark>" in page
     assert "of <bdi>Build everything." in page
-    assert "0 found" in client.get("/search?q=Question&project=/no/such/folder").text
+    assert "Nothing found" in client.get("/search?q=Question&project=/no/such/folder").text
 
 
 def test_a_page_knows_the_mark_by_which_a_change_is_seen(client: httpx2.Client) -> None:
@@ -183,6 +185,20 @@ def test_messages_are_shown_in_pages(client: httpx2.Client) -> None:
     assert client.get("/sessions/build/messages?first=-5").status_code == 200
 
 
+def undo_of(page: str) -> str:
+    """The handles of the button that undoes the last action."""
+    handles = re.search(r'role="status".*?name="handle" value="([^"]+)"', page, re.DOTALL)
+    assert handles
+    return handles[1]
+
+
+def test_a_session_that_is_not_there_is_told_in_the_words_of_a_page(client: httpx2.Client) -> None:
+    page = client.get("/sessions/none")
+    assert page.status_code == 404
+    assert "There is no session &#39;none&#39;." in page.text
+    assert "list_sessions" not in page.text
+
+
 def test_an_action_changes_the_session_and_reports_the_outcome(database: Path, tmp_path: Path) -> None:
     with (
         pages_of(copied(database, tmp_path)) as own,
@@ -196,9 +212,26 @@ def test_an_action_changes_the_session_and_reports_the_outcome(database: Path, t
         assert after.status_code == 200
         assert "Restored." in after.text
         assert "(0 summarized)" in after.text
-        again = client.post("/sessions/build/compact", data={"form_token": token}).text
-        assert "(0 summarized)" not in again
+        compacted = client.post("/sessions/build/compact", data={"form_token": token})
+        assert "(0 summarized)" not in compacted.text
+        assert compacted.history[0].status_code == 303, "to load the page again repeats nothing"
+        undone = client.post("/sessions/build/restore", data={"form_token": token, "handle": undo_of(compacted.text)})
+        assert "(0 summarized)" in undone.text
         assert client.post("/sessions/build/shrink", data={"form_token": token}).status_code == 400
+
+
+async def test_a_prune_by_the_button_archives_something_and_can_be_undone(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db") as stash:
+        natives = [message for number in range(9) for message in round_of(number, f"line {number}\n" * 300)]
+        await stash.record_messages(natives, session_id="build")
+    with pages_of(tmp_path / "p.db") as own, httpx2.Client(base_url=own.address, follow_redirects=True) as client:
+        client.get(own.opening)
+        token = form_token(client)
+        pruned = client.post("/sessions/build/prune", data={"form_token": token}).text
+        assert "4 tool outputs archived" in pruned
+        undone = client.post("/sessions/build/restore", data={"form_token": token, "handle": undo_of(pruned)}).text
+        assert "Restored." in undone
+        assert "0 tool outputs archived" in undone
 
 
 def test_the_mcp_server_over_http_serves_the_pages_too(database: Path) -> None:

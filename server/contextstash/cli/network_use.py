@@ -12,9 +12,7 @@ from contextstash.configuration import Configuration
 
 DEFAULT_HOST = "api.anthropic.com"
 
-SAMPLING = (
-    "Only a client that offers its own model (sampling), which has the session anyway, may be asked for a summary."
-)
+SAMPLING = "Only a client that offers its own model (sampling), which has the session, may be asked for a summary."
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Literal
 from contextstash.display.long_texts import cut
 from contextstash.formats.arguments import parsed
 
-Kind = Literal["prose", "code", "command", "diff", "edit"]
-"""`edit` is a diff of a call's two texts, without headers."""
+Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
+"""`edit` is a diff of a call's two texts, without headers; `markdown` is prose that a model wrote."""
 
 HEAD_LINES = 12
 """Lines of a long text that are shown before the rest is folded. A guess at what shows what it is."""
@@ -73,12 +73,12 @@ class Shown:
 
 
 def shown(kind: str, text: str, max_chars: int) -> Shown:
-    """A block of this type with this text, at most `max_chars` characters of each piece."""
+    """A block of this type with this text, at most `max_chars` characters of each piece. `reply` is text by a model."""
     if kind == "tool_call":
         return _call(text, max_chars)
     if kind == "tool_result":
         return Shown((), (_piece("diff" if is_diff(text) else "code", "", text, max_chars),))
-    return Shown((), tuple(_prose(text, max_chars)))
+    return Shown((), tuple(_prose(text, max_chars, "markdown" if kind == "reply" else "prose")))
 
 
 def plain(text: str, max_chars: int) -> Shown:
@@ -91,18 +91,18 @@ def is_diff(text: str) -> bool:
     return _DIFF.match(text[:200].lstrip()) is not None
 
 
-def _prose(text: str, max_chars: int) -> Iterator[Piece]:
+def _prose(text: str, max_chars: int, words: Literal["prose", "markdown"]) -> Iterator[Piece]:
     """Words, and the code between fences in them."""
     text = text if len(text) <= max_chars else text[: max_chars + 1]
     place = 0
     for fenced in _FENCE.finditer(text):
         if before := text[place : fenced.start()].strip("\n"):
-            yield _whole("prose", before, max_chars)
+            yield _whole(words, before, max_chars)
         code = fenced[2].rstrip("\n")
         yield _piece("diff" if is_diff(code) else "code", fenced[1].strip(), code, max_chars)
         place = fenced.end()
     if after := text[place:].strip("\n"):
-        yield _whole("prose", after, max_chars)
+        yield _whole(words, after, max_chars)
 
 
 def _call(text: str, max_chars: int) -> Shown:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contextstash.display.long_texts import cut
+from contextstash.display.markdown import as_html
 
 CENT = 0.005
 """US dollars: less is shown as nothing."""
@@ -41,6 +42,11 @@ def when(stamp: str | None) -> str:
     return stamp[:16].replace("T", " ") if stamp else ""
 
 
+def plural(number: float, noun: str) -> str:
+    """A number of things: 1 output, 2 outputs."""
+    return f"{thousands(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def words(name: str) -> str:
     """A name in the code's spelling as words."""
     return name.replace("_", " ")
@@ -53,4 +59,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "when": when,
     "words": words,
     "cut": cut,
+    "markdown": as_html,
+    "plural": plural,
 }

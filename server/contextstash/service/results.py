@@ -160,6 +160,9 @@ class BesidePage(Result):
     total: int
     first: int
     next_seq: int | None = None
+    client_sends_history: bool | None = Field(
+        default=None, description="The client sends its own history: the view is contextstash's alone, no model sees it"
+    )
 
 
 class ContextStatus(Result):

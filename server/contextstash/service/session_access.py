@@ -109,7 +109,7 @@ class Access:
         current = await self.current_session_id()
         if current is None:
             raise BadInputError(
-                "Which session? Pass session_id (list_sessions or the resource context://sessions names them),"
+                "Which session? Pass session_id (the resource context://sessions lists them),"
                 " or start the server with --follow so that it knows the current one."
             )
         return current

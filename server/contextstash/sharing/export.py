@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from contextstash.sharing.markdown import markdown_head, markdown_message, markdown_summary
-from contextstash.sharing.side_by_side import PAGE_MESSAGES, side_by_side
+from contextstash.sharing.side_by_side import PAGE_MESSAGES, seer_of, side_by_side
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -70,6 +70,8 @@ async def _view(stash: Stash, session_id: str) -> AsyncIterator[str]:
 
 
 async def _markdown(stash: Stash, session_id: str) -> AsyncIterator[str]:
-    yield markdown_head(await stash.context_status(session_id))
+    status = await stash.context_status(session_id)
+    seer = seer_of(status)
+    yield markdown_head(status)
     async for summary, message in side_by_side(stash, session_id):
-        yield markdown_message(message) if summary is None else markdown_summary(summary)
+        yield markdown_message(message, seer) if summary is None else markdown_summary(summary, seer)

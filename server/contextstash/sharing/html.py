@@ -11,7 +11,7 @@ from contextstash import __version__
 from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.words import FILTERS
-from contextstash.sharing.side_by_side import side_by_side
+from contextstash.sharing.side_by_side import seer_of, side_by_side
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
@@ -31,9 +31,13 @@ async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
         environment.get_template(name) for name in ("head.html", "summary.html", "message.html")
     )
     status = await stash.context_status(session_id)
+    seer = seer_of(status)
     yield head.render(status=status, version=__version__, style=style_sheet())
     async for summary, message in side_by_side(stash, session_id):
-        yield messages.render(message=message) if summary is None else summaries.render(summary=summary)
+        if summary is None:
+            yield messages.render(message=message, seer=seer)
+        else:
+            yield summaries.render(summary=summary, seer=seer)
     yield "</main>\n</body>\n</html>\n"
 
 

@@ -22,30 +22,30 @@ def markdown_head(status: ContextStatus) -> str:
     )
 
 
-def markdown_summary(summary: BesideSummary) -> str:
+def markdown_summary(summary: BesideSummary, seer: str) -> str:
     """A summary, before the first of the messages that it replaces."""
     return (
         f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
-        f"The model sees this text instead of them:\n\n{_fenced(summary.text)}\n"
+        f"{seer} this text instead of them:\n\n{_fenced(summary.text)}\n"
     )
 
 
-def markdown_message(message: BesideMessage) -> str:
+def markdown_message(message: BesideMessage, seer: str) -> str:
     """One message with all its blocks."""
     hidden = "" if message.visible else f", in summary {message.summary_id}" if message.summary_id else ", not in view"
     pieces = [f"\n## {message.seq} {message.role}{hidden}\n"]
-    pieces += [_block(block) for block in message.blocks]
+    pieces += [_block(block, seer) for block in message.blocks]
     return "\n".join(pieces)
 
 
-def _block(block: BesideBlock) -> str:
+def _block(block: BesideBlock, seer: str) -> str:
     named = " ".join(filter(None, (NAMES.get(block.type, ""), _plain(block.heading), block.handle or "")))
     head = f"**{named}**\n\n" if named else ""
     if block.type == "text":
         return f"{head}{_quoted(block.text)}\n"
     body = _fenced(block.text) if block.text else ""
     if block.shown is not None:
-        body += f"\n\nThe model sees:\n\n{_fenced(block.shown)}"
+        body += f"\n\n{seer}:\n\n{_fenced(block.shown)}"
     return f"{head}{body}\n"
 
 

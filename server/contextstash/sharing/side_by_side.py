@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from contextstash.service.results import BesideMessage, BesideSummary
+from contextstash.service.results import BesideMessage, BesideSummary, ContextStatus
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PAGE_MESSAGES = 200
 """Messages in memory at a time. A guess: a page of large outputs still fits into memory."""
+
+
+def seer_of(status: ContextStatus) -> str:
+    """Who sees the view of a session. A client that sends its own history never shows it to its model."""
+    return "The model sees" if status.estimate.view_tokens is None else "contextstash's view shows"
 
 
 async def side_by_side(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:

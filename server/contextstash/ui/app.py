@@ -53,13 +53,14 @@ async def _look(_: Request) -> Response:
 def _error_page(templates: Templates) -> Callable[[Request, Exception], Response]:
     def page(request: Request, error: Exception) -> Response:
         code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
-        return templates.page(request, "error.html", code=code, text=str(error))
+        heading = "Not found" if code == 404 else "This cannot be done" if code == 400 else "Something went wrong"
+        return templates.page(request, "error.html", code=code, heading=heading, text=str(error))
 
     return page
 
 
 def _missing_page(templates: Templates) -> Callable[[Request, Exception], Response]:
     def page(request: Request, _: Exception) -> Response:
-        return templates.page(request, "error.html", code=404, text="This page does not exist.")
+        return templates.page(request, "error.html", code=404, heading="Not found", text="This page does not exist.")
 
     return page

@@ -124,7 +124,7 @@ def chart_of(timeline: Timeline) -> Chart:
         markers=tuple(_marker(change, last) for change in timeline.changes),
         usable_y=round(HEIGHT - HEIGHT * timeline.usable / top, 1) if timeline.usable <= top else None,
         lines=tuple(HEIGHT * share for share in (0, 0.25, 0.5, 0.75, 1)),
-        across=tuple(f"{round(last * share):,}" for share in (0, 0.25, 0.5, 0.75, 1)),
+        across=("message 0", *(f"{round(last * share):,}" for share in (0.25, 0.5, 0.75, 1))),
         upward=tuple(amount(top * share) for share in (1, 0.75, 0.5, 0.25, 0)),
         rows=_rows(timeline.points, heights),
         data=_data(timeline, heights),

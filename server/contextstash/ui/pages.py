@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -15,6 +16,7 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import Timeline
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of, stack_of
+from contextstash.ui.guard import new_token
 from contextstash.ui.overview_cache import OverviewCache
 from contextstash.ui.session_rows import SORTS, SessionRows, Wanted
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -37,6 +39,21 @@ MAX_TIMELINES = 32
 MAX_HITS = 50
 """Of a search: the maximum of the service."""
 
+OUTPUTS_KEPT = 5
+"""How many of the newest outputs the pages' button keeps: whoever presses it wants to see something go. A guess."""
+
+MAX_OUTCOMES = 64
+"""Outcomes of actions in memory, each until its page was looked at: far more than one person waits for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an action did, in a sentence, and the handles that undo it."""
+
+    text: str
+    handles: tuple[str, ...] = ()
+    summary_id: str | None = None
+
 
 class Pages:
     """The handlers of all pages."""
@@ -47,6 +64,7 @@ class Pages:
         self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
         self._rows = SessionRows()
         self._overview = OverviewCache()
+        self._outcomes: BoundedCache[str, Outcome] = BoundedCache(MAX_OUTCOMES)
 
     async def sessions(self, request: Request) -> Response:
         """The overview and the sessions, the one with the newest message first; or those that a filter keeps."""
@@ -179,6 +197,7 @@ class Pages:
             projects=self._rows.projects(stash, mark),
             tools=[tool.tool for tool in overview.tools],
             found=found,
+            most=MAX_HITS,
             titles=titles,
             filters=filters,
         )
@@ -193,7 +212,7 @@ class Pages:
         return found
 
     async def act(self, request: Request) -> Response:
-        """Compact, prune or restore, and show the result."""
+        """Compact, prune or restore; the session's page then shows the outcome."""
         form = await request.form()
         token = str(form.get("form_token", ""))
         if not hmac.compare_digest(token.encode(), self._templates.form_token.encode()):
@@ -202,15 +221,23 @@ class Pages:
             )
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
-        outcome = await _run_action(stash, request.path_params["action"], session_id, str(form.get("handle", "")))
+        outcome = await _run_action(
+            stash, request.path_params["action"], session_id, str(form.get("handle", "")).split()
+        )
         back = str(form.get("back", ""))
         if back == "messages":
             first = str(form.get("first", "0"))
             address = f"{request.url.path.rsplit('/', 1)[0]}/messages?first={first if first.isdecimal() else 0}"
             return RedirectResponse(address, 303)
-        return await self._session(request, session_id, outcome)
+        return self._done(request, outcome)
 
-    async def _session(self, request: Request, session_id: str, outcome: str | None = None) -> Response:
+    def _done(self, request: Request, outcome: Outcome) -> Response:
+        """Lead to the session's page, which shows the outcome: to load that page again repeats no action."""
+        key = new_token()
+        self._outcomes.set(key, outcome)
+        return RedirectResponse(f"{request.url.path.rsplit('/', 1)[0]}?done={key}", 303)
+
+    async def _session(self, request: Request, session_id: str) -> Response:
         stash = await self._stash.get()
         mark = await stash.mark()
         status = await stash.context_status(session_id)
@@ -235,7 +262,8 @@ class Pages:
             chart=chart_of(timeline) if timeline.points[-1].seq else None,
             width=WIDTH,
             height=HEIGHT,
-            outcome=outcome,
+            outcome=self._outcomes.get(request.query_params.get("done", "")),
+            outputs_kept=OUTPUTS_KEPT,
             proxy_lines=report_lines(status.proxy) if status.proxy else [],
         )
 
@@ -252,22 +280,24 @@ def _wanted(request: Request) -> Wanted:
     return Wanted(**given, sort=sort if sort in SORTS else "time")
 
 
-async def _run_action(stash: Stash, action: str, session_id: str, handle: str) -> str:
-    """Run an action and return its outcome in a sentence. Raises BadInputError if the action is unknown."""
+async def _run_action(stash: Stash, action: str, session_id: str, handles: Sequence[str]) -> Outcome:
+    """Run an action and return its outcome. Raises BadInputError if the action is unknown."""
     if action == "compact":
         compacted = await stash.compact_session(session_id)
-        return _outcome(compacted.reason, compacted.tokens_before, compacted.tokens_after)
+        text = _sentence(compacted.reason, compacted.tokens_before, compacted.tokens_after)
+        return Outcome(text, (compacted.summary_id,) if compacted.summary_id else (), compacted.summary_id)
     if action == "prune":
-        pruned = await stash.prune_tool_outputs(session_id)
-        return _outcome(pruned.reason, pruned.tokens_before, pruned.tokens_after)
+        pruned = await stash.prune_tool_outputs(session_id, keep_last=OUTPUTS_KEPT)
+        text = _sentence(pruned.reason, pruned.tokens_before, pruned.tokens_after)
+        return Outcome(text, () if pruned.more else tuple(output.handle for output in pruned.archived))
     if action == "restore":
-        restored = await stash.restore_outputs([handle], session_id=session_id)
-        return _outcome("Restored.", restored.tokens_before, restored.tokens_after)
+        restored = await stash.restore_outputs(handles, session_id=session_id)
+        return Outcome(_sentence("Restored.", restored.tokens_before, restored.tokens_after))
     raise BadInputError(f"Unknown action '{action}': the actions are compact, prune and restore.")
 
 
-def _outcome(reason: str, before: int, after: int) -> str:
-    return reason if before == after else f"{reason} {before:,} → {after:,} tokens."
+def _sentence(reason: str, before: int, after: int) -> str:
+    return reason if before == after else f"{reason} {before:,} → {after:,} tokens in contextstash's view."
 
 
 def _number(request: Request, name: str, default: int) -> int:

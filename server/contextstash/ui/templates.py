@@ -14,6 +14,7 @@ from contextstash import __version__
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.words import FILTERS
 from contextstash.ui.marked_words import matches
+from contextstash.ui.page_words import for_pages
 
 
 class Templates:
@@ -38,7 +39,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches}
+        environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "for_pages": for_pages}
         environment.globals |= {"link": self._link, "version": __version__}
         return environment
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 
+from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
 
 PAIRS = 5_000
@@ -23,3 +24,16 @@ async def test_a_message_with_thousands_of_tool_outputs_is_shown_without_reading
             shown = await stash.timeline("s")
         estimate = await stash.estimate_context("s")
     assert sum(shown.points[-2].parts.values()) == sum(estimate.breakdown.values())
+
+
+async def test_the_window_is_never_drawn_higher_than_the_requests_were(tmp_path: Path) -> None:
+    reported = 4_000
+    async with stash_at(tmp_path / "s.db", automatic=False, window=200_000) as stash:
+        for number in range(12):
+            await stash.record_messages(round_of(number, "a line of the log\n" * 800), session_id="s", whole=False)
+            usage = {"input_tokens": reported, "output_tokens": 10}
+            await stash.record_messages([reply(10)], session_id="s", usage=usage)
+        shown = await stash.timeline("s")
+    heights = [sum(point.parts.values()) for point in shown.points]
+    one_round = 5_000
+    assert reported - 10 <= max(heights[6:]) <= reported + one_round

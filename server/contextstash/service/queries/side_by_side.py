@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextstash.context.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
+from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -35,6 +36,7 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
         total=total,
         first=first,
         next_seq=last + 1 if last + 1 < total else None,
+        client_sends_history=await sends_own_history(access.store, session) or None,
     )
 
 

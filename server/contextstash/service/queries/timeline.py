@@ -71,18 +71,24 @@ def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Eve
 
 
 def _with_reported(points: Iterator[TimelinePoint], calls: Sequence[Call]) -> Iterator[TimelinePoint]:
-    """The points with the tokens that are in no recorded message, from the last reported usage before each."""
+    """The points as the last reported usage before each has them: with the tokens that are in no recorded message, or
+    with less of each part if the request had less, such as outputs that were cut for it."""
     waiting = list(calls)[::-1]
-    unrecorded = 0
+    unrecorded, sent = 0, 1.0
+    before_seq, before = 0, 0
     for point in points:
         last = None
         while waiting and waiting[-1].request_seq < point.seq:
             last = waiting.pop()
         counted = sum(tokens for part, tokens in point.parts.items() if part != UNRECORDED)
         if last is not None:
+            newer = (point.seq - last.request_seq) / max(1, point.seq - before_seq)
+            known = last.prompt_tokens + min(1.0, newer) * max(0, counted - before)
             unrecorded = max(0, last.prompt_tokens - counted)
-        parts = {**point.parts, UNRECORDED: unrecorded} if unrecorded else point.parts
-        yield point.model_copy(update={"parts": parts})
+            sent = min(1.0, known / counted) if counted else 1.0
+        before_seq, before = point.seq, counted
+        parts = {part: round(tokens * sent) for part, tokens in point.parts.items()} if sent < 1 else dict(point.parts)
+        yield point.model_copy(update={"parts": {**parts, UNRECORDED: unrecorded} if unrecorded else parts})
 
 
 def _plus(held: Parts, came: Parts, share: float) -> Parts:

@@ -1,0 +1,27 @@
+"""Markdown as HTML, for texts that a model wrote. They are not trusted: no HTML of theirs, no link, no picture."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+ADDRESSES = ("link", "image", "autolink", "linkify", "reference", "html_block", "html_inline")
+"""What stays as it was written: an address in a recorded text may be anybody's, and a picture is fetched unasked."""
+
+
+def as_html(text: str) -> str:
+    """The text with its headings, lists, tables and emphasis as HTML that is safe; everything else in it is escaped."""
+    return str(_parser().render(text))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    # "breaks": a model's line breaks are meant, and stood in the terminal where it wrote them.
+    return (
+        MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(ADDRESSES, ignoreInvalid=True)
+    )
