@@ -91,7 +91,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
         except (OSError, OverflowError) as error:
-            raise BadInputError(f"Port {port} on {host} cannot be used ({error}). Choose another.") from error
+            raise BadInputError(
+                f"Port {port} on {host} cannot be used ({error}). Choose another, or 0 for any free one."
+            ) from error
         listener.listen(BACKLOG)
         yield listener
 

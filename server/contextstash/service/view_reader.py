@@ -12,7 +12,9 @@ from contextstash.context.window.request_budget import request_budget
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
 from contextstash.service.session_cache import KnownSession, SessionCache, Span
-from contextstash_storage.records import Message
+from contextstash_storage.records import Message, Part
+
+OUTPUT_PARTS = (Part.TOOL_RESULTS, Part.ARCHIVED)
 
 READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known."""
@@ -116,15 +118,13 @@ class _Reader:
         """What the counters say of the view beyond these entries; None if they are not in step."""
         counters = self.known.session.counters
         read = parts_of(entries)
-        parts = {part: tokens - read.get(part, 0) for part, tokens in counters.parts.items()}
+        parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
         messages = counters.view_messages - len(entries)
         results = counters.view_results - results_of(entries)
-        if (
-            messages <= 0
-            or results < 0
-            or min(parts.values(), default=0) < 0
-            or not read.keys() <= counters.parts.keys()
-        ):
+        # Earlier versions counted an output that is cut as archived: only the sum of the two is sure to be in step.
+        outputs = sum(parts.get(part, 0) for part in OUTPUT_PARTS)
+        others = [tokens for part, tokens in parts.items() if part not in OUTPUT_PARTS]
+        if messages <= 0 or results < 0 or min(outputs, *others) < 0:
             return None
         return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 

@@ -154,8 +154,11 @@ class Entry:
             if index not in gone and not (self.stripped and block.type == "thinking"):
                 part = part_of(self.message, block)
                 totals[part] = totals.get(part, 0) + block.tokens
-        for edit in self.replaced.values():
-            totals[Part.ARCHIVED] = totals.get(Part.ARCHIVED, 0) + edit.tokens
+        for index, edit in self.replaced.items():
+            # An output that is cut is still in the view: only a placeholder stands for an archived one.
+            is_archived = isinstance(edit, ArchiveEdit)
+            part = Part.ARCHIVED if is_archived else part_of(self.message, self.message.blocks[index])
+            totals[part] = totals.get(part, 0) + edit.tokens
         return totals
 
     @cached_property
