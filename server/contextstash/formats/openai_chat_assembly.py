@@ -65,13 +65,23 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
                 slots.append(_Slot(shown))
         elif not is_empty(message):
             slots.append(_opened(message, open_slots))
-    return [message for slot in slots for message in (slot.native, *slot.results, *_missing(slot))]
+    messages: list[Native] = []
+    for slot in slots:
+        messages.append(slot.native)
+        messages += slot.results
+        if slot.open_calls:
+            messages += _missing(slot)
+    return messages
 
 
 def _request_shaped(native: Native) -> Native:
-    unwanted = REPLY_KEYS.intersection(native)
-    nulls = [key for key in native if native[key] is None and key not in NULLABLE]
-    message = {key: native[key] for key in native if key not in unwanted and key not in nulls}
+    message = dict(native)
+    if None in message.values() or not REPLY_KEYS.isdisjoint(message):
+        message = {
+            key: value
+            for key, value in message.items()
+            if key not in REPLY_KEYS and (value is not None or key in NULLABLE)
+        }
     if message["role"] != "assistant" or message.get("tool_calls") == []:
         message.pop("tool_calls", None)
     if message["role"] != "assistant":
