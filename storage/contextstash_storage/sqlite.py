@@ -35,6 +35,7 @@ from contextstash_storage.errors import (
     SessionNotFoundError,
     StoreError,
 )
+from contextstash_storage.group_commit import GroupCommit
 from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.message_rows import FEW, MessageRows, rows_at, rows_between
@@ -153,6 +154,7 @@ class SqliteStore:
         self._writer = writer
         self._reader = reader
         self._lock = asyncio.Lock()
+        self._group = GroupCommit(writer, self._lock)
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
 
@@ -297,7 +299,7 @@ class SqliteStore:
         edits: EditsAfter | None = None,
     ) -> Appended:
         batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
-        appended = await append_in_pieces(self._writer, self._lock, batch, messages)
+        appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         return appended
