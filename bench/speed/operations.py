@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
+
 from contextstash.service.stash import Stash
 
 from .conversation import further, queries
@@ -97,8 +99,9 @@ PARTS = tuple(_PARTS)
 
 
 async def _warmed(stash: Stash) -> None:
-    """Load the vocabulary and what else is loaded at the first use."""
-    await stash.record_messages(further(REPEATS), session_id=OTHER, first_seq=None)
+    """Load the vocabulary and what else is loaded at the first use, or by a server at its start."""
+    with anyio.CancelScope():  # loads 29 modules, which the MCP SDK has loaded in a server
+        await stash.record_messages(further(REPEATS), session_id=OTHER, first_seq=None)
     await stash.get_context(OTHER)
 
 
