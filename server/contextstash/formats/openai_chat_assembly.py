@@ -42,7 +42,7 @@ def legacy_call_id(name: str) -> str:
     return f"function_call:{name}"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Slot:
     """One message and the results of its calls."""
 
@@ -125,13 +125,16 @@ def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
     """The message without repeated calls of the same id, and the id and name of each call."""
     if message["role"] != "assistant":
         return message, []
+    made = message.get("tool_calls") or ()
+    if len(made) <= 1 and not message.get("function_call"):
+        return message, [(call["id"], "") for call in made]
     calls: dict[str, str] = {}
     kept = []
-    for call in message.get("tool_calls") or ():
+    for call in made:
         if call["id"] not in calls:
             calls[call["id"]] = ""
             kept.append(call)
-    if len(kept) < len(message.get("tool_calls") or ()):
+    if len(kept) < len(made):
         message = {**message, "tool_calls": kept}
     legacy = message.get("function_call")
     if legacy:
