@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from contextstash_storage.connection import Connection, Result, Work, in_transaction, translated
+from contextstash_storage.connection import Connection, Result, Work, in_transaction, store_error, translated
+from contextstash_storage.errors import StoreBusyError
 
 Made = Callable[[], Work[Result]]
 """Makes a work that writes."""
@@ -72,9 +72,13 @@ def _run(made: Sequence[Made[Any]], db: sqlite3.Connection) -> list[Any]:
     works = [_outcome(lambda _, make=make: make(), db) for make in made]  # type: ignore[misc]
     ready = [work for work in works if not isinstance(work, Exception)]
     if len(works) > 1 and len(ready) == len(works):
-        # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
-        with suppress(Exception):
+        try:
             return in_transaction(db, lambda db: [work(db) for work in ready])
+        except Exception as error:
+            # If one fails, all are rolled back and run again, each alone: that is rare, and shows which of them it was.
+            # But if the lock was not to be had, each would wait for it as long again.
+            if isinstance(error, sqlite3.Error) and isinstance(store_error(error), StoreBusyError):
+                return [store_error(error) for _ in works]
     return [work if isinstance(work, Exception) else _alone(work, db) for work in works]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.service.stash import Stash
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import ContextstashError, StoreBusyError
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 
 CALLERS = 12
@@ -89,3 +89,17 @@ async def test_a_closed_store_raises_for_each_waiting_call(tmp_path: Path) -> No
         *(store._group.write(lambda: lambda db: None) for _ in range(3)), return_exceptions=True
     )
     assert [type(outcome).__name__ for outcome in outcomes] == ["StoreError"] * 3
+
+
+async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db", busy_seconds=0.2)
+    tried: list[int] = []
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    calls = [store._group.write(lambda n=n: lambda db: tried.append(n)) for n in range(4)]  # type: ignore[misc]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 4
+    assert tried == []
+    other.execute("ROLLBACK")
+    other.close()
+    await store.close()
