@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 import zlib
@@ -65,6 +66,8 @@ async def copied(database: Path | str, folder: Path) -> AsyncIterator[Stash]:
         return
     copy = folder / "copy.db"
     shutil.copyfile(database, copy)
+    with copy.open("rb") as file:
+        os.fsync(file.fileno())  # else the first commits wait until all of the copy is on the disk
     try:
         async with opened(copy) as stash:
             yield stash
