@@ -26,7 +26,7 @@ from .chart import Columns, chart, table
 from .database import build, build_rate, built, compressed_size
 from .floors import bare_server, floors
 from .operations import MEGABYTE, PARTS, measure
-from .postgresql import SERVER, new_database, server_address, size
+from .postgresql import SERVER, analyzed, new_database, server_address, size
 from .rivals import compared, rival_table
 from .writers import waits, write
 
@@ -93,6 +93,7 @@ def _measured_in_postgresql(arguments: argparse.Namespace) -> Columns:
 async def _of_length_in_postgresql(server: str, length: int, arguments: argparse.Namespace) -> dict[str, float]:
     async with new_database(server) as address:
         rate = await build(address, length)
+        await analyzed(address)
         found = await asyncio.to_thread(_in_process, address, arguments)
         found["database, MB"] = await size(address) / MEGABYTE
         found["database / compressed JSON"] = found["database, MB"] * MEGABYTE / compressed_size(length)

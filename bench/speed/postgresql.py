@@ -56,6 +56,11 @@ async def _made(server: str, template: str) -> AsyncIterator[str]:
         await _run(server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
+async def analyzed(address: str) -> None:
+    """Gather the statistics that PostgreSQL gathers itself within a minute after many rows were written."""
+    await _run(address, "ANALYZE")
+
+
 async def size(address: str) -> int:
     """The bytes of a database."""
     found: int = await _run(address, "SELECT pg_database_size(current_database())")
