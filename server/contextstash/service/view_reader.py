@@ -18,6 +18,10 @@ READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known."""
 
 
+FEW_NEW = 50
+"""Up to so many entries of a view are made on the event loop, which takes about half a millisecond."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
@@ -110,7 +114,9 @@ class _Reader:
                 break
             span = (max(first, scope.after + 1), last)
             pieces.append(await self.cache.messages(self.known, [span], bodies=scope.bodies))
-            smallest += await asyncio.to_thread(self._smallest, pieces[-1])
+            new = sum([message.seq not in self.known.entries for message in pieces[-1]])
+            few = new < FEW_NEW
+            smallest += self._smallest(pieces[-1]) if few else await asyncio.to_thread(self._smallest, pieces[-1])
         return [message for piece in reversed(pieces) for message in piece]
 
     def _smallest(self, messages: Sequence[Message]) -> int:
