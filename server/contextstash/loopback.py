@@ -28,12 +28,9 @@ PROXY_SETTINGS: dict[str, Any] = {
     "proxy_headers": False,
     "lifespan": "on",
     "timeout_keep_alive": 600,
-    "http": "h11",
 }
 """uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (the number is a guess: longer than clients keep theirs). Not httptools,
-which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient sends it, it loses
-the body."""
+to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
 
 
 def read_ahead(size: int) -> None:
@@ -113,8 +110,15 @@ async def _serve(
         stop = _Stop(drain)
         group.start_soon(stop.on_signals)
         await anyio.lowlevel.checkpoint()  # from here on, a signal is received
+        # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's
+        # HttpClient sends it, it loses the body.
         config = uvicorn.Config(
-            await app(), log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, **settings
+            await app(),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            http="h11",
+            **settings,
         )
         stop.http = _Server(config)
         stop.http.should_exit = stop.requested
