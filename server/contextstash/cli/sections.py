@@ -39,6 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "For clients and scripts": {
         "serve": "Serve the tools over MCP; clients start this.",
+        "token": "Make, list and revoke tokens for a server over HTTP.",
         "gateway": "Serve other MCP servers' tools, with limited outputs.",
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",

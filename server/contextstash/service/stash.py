@@ -450,17 +450,10 @@ class Stash:
         )
 
     async def record_transcript(
-        self,
-        session: TranscriptSession,
-        messages: Sequence[TranscriptMessage],
-        cursor: Cursor,
-        *,
-        reduce: bool = True,
+        self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor, *, reduce: bool = True
     ) -> RecordResult:
-        """Store the messages read from a client's transcript, and the position up to which it was read.
-
-        Without `reduce` nothing is pruned or compacted automatically: the session is only recorded.
-        """
+        """Store the messages read from a client's transcript, and the position up to which it was read. Without
+        `reduce` nothing is pruned or compacted automatically."""
         async with self._recording.of(session.session_id):
             appended = await record_transcript(self._access, self._recent, session, messages, cursor)
         return await self._recorded(appended, reduce=reduce)
