@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,18 +106,20 @@ def seconds_per_call(servers: Sequence[Server], calls: int) -> list[float]:
     return [statistics.median(each) for each in taken]
 
 
-def show(what: str, bare: float, ours: float, goal: float) -> None:
-    print(
-        f"{what:32} bare {1000 * bare:8.2f} ms   contextstash {1000 * ours:8.2f} ms"
-        f"   ratio {ours / bare:5.2f} (goal <= {goal})"
-    )
+@dataclass(frozen=True)
+class Pair:
+    """Seconds of the same on the bare server and on ours."""
+
+    bare: float
+    ours: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.bare
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, default=15, help="starts of each server")
-    parser.add_argument("--calls", type=int, default=300, help="tool calls to each server")
-    options = parser.parse_args()
+def measured(runs: int, calls: int) -> tuple[Pair, Pair]:
+    """The start up to the first `tools/list`, and a call of `estimate_context`; medians."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "bare_server.py"
         script.write_text(BARE_SERVER, encoding="utf-8")
@@ -124,22 +127,41 @@ def main() -> None:
         bare = [sys.executable, str(script)]
         ours = [sys.executable, "-m", "contextstash", "serve", "--db", database]
         starts: list[tuple[float, float]] = []
-        for run in range(options.runs + 1):
+        for run in range(runs + 1):
             pair = (seconds_to_tools(bare), seconds_to_tools(ours))
             if run:
                 starts.append(pair)
-        medians = [statistics.median(column) for column in zip(*starts, strict=True)]
-        show("start to first tools/list", medians[0], medians[1], 1.25)
-
+        started = Pair(*(statistics.median(column) for column in zip(*starts, strict=True)))
         servers = [Server(bare), Server([*ours, "--tools", "all"])]
         for server in servers:
             server.handshake()
         record = {"name": "record_messages", "arguments": {"session_id": SESSION, "messages": MESSAGES}}
         servers[1].request("tools/call", record)
-        calls = seconds_per_call(servers, options.calls)
+        called = Pair(*seconds_per_call(servers, calls))
         for server in servers:
             server.stop()
-        show("one call of estimate_context", calls[0], calls[1], 1.5)
+    return started, called
+
+
+def show(what: str, pair: Pair, goal: float) -> None:
+    print(
+        f"{what:32} bare {1000 * pair.bare:8.2f} ms   contextstash {1000 * pair.ours:8.2f} ms"
+        f"   ratio {pair.ratio:5.2f} (goal <= {goal})"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--runs", type=int, default=15, help="starts of each server")
+    parser.add_argument("--calls", type=int, default=300, help="tool calls to each server")
+    parser.add_argument("--json", action="store_true", help="print the seconds as JSON")
+    options = parser.parse_args()
+    started, called = measured(options.runs, options.calls)
+    if options.json:
+        print(json.dumps({"start": asdict(started), "call": asdict(called)}))
+        return
+    show("start to first tools/list", started, 1.25)
+    show("one call of estimate_context", called, 1.5)
 
 
 if __name__ == "__main__":

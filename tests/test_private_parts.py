@@ -367,3 +367,11 @@ async def test_the_sdk_keeps_a_tool_of_a_subclass_as_it_is() -> None:
     assert "run by our class" in result.content[0].text, changed(
         TOOL, "mcp", "MCPServer does not call Tool.run of ours"
     )
+
+
+def test_uvicorn_stops_reading_at_a_limit_of_its_module() -> None:
+    """loopback.py sets it for the proxy."""
+    from uvicorn.protocols.http import h11_impl
+
+    assert h11_impl.HIGH_WATER_LIMIT == 65536  # type: ignore[attr-defined]
+    assert "> HIGH_WATER_LIMIT" in inspect.getsource(h11_impl.H11Protocol.handle_events)

@@ -35,16 +35,21 @@ def exponent(columns: Columns, name: str) -> float | None:
     return math.log(high / low) / math.log(last / first)
 
 
-def table(columns: Columns) -> str:
-    """The figures as a Markdown table."""
+def table(columns: Columns, postgresql: Columns) -> str:
+    """The figures as a Markdown table, those in PostgreSQL after those in SQLite and their exponents."""
     names = dict.fromkeys(name for figures in columns.values() for name in figures)
-    head = f"| milliseconds, unless said | {' | '.join(f'{length:,}' for length in columns)} | exponent |"
-    rows = [head, f"| --- |{' ---: |' * (len(columns) + 1)}"]
+    heads = ["milliseconds, unless said", *(f"{length:,}" for length in columns), "exponent"]
+    heads += [f"PostgreSQL {length:,}" for length in postgresql]
+    rows = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for name in names:
-        cells = [_number(figures[name]) if name in figures else "" for figures in columns.values()]
         power = exponent(columns, name)
-        rows.append(f"| {name} | {' | '.join(cells)} | {'' if power is None else f'{power:.2f}'} |")
+        cells = [*_cells(columns, name), "" if power is None else f"{power:.2f}", *_cells(postgresql, name)]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _cells(columns: Columns, name: str) -> list[str]:
+    return [_number(figures[name]) if name in figures else "" for figures in columns.values()]
 
 
 def _number(value: float) -> str:

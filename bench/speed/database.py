@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 import zlib
@@ -13,9 +14,10 @@ from pathlib import Path
 
 from contextstash.service.stash import Stash
 from contextstash.value_bytes import value_bytes
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.databases import location_of, open_store
 
 from .conversation import messages
+from .postgresql import copy_of
 
 SESSION, OTHER = "long", "other"
 """The measured session, and a short one whose calls are made while the long one is reduced."""
@@ -28,9 +30,9 @@ BATCH = 1_000
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Stash]:
-    """The service on the database at `path`."""
-    stash = Stash(await open_sqlite(path), settings=SETTINGS)
+async def opened(database: Path | str) -> AsyncIterator[Stash]:
+    """The service on a database: a file, or an address of PostgreSQL."""
+    stash = Stash(await open_store(location_of(str(database))), settings=SETTINGS)
     try:
         yield stash
     finally:
@@ -44,7 +46,7 @@ def built(folder: Path, count: int) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
         unfinished.unlink(missing_ok=True)
-        rate = asyncio.run(_build(unfinished, count))
+        rate = asyncio.run(build(unfinished, count))
         unfinished.rename(path)
         path.with_suffix(".rate").write_text(f"{rate:.0f}\n", encoding="utf-8")
     return path
@@ -56,10 +58,16 @@ def build_rate(path: Path) -> float:
 
 
 @asynccontextmanager
-async def copied(path: Path, folder: Path) -> AsyncIterator[Stash]:
+async def copied(database: Path | str, folder: Path) -> AsyncIterator[Stash]:
     """The service on a copy of the database, so that the next operation finds it unchanged."""
+    if isinstance(database, str):
+        async with copy_of(database) as address, opened(address) as stash:
+            yield stash
+        return
     copy = folder / "copy.db"
-    shutil.copyfile(path, copy)
+    shutil.copyfile(database, copy)
+    with copy.open("rb") as file:
+        os.fsync(file.fileno())  # else the first commits wait until all of the copy is on the disk
     try:
         async with opened(copy) as stash:
             yield stash
@@ -72,8 +80,9 @@ def compressed_size(count: int) -> int:
     return sum(len(zlib.compress(value_bytes(message) or b"", 6)) for message in messages(count))
 
 
-async def _build(path: Path, count: int) -> float:
-    async with opened(path) as stash:
+async def build(database: Path | str, count: int) -> float:
+    """Record the sessions in an empty database; returns the messages a second."""
+    async with opened(database) as stash:
         begun = time.perf_counter()
         source: Iterator[dict[str, object]] = messages(count)
         while batch := list(islice(source, BATCH)):

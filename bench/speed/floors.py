@@ -1,10 +1,12 @@
-"""What the same work takes at least: a plain insert of the message, and counting the window's tokens."""
+"""What the same work takes at least: a plain insert of the message, counting the window's tokens, a bare server."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 import statistics
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +15,10 @@ from contextstash.tokenizer import count_with
 from .conversation import further, messages
 
 INSERTS = 200
+
+START_UP = Path(__file__).parents[1] / "start_up.py"
+STARTS, CALLS = 11, 300
+"""Starts of each server, and calls to each."""
 
 COUNTED_MESSAGES = 600
 """About the messages of a window of 200,000 tokens."""
@@ -25,6 +31,19 @@ def floors(folder: Path) -> dict[str, float]:
     return {
         "floor: plain insert and commit": _plain_insert(folder / "plain.db"),
         "floor: counting one window with tiktoken": _counting(),
+    }
+
+
+def bare_server() -> dict[str, float]:
+    """The start and a call of our server in milliseconds, and each relative to a bare server on the same SDK."""
+    command = [sys.executable, str(START_UP), "--json", "--runs", str(STARTS), "--calls", str(CALLS)]
+    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(run.stdout)
+    return {
+        "start to tools/list": found["start"]["ours"] * MILLISECONDS,
+        "… / bare server": found["start"]["ours"] / found["start"]["bare"],
+        "one call over stdio": found["call"]["ours"] * MILLISECONDS,
+        "… / bare server's echo": found["call"]["ours"] / found["call"]["bare"],
     }
 
 

@@ -11,12 +11,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
+
 from contextstash.service.stash import Stash
 
 from .conversation import further, queries
 from .database import OTHER, SESSION, copied, opened
 
 Result = TypeVar("Result")
+
+Database = Path | str
+"""A file, or an address of PostgreSQL."""
 
 REPEATS = 15
 """How often a quick operation is measured; the median counts."""
@@ -30,19 +35,19 @@ MILLISECONDS = 1_000
 MEGABYTE = 1_000_000
 
 
-async def measure(path: Path, folder: Path, only: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Every figure for the database at `path`: milliseconds, or megabytes where the name says so."""
+async def measure(database: Database, folder: Path, only: frozenset[str] = frozenset()) -> dict[str, float]:
+    """Every figure for the database: milliseconds, or megabytes where the name says so."""
     found: dict[str, float] = {}
     for name, part in _PARTS.items():
         if not only or name in only:
-            found |= await part(path, folder)
+            found |= await part(database, folder)
     unit = 1 if sys.platform == "darwin" else 1_024
     found["peak memory, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MEGABYTE
     return found
 
 
-async def _turns(path: Path, folder: Path) -> dict[str, float]:
-    async with copied(path, folder) as stash:
+async def _turns(database: Database, folder: Path) -> dict[str, float]:
+    async with copied(database, folder) as stash:
         await _warmed(stash)
         recorded = [await _seconds(lambda n=n: _record(stash, n)) for n in range(REPEATS)]  # type: ignore[misc]
         estimated = [await _seconds(lambda: stash.estimate_context(SESSION)) for _ in range(REPEATS)]
@@ -56,15 +61,15 @@ async def _turns(path: Path, folder: Path) -> dict[str, float]:
     }
 
 
-async def _prune(path: Path, folder: Path) -> dict[str, float]:
-    async with copied(path, folder) as stash:
+async def _prune(database: Database, folder: Path) -> dict[str, float]:
+    async with copied(database, folder) as stash:
         await _warmed(stash)
         seconds, stall = await _while_probed(stash, lambda: stash.prune_tool_outputs(SESSION))
     return {"prune": seconds * MILLISECONDS, "longest stall, prune": stall * MILLISECONDS}
 
 
-async def _compact(path: Path, folder: Path) -> dict[str, float]:
-    async with copied(path, folder) as stash:
+async def _compact(database: Database, folder: Path) -> dict[str, float]:
+    async with copied(database, folder) as stash:
         await _warmed(stash)
         seconds, stall = await _while_probed(stash, lambda: stash.compact_session(SESSION))
         views = await _views(stash, REPEATS)
@@ -75,8 +80,8 @@ async def _compact(path: Path, folder: Path) -> dict[str, float]:
     }
 
 
-async def _search(path: Path, folder: Path) -> dict[str, float]:
-    async with opened(path) as stash:
+async def _search(database: Database, folder: Path) -> dict[str, float]:
+    async with opened(database) as stash:
         wanted = queries(SEARCHES)
         await stash.search_history(wanted[0], session_id=SESSION)
         taken = [await _seconds(lambda q=q: stash.search_history(q, session_id=SESSION)) for q in wanted]  # type: ignore[misc]
@@ -84,7 +89,7 @@ async def _search(path: Path, folder: Path) -> dict[str, float]:
     return {"search p50": _median(taken), "search p95": ordered[int(0.95 * len(ordered))] * MILLISECONDS}
 
 
-_PARTS: dict[str, Callable[[Path, Path], Awaitable[dict[str, float]]]] = {
+_PARTS: dict[str, Callable[[Database, Path], Awaitable[dict[str, float]]]] = {
     "turns": _turns,
     "prune": _prune,
     "compact": _compact,
@@ -94,8 +99,9 @@ PARTS = tuple(_PARTS)
 
 
 async def _warmed(stash: Stash) -> None:
-    """Load the vocabulary and what else is loaded at the first use."""
-    await stash.record_messages(further(REPEATS), session_id=OTHER, first_seq=None)
+    """Load the vocabulary and what else is loaded at the first use, or by a server at its start."""
+    with anyio.CancelScope():  # loads 29 modules, which the MCP SDK has loaded in a server
+        await stash.record_messages(further(REPEATS), session_id=OTHER, first_seq=None)
     await stash.get_context(OTHER)
 
 

@@ -33,6 +33,13 @@ PROXY_SETTINGS: dict[str, Any] = {
 to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
 
 
+def read_ahead(size: int) -> None:
+    """From now on, read so many bytes of each request in this process before the application has taken them."""
+    from uvicorn.protocols.http import h11_impl
+
+    h11_impl.HIGH_WATER_LIMIT = size  # type: ignore[attr-defined]
+
+
 BACKLOG = 2_048
 """Connections that may wait to be accepted, as uvicorn's default: after another server's end all its clients come at
 once."""
@@ -81,7 +88,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((host, port))
         except (OSError, OverflowError) as error:
-            raise BadInputError(f"Port {port} on {host} cannot be used ({error}). Choose another.") from error
+            raise BadInputError(
+                f"Port {port} on {host} cannot be used ({error}). Choose another, or 0 for any free one."
+            ) from error
         listener.listen(BACKLOG)
         yield listener
 
@@ -101,8 +110,15 @@ async def _serve(
         stop = _Stop(drain)
         group.start_soon(stop.on_signals)
         await anyio.lowlevel.checkpoint()  # from here on, a signal is received
+        # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's
+        # HttpClient sends it, it loses the body.
         config = uvicorn.Config(
-            await app(), log_config=None, access_log=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS, **settings
+            await app(),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            http="h11",
+            **settings,
         )
         stop.http = _Server(config)
         stop.http.should_exit = stop.requested

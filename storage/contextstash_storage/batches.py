@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from contextstash_storage.append_messages import Batch, Progress, append_piece
-from contextstash_storage.connection import Connection, in_transaction
+from contextstash_storage.connection import Connection
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -17,6 +17,7 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
+from contextstash_storage.group_commit import GroupCommit
 from contextstash_storage.preparation import is_large, prepare
 from contextstash_storage.records import Appended, NewMessage
 
@@ -25,16 +26,15 @@ PAUSE_SECONDS = 0.02
 find the database locked each time if the next piece started at once."""
 
 
-async def append_in_pieces(
-    writer: Connection, lock: asyncio.Lock, batch: Batch, messages: Sequence[NewMessage]
-) -> Appended:
-    """Append messages, as SessionStore.append_messages says. `batch` is all about them but themselves; `lock` is held
-    for one piece at a time."""
+async def append_in_pieces(group: GroupCommit, batch: Batch, messages: Sequence[NewMessage]) -> Appended:
+    """Append messages, as SessionStore.append_messages says. `batch` is all about them but themselves; the lock is held
+    for one piece at a time. A small batch is committed together with others."""
+    writer, lock = group.writer, group.lock
     if is_large(messages):
         batch = replace(batch, messages=await asyncio.to_thread(prepare, messages))
         progress = await _locked(writer, lock, batch, Progress())
     else:
-        batch, progress = await _prepared_and_begun(writer, lock, batch, messages)
+        batch, progress = await _prepared_and_begun(group, batch, messages)
     while progress.appended is None:
         try:
             await asyncio.sleep(PAUSE_SECONDS)
@@ -54,17 +54,16 @@ async def _locked(writer: Connection, lock: asyncio.Lock, batch: Batch, progress
 
 
 async def _prepared_and_begun(
-    writer: Connection, lock: asyncio.Lock, batch: Batch, messages: Sequence[NewMessage]
+    group: GroupCommit, batch: Batch, messages: Sequence[NewMessage]
 ) -> tuple[Batch, Progress]:
     """Prepare a small batch on the writer's thread, just before its transaction: a thread of its own would take longer
     than the work."""
 
-    def work(db: sqlite3.Connection) -> tuple[Batch, Progress]:
+    def prepared() -> Callable[[sqlite3.Connection], tuple[Batch, Progress]]:
         whole = replace(batch, messages=prepare(messages))
-        return whole, in_transaction(db, lambda db: append_piece(db, whole, Progress()))
+        return lambda db: (whole, append_piece(db, whole, Progress()))
 
-    async with lock:
-        return await writer.run(work)
+    return await group.write(prepared)
 
 
 def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:

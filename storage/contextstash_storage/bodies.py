@@ -22,8 +22,9 @@ MAX_LEVELS = 200
 MAX_BITS = 14_281
 """Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
 
-COMPRESSED_FROM = 1_024
-"""Bytes from which compression is tried: shorter data hardly shrinks."""
+COMPRESSED_FROM = 256
+"""Bytes from which compression is tried: shorter data hardly shrinks. Of 128, 256 and 1,024: with 256 a database of
+messages of 800 bytes is a quarter smaller than with 1,024; with 128 it is no smaller, and takes longer to write."""
 
 _PLAIN = b"\x00"
 _ZLIB = b"\x01"

@@ -53,7 +53,7 @@ class Connection(aiosqlite.Connection):
         """What `work` returns. Once started it runs to its end, even if the caller is cancelled."""
         if not self._running or self._connection is None:
             raise StoreError("The session store is closed.")
-        return await self._execute(_translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
+        return await self._execute(translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
 
     async def write(self, work: Work[Result]) -> Result:
         """What `work` returns, run as one transaction: committed durably, or rolled back."""
@@ -99,7 +99,8 @@ def _begin_writing(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA busy_timeout = {limit}")
 
 
-def _translated(work: Work[Result], db: sqlite3.Connection) -> Result:
+def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
+    """What `work` returns; what the driver raises becomes an error that says what to do."""
     try:
         return work(db)
     except sqlite3.Error as error:

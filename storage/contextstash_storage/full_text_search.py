@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from contextstash_storage.records import SearchHit
@@ -24,14 +25,24 @@ CALL_CHARACTERS = 4_000
 
 _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
+LARGE_SHARE = 0.5
+"""From this share of the database's messages on, the sessions that are searched are found among all matches: for each
+word of a query that names where to search, FTS5 counts the rows, and that takes longer than the ranking itself."""
+
 _MATCHES = """
-SELECT entry, message, messages.session, seq, block, piece, kind, pair, -score, messages.created_at
+SELECT entry, message, messages.session, seq, block, piece, kind, pair, -score, {created}
 FROM (
     SELECT rowid AS entry, rank AS score FROM search_pieces
     WHERE search_pieces MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?
 )
 JOIN search_entries USING (entry) JOIN messages USING (message) JOIN sessions USING (session)
 WHERE sessions.owner = ?
+"""
+_MATCHES_AMONG = """
+SELECT entry, message, messages.session, seq, block, piece, kind, pair, -rank, {created}
+FROM search_pieces CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
+WHERE search_pieces MATCH ? AND rank MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
+ORDER BY rank LIMIT ?
 """
 _OUTPUTS = """
 SELECT pair, message, messages.session, messages.seq, search_entries.block,
@@ -46,18 +57,28 @@ WHERE pair IN (SELECT value FROM json_each(?)) AND kind = ? AND piece = 0
 def search(db: sqlite3.Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
     """The best hits for any of the query's terms, see SessionStore.search."""
     wanted = terms(query)
-    places = _places(db, owner, where)
-    if not wanted or places is None or limit <= 0:
+    place = _place_of(db, owner, where)
+    if not wanted or place is None or limit <= 0:
         return []
-    match = _expression(wanted, "OR", places)
-    whole = _expression(wanted, "AND", places) if len(wanted) > 1 else None
+    match = _expression(wanted, "OR", place.marks)
+    whole = _expression(wanted, "AND", place.marks) if len(wanted) > 1 else None
     hits: list[SearchHit] = []
     for most in (MATCHES, MORE_MATCHES):
-        rows = _matches(db, owner, match, whole, where, most)
+        rows = _matches(db, match, whole, where, place, most)
         hits = list(_hits(db, _ranked(db, rows, where), limit))
         if len(hits) >= limit or len(rows) == most or _count(db, match, most) < most:
             break
     return hits
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a query searches: `marks` restrict it within FTS5; with `among`, its matches are those in these sessions,
+    else those in sessions of the owner."""
+
+    owner: str
+    marks: tuple[str, ...] = ()
+    among: tuple[int, ...] | None = None
 
 
 def _expression(wanted: Sequence[str], operator: str, places: Sequence[str]) -> str:
@@ -65,22 +86,29 @@ def _expression(wanted: Sequence[str], operator: str, places: Sequence[str]) -> 
     return " AND ".join([f"{{call text}} : ({_any(wanted, operator)})", *places])
 
 
-def _places(db: sqlite3.Connection, owner: str, where: SearchFilter) -> list[str] | None:
-    """What restricts a query for FTS5 to where it searches; None if there are no such sessions."""
+def _place_of(db: sqlite3.Connection, owner: str, where: SearchFilter) -> _Place | None:
+    """Where a query searches; None if there are no such sessions."""
     places = []
+    among = None
     if where.session_ids is not None:
         rows = db.execute(
-            "SELECT session FROM sessions WHERE owner = ? AND session_id IN (SELECT value FROM json_each(?))",
+            "SELECT session, counters ->> '$.messages' FROM sessions"
+            " WHERE owner = ? AND session_id IN (SELECT value FROM json_each(?))",
             (owner, json.dumps(list(where.session_ids))),
         ).fetchall()
         if not rows:
             return None
-        places.append(_any([session_mark(session) for (session,) in rows]))
+        sessions = tuple(session for session, _ in rows)
+        [newest] = db.execute("SELECT max(message) FROM messages").fetchone()
+        if sum(messages or 0 for _, messages in rows) >= LARGE_SHARE * (newest or 0):
+            among = sessions
+        else:
+            places.append(_any([session_mark(session) for session in sessions]))
     if kinds := _KINDS[where.scope]:
         places.append(_any([kind_mark(kind) for kind in kinds]))
     if where.tool is not None:
         places.append(_any([tool_mark(where.tool)]))
-    return [f"place : ({place})" for place in places]
+    return _Place(owner, tuple(f"place : ({place})" for place in places), among)
 
 
 def _any(words: Sequence[str], operator: str = "OR") -> str:
@@ -88,17 +116,22 @@ def _any(words: Sequence[str], operator: str = "OR") -> str:
 
 
 def _matches(
-    db: sqlite3.Connection, owner: str, match: str, whole: str | None, where: SearchFilter, most: int
+    db: sqlite3.Connection, match: str, whole: str | None, where: SearchFilter, place: _Place, most: int
 ) -> list[Match]:
     weights = f"bm25(0.0, {CALL_WEIGHT}, 1.0)"
     having_all = frozenset[int]()
     if whole is not None:
         found = db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?", (whole, most))
         having_all = frozenset(entry for (entry,) in found)
+    # The time of a message is behind its body: it is read only if it is needed.
+    created_at = "NULL" if where.any_time else "messages.created_at"
+    if place.among is None:
+        rows = db.execute(_MATCHES.format(created=created_at), (match, weights, most, place.owner))
+    else:
+        values = (match, weights, json.dumps(place.among), most)
+        rows = db.execute(_MATCHES_AMONG.format(created=created_at), values)
     matches = []
-    for entry, message, session, seq, block, piece, kind, pair, score, created in db.execute(
-        _MATCHES, (match, weights, most, owner)
-    ):
+    for entry, message, session, seq, block, piece, kind, pair, score, created in rows:
         if where.admits(created):
             weight = WHOLE_WEIGHT if entry in having_all else 1.0
             matches.append(Match(message, session, seq, block, piece, Kind(kind), pair, score * weight))

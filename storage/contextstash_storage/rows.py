@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+import pydantic_core
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -133,7 +134,7 @@ def message_of(
 ) -> Message:
     """The message of a row (seq, key, derived, created_at), with its body if that was read."""
     seq, key, derived_json, created = row
-    fields = json.loads(derived_json)
+    fields = _fields(derived_json)
     fields.setdefault("kind", "message")
     fields.setdefault("blocks", ())
     return Message(
@@ -144,3 +145,12 @@ def message_of(
         body=None if stored is None else put_together(*stored),
         **fields,
     )
+
+
+def _fields(derived_json: str) -> dict[str, Any]:
+    """The fields of `derived`, read by pydantic's parser, which takes less than half of the time of Python's."""
+    try:
+        fields: dict[str, Any] = pydantic_core.from_json(derived_json)
+    except ValueError:  # escaped lone surrogates
+        fields = json.loads(derived_json)
+    return fields

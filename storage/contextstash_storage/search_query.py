@@ -65,9 +65,14 @@ class SearchFilter:
         if self.scope not in get_args(Scope):
             raise BadInputError(f"There is no scope '{self.scope}'. Known: {', '.join(get_args(Scope))}.")
 
+    @property
+    def any_time(self) -> bool:
+        """Whether messages of any time are searched."""
+        return self.after is None and self.before is None
+
     def admits(self, created: str) -> bool:
         """Whether a message of this time, in ISO format, is searched. A time without a zone is in UTC."""
-        if self.after is None and self.before is None:
+        if self.any_time:
             return True
         time = _with_zone(datetime.fromisoformat(created))
         return (self.after is None or time >= _with_zone(self.after)) and (

@@ -7,7 +7,7 @@ import copy
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -31,8 +31,10 @@ from contextstash_storage.batches import append_in_pieces
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
+from contextstash_storage.group_commit import GroupCommit
 from contextstash_storage.hidden_sessions import IS_SEEN
 from contextstash_storage.index_work import IndexWork, has_work, remove_former_index
+from contextstash_storage.message_rows import FEW, MessageRows, rows_at, rows_between
 from contextstash_storage.migrations import migrate
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -59,7 +61,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.repeats import fingerprints
-from contextstash_storage.rows import check_changes, from_json, message_of, no_handle, now, session_row, to_json
+from contextstash_storage.rows import check_changes, from_json, no_handle, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
@@ -149,6 +151,7 @@ class SqliteStore:
         self._writer = writer
         self._reader = reader
         self._lock = asyncio.Lock()
+        self._group = GroupCommit(writer, self._lock)
         self._deletion = Deletion(writer, self._lock)
         self._index_work = IndexWork(writer, self._lock)
         self.tokens = SqliteTokens(writer, reader, self._lock)
@@ -294,7 +297,7 @@ class SqliteStore:
         edits: EditsAfter | None = None,
     ) -> Appended:
         batch = Batch(self.owner, session_id, (), count, first_seq, batch_id, before, cursor, edits)
-        appended = await append_in_pieces(self._writer, self._lock, batch, messages)
+        appended = await append_in_pieces(self._group, batch, messages)
         if any(is_indexed_later(message) for message in messages):
             await self._index_work.wait()
         return appended
@@ -312,33 +315,18 @@ class SqliteStore:
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
-        def work(db: sqlite3.Connection) -> list[Message]:
+        def rows(db: sqlite3.Connection) -> MessageRows:
             row, session = session_row(db, self.owner, session_id)
             end = session.counters.messages - 1 if last is None else last
-            condition, values = "session = ? AND seq BETWEEN ? AND ?", (row, first, end)
-            rows = db.execute(
-                f"SELECT message, seq, key, derived, created_at, {'body' if bodies else 'NULL'} FROM messages"
-                f" WHERE {condition} ORDER BY seq",
-                values,
-            )
-            stored = _blobs(db, condition, values) if bodies else None
-            return [_message(session_id, found, stored) for found in rows]
+            return rows_between(db, row, session_id, first, end, bodies=bodies)
 
-        return await self._reader.read(work)
+        return await self._messages(rows)
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        def work(db: sqlite3.Connection) -> list[Message]:
-            row, _ = session_row(db, self.owner, session_id)
-            condition = "session = ? AND seq IN (SELECT value FROM json_each(?))"
-            values = (row, json.dumps(list(seqs)))
-            rows = db.execute(
-                f"SELECT message, seq, key, derived, created_at, body FROM messages WHERE {condition} ORDER BY seq",
-                values,
-            )
-            stored = _blobs(db, condition, values)
-            return [_message(session_id, found, stored) for found in rows]
+        def rows(db: sqlite3.Connection) -> MessageRows:
+            return rows_at(db, session_row(db, self.owner, session_id)[0], session_id, seqs)
 
-        return await self._reader.read(work)
+        return await self._messages(rows)
 
     async def find_key(self, session_id: str, key: str) -> int | None:
         def work(db: sqlite3.Connection) -> int | None:
@@ -553,6 +541,16 @@ class SqliteStore:
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         return await self._reader.read(lambda db: proxied_sessions.recent(db, self.owner, since, limit))
 
+    async def _messages(self, rows: Callable[[sqlite3.Connection], MessageRows]) -> list[Message]:
+        """The messages of these rows; many are made in a thread of their own."""
+
+        def work(db: sqlite3.Connection) -> list[Message] | MessageRows:
+            found = rows(db)
+            return found.messages() if len(found.rows) <= FEW else found
+
+        read = await self._reader.read(work)
+        return await asyncio.to_thread(read.messages) if isinstance(read, MessageRows) else read
+
     async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """What `work` returns that writes, as one transaction."""
         async with self._lock:
@@ -577,22 +575,3 @@ def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Count
         (to_json(counters), updated.isoformat(), row),
     )
     return session.model_copy(update={"counters": counters, "updated_at": updated})
-
-
-def _message(session_id: str, row: tuple[Any, ...], stored: Mapping[int, list[tuple[str, bytes]]] | None) -> Message:
-    number, seq, key, derived, created, body = row
-    content = None if stored is None else (body, stored.get(number, []))
-    return message_of(session_id, (seq, key, derived, created), content)
-
-
-def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> dict[int, list[tuple[str, bytes]]]:
-    """The large strings of the messages that meet a condition, by message, in their order."""
-    found: dict[int, list[tuple[str, bytes]]] = {}
-    rows = db.execute(
-        "SELECT message, path, content FROM messages JOIN message_blobs USING (message) JOIN blobs USING (blob)"
-        f" WHERE {condition} ORDER BY message, number",
-        values,
-    )
-    for message, path, content in rows:
-        found.setdefault(message, []).append((path, content))
-    return found

@@ -38,8 +38,9 @@ class NumberedEdit:
 def number_edits(edits: Sequence[Edit], before: int) -> list[NumberedEdit]:
     """Make edits that come after so many others ready for their rows; that needs no database."""
     numbered = []
+    moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
     for number, edit in enumerate(edits, start=before + 1):
-        placed = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or now()})
+        placed = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
         numbered.append(NumberedEdit(placed, to_json(placed)))
     return numbered
 

@@ -56,7 +56,7 @@ def test_the_places_of_settings_are_listed(contextstash: CommandLine) -> None:
     (contextstash.folder / "contextstash.toml").write_text("window = 100000\n")
     done = contextstash.run("config", "path")
     assert f"{contextstash.folder / 'contextstash.toml'}" in done.stdout
-    assert "1 settings" in done.stdout
+    assert "1 setting\n" in done.stdout
 
 
 def test_an_invalid_value_is_an_error_in_one_line(contextstash: CommandLine) -> None:

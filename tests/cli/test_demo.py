@@ -28,8 +28,8 @@ def section(output: str, step: str) -> str:
 
 
 def changes(text: str) -> list[tuple[int, int]]:
-    """Every 'before -> after tokens'."""
-    found = re.findall(r"([\d,]+) -> ([\d,]+) tokens", text)
+    """Every 'before → after tokens'."""
+    found = re.findall(r"([\d,]+) → ([\d,]+) tokens", text)
     return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
 
 
@@ -43,6 +43,11 @@ def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output
     [(before_restore, restored)] = changes(section(output, "Restore"))
     assert full > pruned == before_compaction > compacted == before_restore
     assert restored == full
+    assert re.search(r"\d+ archived outputs and the messages behind 1 summary are back", section(output, "Restore"))
+
+
+def test_nothing_is_archived_in_the_estimate_before_the_first_prune(output: str) -> None:
+    assert "placeholders" not in section(output, "Estimate")
 
 
 def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
@@ -55,7 +60,7 @@ def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
 def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
     handle = re.search(r"out_\w+", section(output, "Retrieve"))
     assert handle
-    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  | "))
+    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  │ "))
     assert handle.group() in quoted
 
 
@@ -97,7 +102,8 @@ def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_pa
     shown = contextstash.run("demo").stdout
     assert "1 session, the newest of 1 transcript here" in shown
     assert f"tokens in {len(texts)} calls" in shown
-    assert re.search(r"search '[^']+'\n +-> out_\w+ \(Read, ", shown)
+    searches = re.findall(r"search (\S+)  \(one of the largest outputs\)\n +→ out_\w+, hit \d+, ", shown)
+    assert len(set(searches)) == 3
     assert sorted(tmp_path.rglob("*")) == files
     assert "1. Record" in contextstash.run("demo", "--sample").stdout
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, write_transcript
 
 
 @pytest.mark.usefixtures("session")
@@ -17,11 +17,23 @@ def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
     assert prune["tokens_after"] < prune["tokens_before"]
     assert prune["seq"] == 13
     text = contextstash.run("events").stdout
-    assert f"{prune['tokens_before']:,} -> {prune['tokens_after']:,}" in text
+    assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
 
 
 def test_a_session_without_events_says_so(contextstash: CommandLine) -> None:
     path = contextstash.folder / "short.json"
     path.write_text(json.dumps([{"role": "user", "content": "Hello."}]))
     contextstash.run("import", path)
-    assert "No events in this session yet" in contextstash.run("events").stdout
+    assert contextstash.run("events").stdout.startswith("No events in session ")
+
+
+def test_events_of_an_imported_session_are_in_the_order_of_their_times(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=12)
+    contextstash.run("import", path, "--set", "window=20000")
+    contextstash.run("prune", "5b1f", "--keep-last", "1")
+    lines = contextstash.run("events").stdout.splitlines()[1:]
+    times = [line[:16] for line in lines]
+    assert times == sorted(times)
+    assert times[0].startswith("2026-03-03 ")
+    assert "prune" in lines[-1]

@@ -15,6 +15,37 @@ def test_a_second_import_records_nothing(contextstash: CommandLine) -> None:
     assert second["session_id"] == first["session_id"]
 
 
+def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=12)
+    small = ("--set", "window=20000", "--set", "output_reserve=2000")
+    assert contextstash.run("import", path, *small).returncode == 0
+    events = contextstash.json("events")
+    assert {event["kind"] for event in events} == {"level"}
+    status = contextstash.json("status", *small)
+    assert status["estimate"]["level"] in ("critical", "overflow")
+    assert (status["messages_summarized"], status["outputs_archived"]) == (0, 0)
+
+
+def test_the_level_of_an_imported_session_changed_when_its_messages_were_written(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=12)
+    contextstash.run("import", path, "--set", "window=20000")
+    assert contextstash.json("events")[-1]["created_at"].startswith("2026-03-03T09:00:25")
+
+
+def test_known_before_counts_the_messages_of_the_session_whichever_file_is_imported(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "session.jsonl"
+    write_transcript(path, outputs=3)
+    copy = contextstash.folder / "copy.jsonl"
+    copy.write_bytes(path.read_bytes())
+    reports = [contextstash.json("import", each)[0] for each in (path, path, copy)]
+    assert [(report["recorded"], report["known"]) for report in reports] == [(8, 0), (0, 8), (0, 8)]
+    shown = contextstash.run("import", path).stdout.splitlines()
+    assert shown[0].split() == ["session", "new", "known", "before", "file"]
+    assert shown[-1] == "Nothing new: 8 messages already recorded."
+
+
 def test_a_transcript_that_grew_is_read_from_where_it_ended(contextstash: CommandLine) -> None:
     path = contextstash.folder / "session.jsonl"
     write_transcript(path, outputs=4)

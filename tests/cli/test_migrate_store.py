@@ -114,7 +114,7 @@ def test_a_second_run_copies_what_is_new_and_names_what_differs(
     assert run(["migrate-store", str(source), text_of(target)]) == 0
     with_store(source, lambda store: new_session(store, "three"))
     assert run(["migrate-store", str(source), text_of(target)]) == 0
-    assert "Copied 1 sessions, verified by checksum; 4 were there already." in capsys.readouterr().out
+    assert "Copied 1 session, verified by checksum; 4 were there already." in capsys.readouterr().out
     with_store(target, lambda store: store.update_session("one", title="changed there"))
     with_store(source, lambda store: record(store, says("more"), session_id="two"))
     assert run(["migrate-store", str(source), text_of(target)]) == 1

@@ -13,3 +13,8 @@ def test_a_pinned_output_is_not_pruned_and_an_unpinned_one_is(orchard: Orchard) 
     orchard.run("pin", orchard.session, first, "--remove")
     again = orchard.json("prune", orchard.session, "--keep-last", "0")["archived"]
     assert [each["handle"] for each in again] == [first]
+
+
+def test_a_pin_of_a_file_that_no_output_shows_says_so(orchard: Orchard) -> None:
+    assert "No output shows foo.py so far" in orchard.run("pin", orchard.session, "foo.py").stdout
+    assert "No output shows" not in orchard.run("pin", orchard.session, "orchard/row_03.txt").stdout

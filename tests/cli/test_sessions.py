@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
 from tests.support.command_line import ANSI
 from tests.support.orchard import Orchard
 
 
-def test_sessions_are_listed_with_their_ids_uncut_and_no_colour_in_a_pipe(orchard: Orchard) -> None:
+def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe(orchard: Orchard) -> None:
     output = orchard.run("sessions").stdout
-    assert orchard.session in output
+    name = output.splitlines()[1].split()[0]
+    assert orchard.session.startswith(name)
+    assert orchard.json("status", name)["session_id"] == orchard.session
+    assert orchard.json("sessions")["sessions"][0]["session_id"] == orchard.session
     assert ANSI not in output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_a_narrow_terminal_keeps_the_titles_and_leaves_out_the_projects(orchard: Orchard) -> None:
+    terminal, end = pty.openpty()
+    environment = {**os.environ, "CONTEXTSTASH_DB": str(orchard.folder / "sessions.db"), "COLUMNS": "60"}
+    command = [sys.executable, "-m", "contextstash", "sessions"]
+    subprocess.run(command, stdout=end, env=environment, cwd=orchard.folder, timeout=60, check=True)
+    os.close(end)
+    shown = os.read(terminal, 65_536).decode()
+    os.close(terminal)
+    assert "Reading the orchard" in shown
+    assert "project" not in shown
+    assert "…" not in shown
 
 
 def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:

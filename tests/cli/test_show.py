@@ -14,8 +14,28 @@ from tests.support.orchard import WINDOW, Orchard
 def test_a_headline_counts_the_messages_of_a_session(orchard: Orchard) -> None:
     compacted = orchard.json("compact", orchard.session, *WINDOW)
     total = orchard.json("status")["messages"]
-    first = orchard.run("show", orchard.session).stdout.splitlines()[0]
-    assert first.startswith(f"{total} messages in history ({compacted['messages_summarized']} summarized)")
+    title, session, counts = orchard.run("show", orchard.session).stdout.splitlines()[:3]
+    assert (title, session) == ("Reading the orchard", orchard.session)
+    assert counts.startswith(f"{total} messages in history ({compacted['messages_summarized']} summarized)")
+
+
+def test_a_list_shows_what_each_call_reads_and_the_handles_of_pruned_outputs(orchard: Orchard) -> None:
+    pruned = orchard.json("prune", orchard.session, "--keep-last", "2")
+    lines = [line.split() for line in orchard.run("show", orchard.session).stdout.splitlines()]
+    assert ["Read", "orchard/row_00.txt"] in [line[-2:] for line in lines]
+    listed = [line[4] for line in lines if line[2:3] == ["tool_result_archived"]]
+    assert listed == [output["handle"] for output in pruned["archived"]]
+
+
+def test_one_message_is_printed_in_full_a_call_with_its_arguments_a_result_with_its_handle(orchard: Orchard) -> None:
+    [output] = orchard.json("show", orchard.session, "--message", "2")["handles"]
+    shown = orchard.run("show", orchard.session[:8], "--message", "2").stdout
+    assert shown.startswith("message 2, user, 2026-03-03 ")
+    assert f"[result, {output}]\n{orchard.texts[0]}" in shown
+    call = orchard.run("show", orchard.session, "--message", "1").stdout
+    assert "[calls Read]\nfile_path: orchard/row_00.txt" in call
+    total = orchard.json("status")["messages"]
+    assert f"the session has {total}" in failure_of(orchard.run("show", orchard.session, "--message", "999"))
 
 
 def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:

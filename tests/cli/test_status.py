@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 from contextstash import open_stash_sync
+from tests.cli.conftest import call, result
 from tests.support.command_line import ANSI, CommandLine
 from tests.support.orchard import WINDOW, Orchard
 from tests.support.servers import small_session
@@ -18,7 +21,8 @@ def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:
     shown = orchard.run("status", orchard.session[:8], *WINDOW).stdout
     assert f"{estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in shown
     trigger = estimate["tokens_trigger"]
-    assert f"{trigger['value']:,} / {trigger['threshold']:,}" in shown
+    assert trigger["value"] == estimate["tokens"]
+    assert re.search(f"compaction at {trigger['threshold']:,} tokens +\\S+ +{trigger['percent']:.0f} %", shown)
     assert f"{status['messages']} messages in history (0 summarized)" in shown
     assert ANSI not in shown
     assert all(line == line.rstrip() for line in shown.splitlines())
@@ -28,9 +32,46 @@ def test_status_names_the_last_summary(orchard: Orchard) -> None:
     compacted = orchard.json("compact", orchard.session, *WINDOW)
     shown = orchard.run("status", orchard.session, *WINDOW).stdout
     assert f"({compacted['messages_summarized']} summarized)" in shown
-    assert f"Last summary: {compacted['messages_summarized']} messages -> " in shown
+    assert f"Last summary: {compacted['messages_summarized']} messages in " in shown
     assert compacted["summary_id"] in shown
     assert "Saved" not in shown  # unknown: the client sends its own history
+
+
+def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_ours_is_shown(orchard: Orchard) -> None:
+    estimate = orchard.json("status", *WINDOW)["estimate"]
+    assert sum(estimate["breakdown"].values()) == estimate["tokens"]
+    pruned = orchard.json("prune", orchard.session, "--keep-last", "2", *WINDOW)
+    assert estimate["view_tokens"] == pruned["tokens_before"]
+    lines = orchard.run("status", orchard.session, *WINDOW).stdout.splitlines()
+    assert f"The client sends {estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in lines[2]
+    [own] = [line for line in lines if line.startswith("contextstash's own view")]
+    after = pruned["tokens_after"]
+    assert f"has {after:,} tokens by its own count (last prune, " in own
+    assert f"{pruned['tokens_before']:,} → {after:,})" in own
+
+
+def test_a_session_without_a_title_is_named_by_its_first_prompt(tmp_path: Path) -> None:
+    command_line = CommandLine(tmp_path)
+    with open_stash_sync(command_line.database) as stash:
+        stash.session("loop").request([{"role": "user", "content": "Plant the old quince again."}])
+    assert command_line.run("status", "loop").stdout.splitlines()[:2] == ["Plant the old quince again.", "loop"]
+
+
+def test_outputs_that_are_cut_are_tool_results_and_placeholders_are_named_as_such(tmp_path: Path) -> None:
+    command_line = CommandLine(tmp_path)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Build it."}]
+    for number in range(8):
+        messages += [{**call(number), "usage": None}, result(number)]
+    limits = {"output_lines": 100, "automatic": False}
+    with open_stash_sync(command_line.database, settings=limits) as stash:
+        stash.session("loop").request(messages)
+    parts = command_line.json("status", "loop")["estimate"]["breakdown"]
+    assert "archived" not in parts
+    assert parts["tool_results"] > 0.8 * sum(parts.values())
+    command_line.run("prune", "loop", "--keep-last", "1")
+    shown = command_line.run("status", "loop").stdout
+    assert re.search(r"^placeholders +[\d,]+ ", shown, flags=re.MULTILINE)
+    assert "7 tool outputs archived." in shown
 
 
 def test_status_says_that_a_compaction_is_due(tmp_path: Path) -> None:

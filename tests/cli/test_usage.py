@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
+from contextstash.cli.app import cli
+from contextstash.cli.sections import SECTIONS
+from contextstash.cli.ui import MAX_TRIED, next_free
 from tests.support.command_line import CommandLine, failure_of
 
 
@@ -83,3 +87,33 @@ def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(c
 def test_options_may_stand_before_the_command(contextstash: CommandLine) -> None:
     done = contextstash.run("--preset", "nonsense", "sessions")
     assert "There is no preset 'nonsense'" in failure_of(done)
+
+
+def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(contextstash: CommandLine) -> None:
+    lines = contextstash.run("--help", environment={"COLUMNS": "80"}).stdout.splitlines()
+    listed = {line.split()[0] for line in lines if line.startswith("  ") and len(line.split()) > 1}
+    assert {name for name, command in cli.commands.items() if not command.hidden} <= listed
+    assert {f"{section}:" for section in SECTIONS} <= set(lines)
+    assert not any(line.endswith("...") or len(line) > 80 for line in lines[1:])
+    assert {name for lines in SECTIONS.values() for name in lines} <= set(cli.commands)
+
+
+def test_a_wrong_value_of_a_setting_is_refused_in_plain_words(contextstash: CommandLine) -> None:
+    for arguments in (("config", "set", "window=abc"), ("sessions", "--set", "window=abc")):
+        assert "window must be a whole number, not 'abc'" in failure_of(contextstash.run(*arguments))
+
+
+def test_an_install_without_a_client_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:
+    [line] = contextstash.run("install").stderr.splitlines()
+    assert "Choose from: claude-code, " in line
+    assert line.endswith("opencode. See: contextstash install --help")
+
+
+def test_the_pages_take_the_next_port_if_theirs_is_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        free = next_free(port)
+        assert port < free < port + MAX_TRIED
+        assert f"Port {port} is in use" in capsys.readouterr().err

@@ -128,3 +128,14 @@ def test_what_is_repaired_is_valid(format_name: str, data: st.DataObject) -> Non
         answer = repaired(document, get_format(format_name))
         assert violations(format_name, answer if beside is None else answer.pop(key)) == []
         assert beside is None or answer == beside
+
+
+def test_equal_violations_are_one_line_with_the_messages_and_their_count(contextstash: CommandLine) -> None:
+    texts = [("user", "Build it."), ("assistant", "Built."), ("user", "Again."), ("assistant", "Built again.")]
+    messages = [{"role": role, "content": text, "model": "m"} for role, text in texts]
+    path = contextstash.folder / "messages.json"
+    path.write_text(json.dumps(messages), encoding="utf-8")
+    done = contextstash.run("validate", path, "--format", "anthropic")
+    first, last = done.stdout.splitlines()
+    assert first == "Message … has the key 'model', which a request may not have. (4 messages: 0, 1, 2, 3)"
+    assert last.startswith("4 violations of the rules of anthropic.")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.formats.json_positions import JsonPositionError, Span, Splice, find, members, spliced, value_at
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
-from contextstash.formats.request_text import read_request
+from contextstash.formats.request_text import RequestText, TextMessage, read_request
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -128,6 +128,40 @@ def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
     assert [message.native for message in helped.messages] == [message.native for message in alone.messages]
     assert (helped.spans, helped.fields) == (alone.spans, alone.fields)
     assert helped.value("system") == alone.value("system")
+
+
+def has_mark(message: TextMessage) -> bool:
+    return message.breakpoints > 0
+
+
+def as_read(body: bytes, before: RequestText | None) -> object:
+    """All that is read of a body; the kind of the error if it cannot be read."""
+    try:
+        request = read_request("anthropic", body, before)
+        system = request.value("system")
+    except ValueError as error:
+        return type(error).__name__
+    messages = [(message.raw, message.native) for message in request.messages]
+    return messages, request.spans, request.fields, system, request.places(has_mark)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(requests(), st.data())
+def test_a_byte_that_changes_anywhere_is_seen_behind_all_that_is_known(
+    made: tuple[bytes, dict[str, Any]], data: st.DataObject
+) -> None:
+    body, _ = made
+    try:
+        before = read_request("anthropic", body)
+    except UnicodeDecodeError:
+        return
+    before.value("system")
+    before.places(has_mark)
+    at = data.draw(st.integers(0, len(body) - 1))
+    removed = data.draw(st.integers(0, 3))
+    put = data.draw(st.sampled_from([b"", b" ", b"x", b'"', b"}", b"]", b",", b"{}", b'{"role":"user"},', b"\\"]))
+    changed = body[:at] + put + body[at + removed :]
+    assert as_read(changed, before) == as_read(changed, None)
 
 
 @pytest.mark.parametrize("content", ["2", [], [{"type": "text", "text": "2"}]])

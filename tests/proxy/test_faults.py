@@ -178,6 +178,21 @@ def test_a_database_that_was_deleted_stops_no_request(provider: CachingProvider,
     assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
 
 
+def test_nothing_is_left_out_that_was_deleted_with_the_database(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    messages = session(10)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, clock, messages[:-4])
+        clock.now += 400
+        proxy.send(request_of(messages[:-2]))
+        assert placeholders(provider.bodies[-1])
+        for path in tmp_path.glob("stash.db*"):
+            path.unlink()
+        proxy.send(request_of(messages))
+        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+
+
 @pytest.mark.parametrize("format_name", ["chat", "responses"])
 def test_the_other_formats_are_pruned_when_their_cache_is_cold(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock, format_name: str

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.hosts.request_identity import announces, is_compaction
+from contextstash.hosts.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
 from contextstash.proxy.usage_tap import MAX_DECODED_BYTES, UsageTap, decoded
+from contextstash.proxy.wire import passed_on
 from tests.support.caching_provider import caching_provider
-from tests.support.proxies import Clock, request_of, running_proxy, session
+from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
 MEBIBYTE = 1 << 20
 BOMB = gzip.compress(b"a" * (64 * MEBIBYTE), 9)
@@ -103,3 +104,51 @@ def test_the_prompt_of_a_compaction_is_found_in_any_case_and_place() -> None:
     connecting = {"role": "user", "content": "MCP servers are still connecting: github, contextstash"}
     assert announces(connecting, "get_archived_output")
     assert not announces({"role": "user", "content": "MCP servers are still connecting: github"}, "get_archived_output")
+
+
+def test_names_of_conversations_that_differ_only_in_what_an_id_may_not_hold_stay_apart() -> None:
+    names = ["a" * 10_000, "a" * 10_001, "../x", "_._x", "outputs", "a.outputs", "\x00", "\x01", "été"]
+    ids = [found.session_id for name in names if (found := client_session([], None, name)) is not None]
+    assert len(set(ids)) == len(names)
+    assert all(len(each) <= MAX_ID and not each.endswith("outputs") and "/" not in each for each in ids)
+    assert client_session([(b"session_id", b"0a1b-2.c:d_e")], None, None) == ClientSession("0a1b-2.c:d_e")
+
+
+def test_a_length_that_a_transfer_encoding_overrides_is_not_passed_on(tmp_path: Path) -> None:
+    chunked = [b"2\r\n{}\r\n", b"0\r\n\r\n"]
+    reply = head(200, "content-type: application/json", "content-length: 1", "transfer-encoding: chunked")
+    with (
+        raw_provider(reply, *chunked) as upstream,
+        running_proxy(upstream, tmp_path / "stash.db", Clock()) as proxy,
+    ):
+        assert proxy.http.get(f"{proxy.url}/v1/models").content == b"{}"
+
+
+def test_of_two_lengths_of_a_body_only_the_one_that_counts_is_passed_on(tmp_path: Path) -> None:
+    body = json.dumps(request_of(session(1))).encode()
+    fields = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n"
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        assert b" 200 " in _exchanged(proxy, fields, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
+        [asked] = provider.asked
+    assert asked.body == body
+    named = [(b"Content-Length", b"3"), (b"Transfer-Encoding", b"chunked"), (b"x-kept", b"1")]
+    assert passed_on(named) == [(b"x-kept", b"1")]
+
+
+def test_a_request_that_offers_another_protocol_keeps_its_body(tmp_path: Path) -> None:
+    """As Java's HttpClient does with each first request."""
+    body = json.dumps(request_of(session(1))).encode()
+    fields = b"upgrade: h2c\r\nconnection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAMAAABk\r\n"
+    fields += b"content-length: %d\r\n" % len(body)
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        assert b" 200 " in _exchanged(proxy, b"POST /v1/messages HTTP/1.1\r\nhost: x\r\n" + fields, body)
+        [asked] = provider.asked
+    assert asked.body == body
+
+
+def _exchanged(proxy: RunningProxy, fields: bytes, body: bytes) -> bytes:
+    """The status line of the response to a request as it is written here."""
+    host, port = proxy.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(fields + b"\r\n" + body)
+        return connection.makefile("rb").readline()

@@ -89,3 +89,16 @@ async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: Sessio
     assert await found(store, f"needle {text}") == [0]
     await store.delete_session(SESSION)
     assert await store.search("needle") == []
+
+
+async def test_a_session_is_searched_alike_whether_it_is_most_of_the_database_or_little_of_it(
+    store: SessionStore,
+) -> None:
+    await record(store, *[says(f"parser {'tokenizer ' * (number % 3)}number{number}") for number in range(12)])
+    alone = await found(store, "parser tokenizer", session_ids=[SESSION])
+    await new_session(store, "other")
+    await record(store, *[says(f"weather and mountains {number}") for number in range(60)], session_id="other")
+    assert await found(store, "parser tokenizer", session_ids=[SESSION]) == alone
+    assert alone[0] in {2, 5, 8, 11}
+    assert await found(store, "parser", session_ids=["other"]) == []
+    assert len(await found(store, "mountains", session_ids=["other"])) == 10

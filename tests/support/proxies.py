@@ -96,6 +96,7 @@ def running_proxy(
         upstream,
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
+        database=database,
         http2=http2,
         clock=clock,
     )

@@ -6,8 +6,9 @@ from typing import get_args
 
 import pytest
 
-from contextstash.context.window.thresholds import Level, next_step
+from contextstash.context.window.thresholds import next_step
 from contextstash.ui.page_words import for_pages
+from contextstash_storage.records import Level
 
 
 @pytest.mark.parametrize("followed", [True, False])

@@ -32,6 +32,7 @@ from contextstash.cli.prune import prune
 from contextstash.cli.restore import restore
 from contextstash.cli.run import run as run_behind_proxy
 from contextstash.cli.search import search
+from contextstash.cli.sections import SectionedGroup
 from contextstash.cli.serve import serve
 from contextstash.cli.sessions import sessions
 from contextstash.cli.show import show
@@ -47,13 +48,14 @@ INTERRUPTED = 130
 
 
 @click.group(
+    cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? `contextstash demo --sample` shows everything in a few seconds, with no set-up.",
 )
 @click.version_option(__version__, message="contextstash %(version)s")
-@click.option("--db", metavar="FILE", help="As in the commands.")
-@click.option("--preset", metavar="NAME", help="As in the commands.")
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="As in the commands.")
+@click.option("--db", metavar="DATABASE", help="The database, for any command: a file, or postgresql://…")
+@click.option("--preset", metavar="NAME", help="The named set of settings to start from, for any command.")
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting, for any command; repeatable.")
 @click.pass_context
 def cli(context: click.Context, /, **before: Any) -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
@@ -116,7 +118,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        return _fail(f"{error.format_message()} See: {_help_command(error)}", error.exit_code)
+        message = error.format_message().rstrip()
+        stop = "" if message.endswith((".", "?", "!")) else "."
+        return _fail(f"{message}{stop} See: {_help_command(error)}", error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except ContextstashError as error:

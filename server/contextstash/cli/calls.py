@@ -10,6 +10,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, print_json, print_table, seconds
+from contextstash.cli.readable import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -45,19 +46,24 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
         click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
         return
 
-    async def read(stash: Stash) -> CallList:
+    async def read(stash: Stash) -> tuple[str, CallList]:
         session_id = await find_session(stash, session)
-        return await stash.list_calls(session_id, limit=MAX_CALLS)
+        return session_id, await stash.list_calls(session_id, limit=MAX_CALLS)
 
-    every = _numbered(opener.run(read))
+    session_id, listed = opener.run(read)
+    every = _numbered(listed)
     result = every.model_copy(update={"calls": every.calls[-limit:]})
     if as_json:
         print_json(result)
     elif not result.calls:
-        click.echo("No model calls yet: record replies with the usage that the provider reported.")
+        click.echo(
+            f"No model calls in session {session_id} yet: a call is a recorded reply with the usage that its provider"
+            " reported."
+        )
     else:
         heads = ["call", "who", "model", "prompt", "growth", "cached", "reply", "bytes", "took", "cost", "error"]
-        print_table(heads, [_call_row(line) for line in result.calls])
+        rows = [_call_row(line) for line in result.calls]
+        print_table(heads, rows, less_wanted=["error", "bytes", "who", "took", "growth", "model"])
         if len(result.calls) < len(every.calls):
             click.echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
         click.echo(_total(every.calls))
@@ -90,4 +96,4 @@ def _total(lines: list[CallLine]) -> str:
     known = [line.cost for line in lines if line.cost is not None]
     cost = f", {dollars(sum(known))} US dollars" if known else ""
     unknown = f" ({len(lines) - len(known)} of unknown price)" if known and len(known) < len(lines) else ""
-    return f"{len(lines)} calls, {prompt:,} prompt tokens{cost}{unknown}."
+    return f"{counted(len(lines), 'call')}, {prompt:,} prompt tokens{cost}{unknown}."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "goose", "opencode")
 
-CLIENT = click.argument("client", type=click.Choice(CLIENT_NAMES))
+CLIENT = click.argument("client", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
 SCOPE = click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True)
 YES = click.option("--yes", is_flag=True, help="Write without asking.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be written.")
@@ -28,6 +28,7 @@ def confirm_changes(changes: list[Change], yes: bool, dry_run: bool) -> bool:
         if change.needed:
             _show(change)
     if dry_run:
+        click.echo("Nothing was written.")
         return False
     if not yes and not sys.stdin.isatty():
         raise BadInputError("Not a terminal: check the difference above and pass --yes to write it.")

@@ -21,6 +21,7 @@ from contextstash.cli.options import (
     settings_from,
 )
 from contextstash.cli.output import print_table
+from contextstash.cli.readable import counted
 from contextstash.configuration import Configuration, Layer, Remark
 from contextstash.hosts.project_folder import project_folder
 from contextstash.locations import AGENTS_FOLDER, SETTINGS_FILE, settings_folders
@@ -171,9 +172,9 @@ def path(preset: str | None, given: tuple[str, ...]) -> None:
     rows: list[tuple[object, ...]] = []
     for folder in settings_folders(project_folder(os.environ)):
         name = str(folder / SETTINGS_FILE)
-        rows.append((name, f"{counts[name]} settings" if name in counts else "missing or empty"))
+        rows.append((name, counted(counts[name], "setting") if name in counts else "missing or empty"))
         agents = folder / AGENTS_FOLDER
         found = sorted(each.name for each in agents.glob("*.y*ml")) if agents.is_dir() else []
         rows.append((f"{agents}/<agent>.yaml", ", ".join(found) or "none"))
-    rows.append(("environment, CONTEXTSTASH_*", f"{counts.get('environment', 0)} settings"))
+    rows.append(("environment, CONTEXTSTASH_*", counted(counts.get("environment", 0), "setting")))
     print_table(["place", "content"], rows)

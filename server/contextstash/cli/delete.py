@@ -11,6 +11,7 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json
+from contextstash.cli.readable import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -41,6 +42,6 @@ def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        click.echo(f"Deleted {result.session_id}: {result.messages:,} messages.")
+        click.echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}.")
         if result.note:
             click.echo(in_commands(result.note), err=True)

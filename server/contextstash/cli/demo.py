@@ -12,25 +12,27 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.output import change_line, console, shortened, working
+from contextstash.cli.readable import counted
 from contextstash.cli.status import print_estimate
 
 if TYPE_CHECKING:
     from contextstash.demo.own_sessions import Survey
     from contextstash.demo.steps import Compacted, Estimated, Pruned, Recorded, Restored, Retrieved, Step
+    from contextstash.service.results import RestoreResult
 
 MAX_LISTED = 6
 """Archived outputs that are named."""
 
 MAX_SUMMARY_LINES = 20
 
-WIDTH = 110
-"""Characters of a line: a guess at what most terminals have."""
+MAX_WIDTH = 110
+"""Characters of a line: longer ones are hard to read."""
 
 
 @click.command()
 @click.option("--sample", is_flag=True, help="Show the session that ships with contextstash, step by step.")
 def demo(sample: bool) -> None:
-    """Show what filled the windows of your own sessions, what could have been kept out of them, and three searches.
+    """Show what filled the windows of your own sessions, what could have left them, and searches that find it again.
 
     Reads the newest transcripts of Claude Code, Codex, Gemini CLI, OpenCode and pi into a temporary database; nothing
     is written or sent. Without any, or with --sample, shows every step on a session that ships with contextstash.
@@ -66,8 +68,8 @@ def _show_survey(found: Survey) -> None:
 
     _heading("contextstash: what filled your agents' windows")
     _line(
-        f"{_counted(found.sessions, 'session')}, the newest of {_counted(found.transcripts, 'transcript')} here:"
-        f" {found.messages:,} messages, {found.tokens:,} tokens."
+        f"{counted(found.sessions, 'session')}, the newest of {counted(found.transcripts, 'transcript')} here:"
+        f" {counted(found.messages, 'message')}, {found.tokens:,} tokens."
     )
     _line(f"Tool outputs: {found.outputs:,} tokens, {_percent(found.outputs, found.tokens)} of everything.", bold=True)
     for tool, tokens in found.tools.most_common(MAX_LISTED):
@@ -79,17 +81,15 @@ def _show_survey(found: Survey) -> None:
         bold=True,
     )
     if found.searches:
-        _heading("Searched for the largest ones, in their sessions")
+        _heading("Found again, in their sessions")
     for each in found.searches:
-        place = f"{each.handle} ({each.tool}, {each.tokens:,} tokens)" if each.handle else "other outputs came first"
-        _line(f"  search {shortened(repr(each.words), 64)}\n    -> {place}, {each.seconds * 1000:.0f} ms")
+        often = f"{each.times:,} calls of {each.tool}" if each.times > 1 else "one of the largest outputs"
+        _line(shortened(f"  search {each.words}  ({often})", _width()))
+        place = f"{each.handle}, hit {each.place}" if each.handle else "not among the first hits"
+        _line(f"    → {place}, {each.seconds * 1000:.0f} ms")
     _line("")
     _line("Nothing was written or sent. To keep and follow your sessions: contextstash install claude-code --hooks")
     _line("The main job step by step, on a sample session: contextstash demo --sample")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _percent(part: int, whole: int) -> str:
@@ -149,9 +149,9 @@ def _show_pruned(number: int, step: Pruned) -> None:
     _heading(f"{number}. Prune: old tool outputs move from the view to the archive")
     for output in sorted(result.archived, key=lambda output: -output.tokens)[:MAX_LISTED]:
         digest = " ".join(output.digest.split())
-        _line(shortened(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {digest}", WIDTH))
+        _line(shortened(f"{output.handle}  {output.tokens:>6,} tokens  {output.tool:<5} {digest}", _width()))
     if len(result.archived) > MAX_LISTED:
-        _line(f"... and {len(result.archived) - MAX_LISTED} more.")
+        _line(f"… and {len(result.archived) - MAX_LISTED} more.")
     _line("The model now sees a placeholder, for example:")
     _quote(step.placeholder)
     _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
@@ -182,15 +182,25 @@ def _show_restored(number: int, step: Restored) -> None:
     result = step.result
     _heading(f"{number}. Restore: everything returns to the view")
     _line(
-        f"{len(result.restored)} restored. {change_line(result.tokens_before, result.tokens_after)}",
+        f"{_what_is_back(result)} back in the view. {change_line(result.tokens_before, result.tokens_after)}",
         bold=True,
     )
     _line(f"The view, compared with step 1: {_sameness(step.view_identical)}.")
     _line(f"The history, compared with the file: {_sameness(step.history_identical)}.")
 
 
+def _what_is_back(result: RestoreResult) -> str:
+    summaries = sum(each.handle.startswith("sum_") for each in result.restored)
+    outputs = counted(len(result.restored) - summaries, "archived output")
+    return f"{outputs} and the messages behind {counted(summaries, 'summary')} are"
+
+
 def _sameness(same: bool) -> str:
     return "identical" if same else "DIFFERENT"
+
+
+def _width() -> int:
+    return min(console().width, MAX_WIDTH)
 
 
 def _heading(text: str) -> None:
@@ -206,9 +216,9 @@ def _line(text: str, *, bold: bool = False) -> None:
 def _quote(text: str, max_lines: int | None = None) -> None:
     """A text as the model sees it, indented and wrapped, at most `max_lines` lines of it."""
     lines = [
-        part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]
+        part for line in text.splitlines() for part in textwrap.wrap(line, _width() - 4, subsequent_indent="  ") or [""]
     ]
     for line in lines[:max_lines]:
-        console().print(f"  | {line}", style="dim", soft_wrap=True)
+        console().print(f"  │ {line}", style="dim", soft_wrap=True)
     if max_lines is not None and len(lines) > max_lines:
-        _line(f"  ... and {len(lines) - max_lines} more lines.")
+        _line(f"  … and {len(lines) - max_lines} more lines.")

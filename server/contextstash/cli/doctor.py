@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash.cli.readable import counted
 from contextstash.configuration import Configuration, shown
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
+    from contextstash.hosts.install.clients import Machine, Scope
     from contextstash_storage.databases import Location
     from contextstash_storage.postgres.address import Address
 
@@ -93,7 +95,8 @@ def _database(path: Location) -> Iterator[Finding]:
     yield Finding(
         "database",
         "ok" if health.check == "ok" else "wrong",
-        f"{path}, {path.stat().st_size / 1e6:.1f} MB, {health.sessions} sessions, quick check: {health.check}",
+        f"{path}, {path.stat().st_size / 1e6:.1f} MB, {counted(health.sessions, 'session')}, quick check:"
+        f" {health.check}",
         "" if health.check == "ok" else "Move it away and restore a backup.",
     )
     yield _version(health.version, health.newest)
@@ -113,7 +116,7 @@ def _server(address: Address) -> Iterator[Finding]:
         finally:
             await store.close()
 
-    yield Finding("database", "ok", f"{address}, {asyncio.run(sessions())} sessions")
+    yield Finding("database", "ok", f"{address}, {counted(asyncio.run(sessions()), 'session')}")
 
 
 def _version(version: int, newest: int) -> Finding:
@@ -147,7 +150,7 @@ def _settings() -> Iterator[Finding]:
     for agent in agents:
         resolve_settings(found.settings_layer(agent))
     places = [layer.name for layer in found.layers()]
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}; {len(files)} agent files")
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}; {counted(len(files), 'agent file')}")
     for remark in remarks:
         yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
     yield from _network(found, agents)
@@ -189,8 +192,32 @@ def _clients() -> Iterator[Finding]:
             if isinstance(servers, dict) and SERVER in servers:
                 installed += 1
                 yield _installed(client.name, scope, servers[SERVER])
+                yield from _hooks(client.name, scope, machine)
     if not installed:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
+
+
+def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
+    """The finding for our hooks in a client that can have them."""
+    from contextstash.hosts.install.client_hooks import HOOKS
+    from contextstash.regular_files import read_regular
+
+    if client not in HOOKS:
+        return
+    hooks = HOOKS[client]
+    path = hooks.file(machine, scope)
+    try:
+        settings = json.loads(read_regular(path)) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
+        return
+    missing = hooks.missing(settings)
+    state = "note" if missing else "ok"
+    if len(missing) == len(hooks.events):
+        says = "not installed: new outputs stay long, and a new window gets no hand-off"
+    else:
+        says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
+    yield Finding(f"{client} ({scope}) hooks", state, says, f"contextstash install {client} --hooks" if missing else "")
 
 
 def _installed(client: str, scope: str, entry: object) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -27,26 +28,29 @@ PAGE = 500
 def events(opener: StashOpener, as_json: bool, session: str | None, limit: int) -> None:
     """List the events of a session's context: levels crossed, prunes, compactions, recoveries."""
 
-    async def read(stash: Stash) -> list[Event]:
+    async def read(stash: Stash) -> tuple[str, list[Event]]:
         session_id = await find_session(stash, session)
         found = await stash.read_events(session_id, limit=PAGE)
         while found and (more := await stash.read_events(session_id, after=found[-1].event_id, limit=PAGE)):
             found += more
-        return found[-limit:]
+        # An imported session's events are logged as its file is read: by their times they are in order.
+        found.sort(key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
+        return session_id, found[-limit:]
 
-    found = opener.run(read)
+    session_id, found = opener.run(read)
     if as_json:
         click.echo(json.dumps([event.model_dump(mode="json", exclude_none=True) for event in found], indent=2))
     elif not found:
-        click.echo("No events in this session yet.")
+        click.echo(f"No events in session {session_id} yet.")
     else:
         rows = [_event_row(event) for event in found]
-        print_table(["when", "event", "tokens", "messages", "took", "cost", "what"], rows)
+        columns = ["when", "event", "tokens", "messages", "took", "cost", "what"]
+        print_table(columns, rows, less_wanted=["cost", "took", "messages", "tokens"])
 
 
 def _event_row(event: Event) -> tuple[object, ...]:
     return (
-        event.created_at.strftime("%m-%d %H:%M:%S") if event.created_at else "",
+        event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else "",
         event.kind,
         _change(event.tokens_before, event.tokens_after),
         _change(event.messages_before, event.messages_after),

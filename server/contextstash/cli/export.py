@@ -46,11 +46,18 @@ def export(
     """Write a session to a file.
 
     session: everything, as JSON lines; contextstash import reads it without loss. messages: the history in its
-    provider's own JSON, one message per line. view: the messages for the next request. markdown and html: for people.
+    provider's own JSON, one message per line, with what only replies have (model, usage); in a file that ends with
+    .json one list. view: the messages for the next request, likewise. markdown and html: for people.
     """
     from contextstash.sharing.export import form_of
 
     chosen = form or form_of(output)
+    as_list = output is not None and output.suffix == ".json" and chosen in ("messages", "view")
+    if output is not None and output.suffix == ".json" and chosen == "session":
+        raise BadInputError(
+            f"A whole session is JSON lines: name the file {output.with_suffix('.jsonl')}. For one list of messages:"
+            " --format messages or view."
+        )
     opener = StashOpener(db, settings_from(preset, given))
     if output is None:
         opener.run(lambda stash: _write(stash, session, chosen, sys.stdout))
@@ -58,7 +65,7 @@ def export(
     if output.exists() and not yes:
         _confirm(output)
     with _written(output) as file:
-        opener.run(lambda stash: _write(stash, session, chosen, file))
+        opener.run(lambda stash: _write(stash, session, chosen, file, as_list=as_list))
     click.echo(f"Written to {output}", err=True)
 
 
@@ -81,8 +88,17 @@ def _confirm(output: Path) -> None:
         raise BadInputError(f"{output} is unchanged.")
 
 
-async def _write(stash: Stash, session: str, form: Form, file: IO[str]) -> None:
+async def _write(stash: Stash, session: str, form: Form, file: IO[str], *, as_list: bool = False) -> None:
+    """Write the export; `as_list`: the lines, each a JSON document, as one JSON list."""
     from contextstash.sharing.export import exported_text
 
+    before = "[\n"
     async for piece in exported_text(stash, await find_session(stash, session), form):
-        file.write(piece)
+        if not as_list:
+            file.write(piece)
+            continue
+        for line in filter(None, piece.split("\n")):
+            file.write(f"{before}{line}")
+            before = ",\n"
+    if as_list:
+        file.write("[]\n" if before == "[\n" else "\n]\n")

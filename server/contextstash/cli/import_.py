@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import click
 
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_table
+from contextstash.cli.readable import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -24,11 +26,16 @@ Advance = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Imported:
-    """The result for one transcript."""
+    """The result for one transcript.
+
+    `known` is how many messages its session had before this command, `duplicates` how many of them were read again: a
+    file that has not changed is not read.
+    """
 
     file: str
     session_id: str | None = None
     recorded: int = 0
+    known: int = 0
     duplicates: int = 0
     error: str | None = None
 
@@ -42,7 +49,19 @@ class Found:
     size: int
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A file in a folder that was not imported, and what it is instead of a transcript."""
+
+    path: Path
+    what: str
+
+
 EXPORT_PREFIX = b'{"contextstash_session":'
+
+NO_TRANSCRIPT = "no transcript"
+EXPORT = "an exported session"
+SAMPLE = "the sample session of contextstash demo"
 
 
 @click.command("import")
@@ -54,21 +73,22 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Reads Claude Code, Codex, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent, OpenHands, files of
     OpenAI, Anthropic or Gemini messages, and exported sessions; the format is detected from the content. Other files
-    in a folder are skipped.
+    in a folder are skipped, and so are exported sessions. Nothing is pruned or compacted.
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
     found, failed = _transcripts(paths)
 
-    async def work(stash: Stash) -> list[Imported | None]:
+    async def work(stash: Stash) -> list[Imported | Skipped]:
         with _progress(sum(item.size for item in found)) as advance:
-            return [await _import_one(stash, item, session, advance) for item in found]
+            results = [await _import_one(stash, item, session, advance) for item in found]
+        return await _with_known(stash, results)
 
     imported = opener.run(work)
-    results = [*(result for result in imported if result is not None), *failed]
-    skipped = [item.path for item, result in zip(found, imported, strict=True) if result is None]
+    results = [*(each for each in imported if isinstance(each, Imported)), *failed]
+    skipped = [each for each in imported if isinstance(each, Skipped)]
     if not results:
-        raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
+        raise BadInputError(_nothing_found(paths, skipped))
     if as_json:
         import json
 
@@ -78,8 +98,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     done = [result for result in results if result.error is None]
     if done and not as_json:
         click.echo(_total(done))
-    if skipped:
-        click.echo(f"Skipped {_files(len(skipped))}, such as {skipped[0]}", err=True)
+    for line in _skipped_lines(skipped):
+        click.echo(line, err=True)
     return 1 if any(result.error for result in results) else 0
 
 
@@ -122,11 +142,11 @@ async def _import_session(stash: Stash, item: Found, session: str | None) -> Imp
             result = await stash.import_session(lines, session_id=session)
         except UnicodeDecodeError as error:
             raise BadInputError("The file is not UTF-8 text.") from error
-    return Imported(str(item.path), result.session_id, result.recorded, result.duplicates)
+    return Imported(str(item.path), result.session_id, result.recorded, duplicates=result.duplicates)
 
 
-async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | None:
-    """None if the file is not a transcript and the user named only its folder."""
+async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | Skipped:
+    """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.hosts.readers.kinds import recognize
 
@@ -138,37 +158,77 @@ async def _import_one(stash: Stash, item: Found, session: str | None, advance: A
         done = max(done, min(place, item.size))
 
     try:
+        if not item.named and (what := _copy_or_sample(item)) is not None:
+            return Skipped(item.path, what)
         if is_export(item.path):
             return await _import_session(stash, item, session)
         reader = recognize(item.path)
     except BadInputError as error:
         advance(item.path.name, item.size)
-        return Imported(str(item.path), error=str(error)) if item.named else None
+        return Imported(str(item.path), error=str(error)) if item.named else Skipped(item.path, NO_TRANSCRIPT)
     except OSError as error:
         return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
     try:
-        report = await ingest(stash, item.path, reader=reader, on_progress=read)
+        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False)
     except ContextstashError as error:
         return Imported(str(item.path), error=str(error))
     except OSError as error:
         return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
     finally:
         read(item.size)
-    return Imported(str(item.path), report.session_id, report.recorded, report.duplicates)
+    return Imported(str(item.path), report.session_id, report.recorded, duplicates=report.duplicates)
+
+
+def _copy_or_sample(item: Found) -> str | None:
+    """What a file in a folder is if it could be imported, but is no session of the user's own clients."""
+    from contextstash.demo.steps import sample_file
+
+    if is_export(item.path):
+        return EXPORT
+    sample = sample_file()
+    is_sample = item.path.name == sample.name and item.path.is_file() and item.path.read_bytes() == sample.read_bytes()
+    return SAMPLE if is_sample else None
+
+
+async def _with_known(stash: Stash, results: Sequence[Imported | Skipped]) -> list[Imported | Skipped]:
+    """The results with what their sessions had before this command."""
+    recorded: Counter[str] = Counter()
+    for each in results:
+        if isinstance(each, Imported) and each.session_id is not None:
+            recorded[each.session_id] += each.recorded
+    known = {name: max(0, (await stash.read_session(name)).counters.messages - new) for name, new in recorded.items()}
+    return [
+        replace(each, known=known[each.session_id]) if isinstance(each, Imported) and each.session_id else each
+        for each in results
+    ]
 
 
 def _total(done: Sequence[Imported]) -> str:
-    recorded, known = sum(each.recorded for each in done), sum(each.duplicates for each in done)
-    if not recorded and not known:
-        return "Nothing new: all messages are already recorded."
-    sessions = len({each.session_id for each in done if each.session_id})
-    messages = f"{recorded:,} message{'s' * (recorded != 1)}"
+    recorded = sum(each.recorded for each in done)
+    known = sum({each.session_id: each.known for each in done}.values())
+    if not recorded:
+        return f"Nothing new: {counted(known, 'message')} already recorded." if known else "Nothing new."
+    sessions = len({each.session_id for each in done if each.recorded})
     before = f", {known:,} known before" if known else ""
-    return f"Recorded {messages} in {sessions:,} session{'s' * (sessions != 1)}{before}."
+    return f"Recorded {counted(recorded, 'message')} in {counted(sessions, 'session')}{before}."
 
 
-def _files(count: int) -> str:
-    return "1 file that is not a transcript" if count == 1 else f"{count:,} files that are not transcripts"
+def _nothing_found(paths: Sequence[Path], skipped: Sequence[Skipped]) -> str:
+    exports = [str(each.path) for each in skipped if each.what == EXPORT]
+    named = f" An exported session is imported if you name its file: {exports[0]}" if exports else ""
+    return f"No transcript in a recognized format in {' '.join(map(str, paths))}.{named}"
+
+
+def _skipped_lines(skipped: Sequence[Skipped]) -> Iterator[str]:
+    """One line for each reason, with an example."""
+    others = [each.path for each in skipped if each.what == NO_TRANSCRIPT]
+    exports = [each.path for each in skipped if each.what == EXPORT]
+    if others:
+        are = "that is not a transcript" if len(others) == 1 else "that are not transcripts"
+        yield f"Skipped {counted(len(others), 'file')} {are}, such as {others[0]}"
+    if exports:
+        yield f"Skipped {counted(len(exports), 'exported session')}; to import one, name its file, such as {exports[0]}"
+    yield from (f"Skipped {each.what}: {each.path}" for each in skipped if each.what == SAMPLE)
 
 
 def _without_absent(result: Imported) -> dict[str, object]:
@@ -178,8 +238,8 @@ def _without_absent(result: Imported) -> dict[str, object]:
 def _print(results: Sequence[Imported]) -> None:
     done = [result for result in results if result.error is None]
     if done:
-        rows = [(result.session_id, result.recorded, result.duplicates, result.file) for result in done]
-        print_table(["session", "recorded", "duplicates", "file"], rows)
+        rows = [(result.session_id, result.recorded, result.known, result.file) for result in done]
+        print_table(["session", "new", "known before", "file"], rows)
     for result in results:
         if result.error:
             click.echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)

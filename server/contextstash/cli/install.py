@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 @YES
 @DRY_RUN
 def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bool, dry_run: bool) -> None:
-    """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it."""
+    """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
+
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
+    """
     from contextstash.hosts.install.changes import apply_install, plan_install
     from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.options import DatabaseType
+from contextstash.cli.readable import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def migrate_store(source: Location, target: Location) -> int:
     if source == target:
         raise BadInputError("SOURCE and TARGET are the same database.")
     done = _migrate(source, target)
-    click.echo(f"Copied {done.copied:,} sessions, verified by checksum; {done.already:,} were there already.")
+    click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
     for name, reason in list(done.failed.items())[:MAX_NAMED]:
         click.echo(f"Not copied: {name}: {reason}", err=True)
     if done.failed:

@@ -23,6 +23,9 @@ PIPE_WIDTH = 120
 MAX_LINE_WIDTH = 100_000
 """Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
+MIN_WANTED_WIDTH = 28
+"""Characters of the last column for which columns that are less wanted are left out: a guess at what a title needs."""
+
 MIN_LAST_WIDTH = 20
 MIN_CELL_WIDTH = 16
 """Characters that a cell keeps when it is cut: 16 hold a whole handle, and enough of an id to name a session."""
@@ -71,9 +74,9 @@ def print_json(result: Result | Sequence[Result]) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a plain table. Numbers are right-aligned. A narrow terminal cuts texts, the last column first; a pipe cuts
-    nothing."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
+    """Print a plain table. Numbers are right-aligned. A narrow terminal leaves out columns that are `less_wanted`, the
+    empty ones and then the first, and cuts texts, the last column first; a pipe gets everything."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -82,6 +85,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if not out.is_terminal:
         out = Console(width=MAX_LINE_WIDTH, highlight=False, markup=False)
     values = [list(row) for row in rows]
+    shown = _shown_columns(columns, values, less_wanted, out.width)
+    columns, values = [columns[place] for place in shown], [[row[place] for place in shown] for row in values]
     lines = [list(columns), *([_cell(value) for value in row] for row in values)]
     numbers = [bool(values) and isinstance(value, int) for value in (values or lines)[0]]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
@@ -92,6 +97,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for line in lines[1:]:
         table.add_row(*(Text(shortened(cell, width)) for cell, width in zip(line, widths, strict=True)))
     print_plainly(table, out)
+
+
+def _shown_columns(
+    columns: Sequence[str], values: Sequence[Sequence[object]], less_wanted: Sequence[str], width: int
+) -> list[int]:
+    """The positions of the columns for which there is room if the last one keeps MIN_WANTED_WIDTH."""
+    widths = [max([len(name), *(len(_cell(row[place])) for row in values)]) for place, name in enumerate(columns)]
+    empty = [name for place, name in enumerate(columns) if not any(row[place] for row in values)]
+    shown = list(range(len(columns)))
+    for name in sorted(less_wanted, key=lambda name: name not in empty):
+        *others, last = (widths[place] + 2 for place in shown)
+        if sum(others) + min(last, MIN_WANTED_WIDTH) > width:
+            shown.remove(columns.index(name))
+    return shown
 
 
 def _fitted(widths: Sequence[int], numbers: Sequence[bool], width: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +51,7 @@ def proxy(
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
     from contextstash.api_key import api_key_from
+    from contextstash.locations import default_database
     from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
@@ -60,6 +62,7 @@ def proxy(
     options = ServeOptions(
         db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
     )
+    location = db or default_database()
     serve_proxy(
         ServedProxy(
             upstream=upstream,
@@ -73,6 +76,7 @@ def proxy(
             host=host,
             port=port,
             descriptor=descriptor,
+            database=location if isinstance(location, Path) else None,
             http2=http2,
             verbose=verbose,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Listed:
-    """A session of the list. `name` is its id, on a terminal the beginning that is enough for a command."""
+    """A session of the list. `name` is the beginning of its id that is enough for a command; --json has whole ids."""
 
     line: SessionLine
     name: str
@@ -84,7 +83,8 @@ def sessions(
         is_filtered = any((text, project, agent))
         click.echo("No session matches." if is_filtered else "No sessions yet. Record one: contextstash import PATH")
     else:
-        print_table(["session", "last", "messages", "tokens", "full", "project", "title"], map(_row, found))
+        columns = ["session", "last", "messages", "tokens", "full", "project", "title"]
+        print_table(columns, map(_row, found), less_wanted=["project", "messages", "tokens"])
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
 
@@ -94,11 +94,7 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
     found = [each async for each in _matching(stash, wanted, None if sort != "time" else limit + 1)]
     if sort != "time":
         found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
-    is_short = sys.stdout.isatty()
-    shown = [
-        Listed(line, await short_id(stash, line.session_id) if is_short else line.session_id, project)
-        for line, project in found[:limit]
-    ]
+    shown = [Listed(line, await short_id(stash, line.session_id), project) for line, project in found[:limit]]
     return shown, len(found) > limit
 
 

@@ -13,21 +13,26 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import console, level_style, print_json, print_plainly
+from contextstash.cli.output import VIEW, console, level_style, print_json, print_plainly
+from contextstash.cli.readable import counted, when
+from contextstash.context.text.before_and_after import before_and_after
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
 
-    from contextstash.service.results import ContextStatus, Estimate, Trigger
+    from contextstash.service.results import Change, ContextStatus, Estimate, Trigger
     from contextstash.service.stash import Stash
 
 MAX_BAR_WIDTH = 60
 MIN_BAR_WIDTH = 10
 """Characters."""
 
-BESIDE_BAR = 57
-"""Characters of a line for the texts beside a bar: 20 for the label, 33 for "999,999 / 999,999 messages  100 %", and
-two gaps of 2."""
+BESIDE_BAR = 50
+"""Characters of a line for the texts beside a bar: 30 for "compaction at 999,999 messages", 16 for "100 %, now 9,999",
+and two gaps of 2."""
+
+NARROW = 72
+"""A line of fewer characters has no room for words that only explain."""
 
 PART_STYLES = {
     "tool_results": "blue",
@@ -39,9 +44,12 @@ PART_STYLES = {
     "thinking": "bright_black",
 }
 
-PART_NAMES = {"unrecorded": "unlogged text"}
+PART_NAMES = {"unrecorded": "not recorded", "archived": "placeholders"}
 
-UNLOGGED = "Unlogged text: what the provider counted beside the recorded messages: system prompt, tool definitions."
+NOT_RECORDED = (
+    "Not recorded: what the provider counted beyond the recorded messages, such as the system prompt, tool definitions"
+    " and what the client adds unseen."
+)
 
 WRITERS = {
     "host": "the host's model",
@@ -124,19 +132,15 @@ def _estimate_lines(estimate: Estimate, out: Console) -> Iterator[RenderableType
     from rich.text import Text
 
     sent = "" if estimate.view_tokens is None else "The client sends "
+    usable = "tokens" if out.width < NARROW else "usable tokens"
     yield Text.assemble(
-        f"{sent}{estimate.tokens:,} of {estimate.usable:,} usable tokens, {estimate.percent:.1f} %  ",
+        f"{sent}{estimate.tokens:,} of {estimate.usable:,} {usable}, {estimate.percent:.1f} %  ",
         (estimate.level, level_style(estimate.level)),
     )
-    if estimate.view_tokens is not None:
-        yield Text(
-            f"contextstash's view: {estimate.view_tokens:,}, scaled to the provider's count; prune and compact name our"
-            " own count. The client sends its own history: only it can shrink its window."
-        )
     yield _triggers(estimate, out)
     yield _parts(estimate, out)
     if estimate.breakdown.get("unrecorded"):
-        yield Text(UNLOGGED, style="dim")
+        yield Text(NOT_RECORDED, style="dim")
 
 
 def _triggers(estimate: Estimate, out: Console) -> RenderableType:
@@ -146,8 +150,9 @@ def _triggers(estimate: Estimate, out: Console) -> RenderableType:
     found = [("messages", estimate.messages_trigger), ("tokens", estimate.tokens_trigger)]
     for name, trigger in found:
         if trigger is not None:
-            text = f"{trigger.value:,} / {trigger.threshold:,} {name}  {trigger.percent:.0f} %"
-            table.add_row("compaction threshold", _bar(trigger, _bar_width(out)), text)
+            now = f", now {trigger.value:,}" if name == "messages" else ""
+            label = f"compaction at {trigger.threshold:,} {name}"
+            table.add_row(label, _bar(trigger, _bar_width(out)), f"{trigger.percent:.0f} %{now}")
     return table
 
 
@@ -188,15 +193,15 @@ def _parts(estimate: Estimate, out: Console) -> RenderableType:
 
 def _facts(status: ContextStatus) -> Iterator[str]:
     yield (
-        f"{status.messages:,} messages in history ({status.messages_summarized:,} summarized),"
-        f" {status.outputs_archived:,} tool outputs archived."
+        f"{counted(status.messages, 'message')} in history ({status.messages_summarized:,} summarized),"
+        f" {counted(status.outputs_archived, 'tool output')} archived."
     )
+    yield from _own_view(status)
     if status.last_summary:
         last = status.last_summary
-        when = f", {last.created_at[:16].replace('T', ' ')}" if last.created_at else ""
         writer = WRITERS.get(last.strategy, last.strategy)
-        what = f"{last.messages:,} messages -> {last.tokens:,} tokens"
-        yield f"Last summary: {what}{when}, by {writer} ({last.summary_id})."
+        what = f"{counted(last.messages, 'message')} in {last.tokens:,} tokens"
+        yield f"Last summary: {what}, {when(last.created_at)}, by {writer} ({last.summary_id})."
     if status.proxy:
         from contextstash.service.queries.proxy_report import report_lines
 
@@ -206,3 +211,21 @@ def _facts(status: ContextStatus) -> Iterator[str]:
         money = f", at least {saved.cost:.2f} US dollars" if saved.cost is not None and saved.cost >= 0.005 else ""
         so_far = f"; so far {saved.tokens:,} tokens in {saved.requests:,} requests{money}" if saved.tokens else ""
         yield f"Saved: {saved.tokens_now:,} tokens in each request{so_far}."
+
+
+def _own_view(status: ContextStatus) -> Iterator[str]:
+    """What our own last reduction did, in our own count: the client's, or the provider's, is another one."""
+    last = next((each for each in status.changes or () if each.strategy != "client"), None)
+    if status.estimate.view_tokens is None:
+        if last is not None:
+            yield f"Last {last.kind}, {when(last.created_at)}: {_change_of(last)} tokens{VIEW}."
+        return
+    change = f" (last {last.kind}, {when(last.created_at)}: {_change_of(last)})" if last is not None else ""
+    yield (
+        f"contextstash's own view has {status.estimate.view_tokens:,} tokens by its own count{change}."
+        " prune and compact change this view, not what the client sends."
+    )
+
+
+def _change_of(change: Change) -> str:
+    return before_and_after(change.tokens_before, change.tokens_after)

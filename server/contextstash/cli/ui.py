@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import webbrowser
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 
@@ -15,8 +17,14 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 
+HOST = "127.0.0.1"
+
+MAX_TRIED = 20
+"""Ports that are tried. A guess: more pages than anybody opens at once."""
+
+
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), default=8788, show_default=True, help="0: any free port.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8787, show_default=True, help="0: any free port.")
 @click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
 @DATABASE
 @PRESET
@@ -29,9 +37,27 @@ def ui(port: int, browser: bool, db: Location | None, preset: str | None, given:
     from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.ui.serve import serve_ui
 
+    source = click.get_current_context().get_parameter_source("port")
+    if source is ParameterSource.DEFAULT:
+        port = next_free(port)
     settings = settings_from(preset, given)
     options = ServeOptions(db=db, settings=settings.settings_layer, consent=settings.may_call_model)
     serve_ui(opener(options), port, _open if browser else _open_nothing)
+
+
+def next_free(port: int) -> int:
+    """The port, or if another program has it, the next one that is free; the same one if none of them is."""
+    for candidate in range(port, port + MAX_TRIED):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, candidate))
+            except OSError:
+                continue
+        if candidate != port:
+            click.echo(f"Port {port} is in use, perhaps by another contextstash ui: this is on {candidate}.", err=True)
+        return candidate
+    return port
 
 
 def _open(address: str) -> None:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @YES
 @DRY_RUN
 def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
-    """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back."""
+    """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
+
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
+    """
     from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
     from contextstash.hosts.install.clients import CLIENTS, Machine
 

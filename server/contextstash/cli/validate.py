@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from contextstash.cli.output import shortened
+from contextstash.cli.readable import counted
 from contextstash_storage.errors import BadInputError, BadMessageError
 
 if TYPE_CHECKING:
     from contextstash.formats.base import Format
+
+
+MAX_NUMBERS = 60
+"""Characters of the messages' numbers in one line."""
+
+_PLACE = re.compile(r"essage (\d+)")
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,28 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
         result = {"format": fmt.name, "messages": len(document.messages), "valid": not found, "violations": found}
         click.echo(json.dumps(result, ensure_ascii=False, indent=2))
     elif found:
-        for problem in found:
-            click.echo(problem)
-        rules = "1 violation" if len(found) == 1 else f"{len(found)} violations"
-        click.echo(f"{rules} of the rules of {fmt.name}. To repair the list: contextstash validate --repair FILE")
+        for line in _grouped(found):
+            click.echo(line)
+        click.echo(
+            f"{counted(len(found), 'violation')} of the rules of {fmt.name}. To repair the list:"
+            " contextstash validate --repair FILE"
+        )
     else:
-        count = len(document.messages)
-        click.echo(f"Valid: {count} message{'s' * (count > 1)}, {fmt.name}.")
+        click.echo(f"Valid: {counted(len(document.messages), 'message')}, {fmt.name}.")
     return 1 if found else 0
+
+
+def _grouped(problems: Sequence[str]) -> Iterator[str]:
+    """The violations; those that differ only in the message's number as one line with their count."""
+    places: dict[str, list[str]] = {}
+    for problem in problems:
+        found = _PLACE.search(problem)
+        places.setdefault(_PLACE.sub("essage …", problem, count=1), []).append(found[1] if found else "")
+    for text, numbers in places.items():
+        if len(numbers) == 1 or not numbers[0]:
+            yield from [text.replace("essage …", f"essage {numbers[0]}", 1)] * len(numbers)
+        else:
+            yield f"{text} ({len(numbers):,} messages: {shortened(', '.join(numbers), MAX_NUMBERS)})"
 
 
 def repaired(document: Document, fmt: Format) -> Any:

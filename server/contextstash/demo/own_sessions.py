@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,13 +43,28 @@ MIN_SEARCHED_TOKENS = 300
 
 @dataclass(frozen=True)
 class Found:
-    """One search: its words, and the output that it found, if it did."""
+    """One search: its words, and the output that it found with its place among the hits, if it did. `times` is how
+    often the session made that call: what is read again is what somebody would search for."""
 
     words: str
     tool: str
-    tokens: int
+    times: int
     handle: str | None
+    place: int | None
     seconds: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An output to search for, of those that a session got by the same call: the largest."""
+
+    session_id: str
+    output: Output
+    times: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return self.times, self.output.tokens
 
 
 @dataclass
@@ -92,7 +108,7 @@ async def survey(stash: Stash, store: SessionStore, transcripts: Sequence[Path])
     from contextstash.hosts.readers.kinds import recognize
 
     result = Survey(transcripts=len(transcripts))
-    largest: dict[str, Output] = {}
+    wanted: dict[str, list[Wanted]] = {}
     size = 0
     for path in transcripts:
         try:
@@ -103,18 +119,28 @@ async def survey(stash: Stash, store: SessionStore, transcripts: Sequence[Path])
         except (OSError, ContextstashError):
             continue
         name = report.session_id
-        if name and name not in largest and (output := await _count(stash, store, name, result)):
-            largest[name] = output
-    for name, output in sorted(largest.items(), key=lambda each: -each[1].tokens)[:SEARCHES]:
-        result.searches.append(await _searched(stash, name, output))
+        if name and name not in wanted:
+            wanted[name] = await _count(stash, store, name, result)
+    for each in _chosen(list(wanted.values())):
+        result.searches.append(await _searched(stash, store, each))
     return result
 
 
-async def _count(stash: Stash, store: SessionStore, session_id: str, result: Survey) -> Output | None:
-    """Add a session to the survey. Returns its largest output that has words to search for."""
+def _chosen(wanted: Sequence[Sequence[Wanted]]) -> list[Wanted]:
+    """What to search for: the first of each session, then the second ones, those that were read most often first."""
+    rounds = zip_longest(*wanted)
+    ordered = (sorted(filter(None, each), key=lambda one: one.rank, reverse=True) for each in rounds)
+    by_words: dict[str, Wanted] = {}
+    for each in chain.from_iterable(ordered):
+        by_words.setdefault(_remembered(each.output.argument), each)
+    return list(by_words.values())[:SEARCHES]
+
+
+async def _count(stash: Stash, store: SessionStore, session_id: str, result: Survey) -> list[Wanted]:
+    """Add a session to the survey. Returns its outputs that have words to search for, the most often read first."""
     session = await stash.read_session(session_id)
     if not session.counters.messages:
-        return None
+        return []
     outputs = await store.read_outputs(session_id)
     result.sessions += 1
     result.messages += session.counters.messages
@@ -123,18 +149,34 @@ async def _count(stash: Stash, store: SessionStore, session_id: str, result: Sur
         result.tools[output.tool] += output.tokens
         result.calls[output.tool] += 1
     result.old_outputs += sum(output.tokens for output in outputs[:-KEPT_OUTPUTS])
-    worth = [each for each in outputs[:-KEPT_OUTPUTS] if each.tokens >= MIN_SEARCHED_TOKENS and each.argument]
-    return max(worth, key=lambda each: each.tokens, default=None)
+    times = Counter((each.tool, each.argument) for each in outputs)
+    worth: dict[tuple[str, str], Wanted] = {}
+    for each in outputs[:-KEPT_OUTPUTS]:
+        call = (each.tool, each.argument)
+        if each.tokens >= MIN_SEARCHED_TOKENS and each.argument:
+            worth[call] = max(
+                worth.get(call, Wanted(session_id, each, 0)),
+                Wanted(session_id, each, times[call]),
+                key=lambda one: one.rank,
+            )
+    return sorted(worth.values(), key=lambda one: one.rank, reverse=True)[:SEARCHES]
 
 
-async def _searched(stash: Stash, session_id: str, output: Output) -> Found:
-    """Search for an output by the argument of its call, as somebody would who remembers what was looked at."""
-    words = _remembered(output.argument)
+async def _searched(stash: Stash, store: SessionStore, wanted: Wanted) -> Found:
+    """Search for an output by the argument of its call, as somebody would who remembers what was looked at. Any output
+    of the same call counts as found: a search leaves out those that show the same."""
+    words = _remembered(wanted.output.argument)
     started = time.perf_counter()
-    hits = (await stash.search_history(words, session_id=session_id, scope="session", unseen_first=False)).hits
+    hits = (await stash.search_history(words, session_id=wanted.session_id, scope="session", unseen_first=False)).hits
     seconds = time.perf_counter() - started
-    handle = output.handle if any(hit.handle == output.handle for hit in hits) else None
-    return Found(words, output.tool, output.tokens, handle, seconds)
+    same = {
+        each.handle
+        for each in await store.read_outputs(wanted.session_id)
+        if (each.tool, each.argument) == (wanted.output.tool, wanted.output.argument)
+    }
+    place = next((number for number, hit in enumerate(hits, start=1) if hit.handle in same), None)
+    handle = hits[place - 1].handle if place is not None else None
+    return Found(words, wanted.output.tool, wanted.times, handle, place, seconds)
 
 
 def _remembered(argument: str) -> str:

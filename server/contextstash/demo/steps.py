@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from contextstash.service.results import CompactResult, Estimate, PruneResult, RecordResult, RestoreResult
@@ -80,9 +81,14 @@ class Restored:
 Step = Recorded | Estimated | Pruned | Compacted | Retrieved | Restored
 
 
+def sample_file() -> Traversable:
+    """The file of the session that ships with the package."""
+    return files(__package__) / "session.jsonl"
+
+
 def shipped_session() -> list[Native]:
     """The messages of the session that ships with the package."""
-    lines = (files(__package__) / "session.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = sample_file().read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 

@@ -3,20 +3,46 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import ClassVar
 
-from contextstash.formats.anthropic import AnthropicFormat
 from contextstash.formats.base import Format
-from contextstash.formats.gemini import GeminiFormat
-from contextstash.formats.openai_chat import OpenAIChatFormat
-from contextstash.formats.openai_responses import OpenAIResponsesFormat
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
-FORMATS: dict[str, Format] = {
-    fmt.name: fmt for fmt in (OpenAIChatFormat(), OpenAIResponsesFormat(), AnthropicFormat(), GeminiFormat())
-}
-"""The formats by name. If a list matches several equally well, the first one is used."""
+
+class _Formats(Mapping[str, Format]):
+    """The formats by name, each imported once it is needed: a client's hook, which must start fast, needs one."""
+
+    _CLASSES: ClassVar[dict[str, str]] = {
+        "openai-chat": "OpenAIChatFormat",
+        "openai-responses": "OpenAIResponsesFormat",
+        "anthropic": "AnthropicFormat",
+        "gemini": "GeminiFormat",
+    }
+
+    def __init__(self) -> None:
+        self._made: dict[str, Format] = {}
+
+    def __getitem__(self, name: str) -> Format:
+        if name not in self._made:
+            module = import_module(f"contextstash.formats.{name.replace('-', '_')}")
+            self._made[name] = getattr(module, self._CLASSES[name])()
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._CLASSES)
+
+    def __len__(self) -> int:
+        return len(self._CLASSES)
+
+
+FORMATS: Mapping[str, Format] = _Formats()
+"""If a list matches several equally well, the first one is used."""
 
 _ALIASES = {
     "openai": "openai-chat",

@@ -43,7 +43,7 @@ def legacy_call_id(name: str) -> str:
     return f"function_call:{name}"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Slot:
     """One message and the results of its calls."""
 
@@ -66,13 +66,23 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
                 slots.append(_Slot(shown))
         elif not is_empty(message):
             slots.append(_opened(message, open_slots))
-    return [message for slot in slots for message in (slot.native, *slot.results, *_missing(slot))]
+    messages: list[Native] = []
+    for slot in slots:
+        messages.append(slot.native)
+        messages += slot.results
+        if slot.open_calls:
+            messages += _missing(slot)
+    return messages
 
 
 def _request_shaped(native: Native) -> Native:
-    unwanted = REPLY_KEYS.intersection(native)
-    nulls = [key for key in native if native[key] is None and key not in NULLABLE]
-    message = {key: native[key] for key in native if key not in unwanted and key not in nulls}
+    message = dict(native)
+    if None in message.values() or not REPLY_KEYS.isdisjoint(message):
+        message = {
+            key: value
+            for key, value in message.items()
+            if key not in REPLY_KEYS and (value is not None or key in NULLABLE)
+        }
     if message["role"] != "assistant" or message.get("tool_calls") == []:
         message.pop("tool_calls", None)
     if message["role"] != "assistant":
@@ -117,13 +127,16 @@ def _each_call_once(message: Native) -> tuple[Native, list[tuple[str, str]]]:
     """The message without repeated calls of the same id, and the id and name of each call."""
     if message["role"] != "assistant":
         return message, []
+    made = message.get("tool_calls") or ()
+    if len(made) <= 1 and not message.get("function_call"):
+        return message, [(call["id"], "") for call in made]
     calls: dict[str, str] = {}
     kept = []
-    for call in message.get("tool_calls") or ():
+    for call in made:
         if call["id"] not in calls:
             calls[call["id"]] = ""
             kept.append(call)
-    if len(kept) < len(message.get("tool_calls") or ()):
+    if len(kept) < len(made):
         message = {**message, "tool_calls": kept}
     legacy = message.get("function_call")
     if legacy:

@@ -20,7 +20,7 @@ def shown_format(
     BadMessageError if the messages fit none."""
     hints = (format_of_tools(tools or ()), "anthropic" if _has_blocks(system) else None, format_of_model(model))
     for hint in hints:
-        if hint in FORMATS and all(FORMATS[hint].matches(native) > 0 for native in natives):
+        if hint is not None and all(FORMATS[hint].matches(native) > 0 for native in natives):
             return hint
     return detect_format(natives)
 

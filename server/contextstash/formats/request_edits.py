@@ -46,7 +46,7 @@ def edited(
     for place, edit in edits.items():
         if place not in hidden:
             start = request.spans[place].start
-            splices += [_moved(splice, start) for splice in message_splices(request.messages[place], edit)]
+            splices += [_moved(splice, start) for splice in _known_splices(request.messages[place], edit)]
     if not splices:
         return request.body, len(request.body)
     return spliced(request.body, splices), min(splice.span.start for splice in splices)
@@ -79,6 +79,14 @@ def _in_front(message: TextMessage, text: str) -> list[Splice]:
         return [Splice(first, block + b"," if content_of(message.native) else block)]
     before, after = Span(content.start, content.start), Span(content.end, content.end)
     return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
+
+
+def _known_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:
+    """The splices of one message, as they were for the request before if that had the same edit."""
+    known: tuple[MessageEdit, list[Splice]] | None = message.notes.get("splices")
+    if known is None or known[0] is not edit:
+        known = message.notes["splices"] = edit, message_splices(message, edit)
+    return known[1]
 
 
 def message_splices(message: TextMessage, edit: MessageEdit) -> list[Splice]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from contextstash.formats.anthropic_assembly import THINKING
 from contextstash.formats.breakpoints import BREAKPOINT_KEY, content_of
@@ -44,6 +45,14 @@ class ToolResult:
     content: Any
 
 
+class ToolOutput(NamedTuple):
+    """The text of a tool result: the id of its call, about how many bytes of JSON it takes, and its SHA-256."""
+
+    call_id: str
+    size: int
+    sha256: str
+
+
 @dataclass(eq=False)
 class TextMessage:
     """A message of a request: its bytes, and what follows from them. The same object stands for the same bytes in later
@@ -76,6 +85,15 @@ class TextMessage:
         return {path: round(len(self.raw) * len(text) / max(1, whole)) for path, text in self.texts.items()}
 
     @cached_property
+    def outputs(self) -> tuple[ToolOutput, ...]:
+        """Its results that hold nothing but text."""
+        return tuple(
+            ToolOutput(result.call_id, self.sizes[result.path], self.hashes[result.path])
+            for result in self.results
+            if result.path in self.texts
+        )
+
+    @cached_property
     def inputs(self) -> tuple[CallInput, ...]:
         """The inputs of its tool calls that hold large texts."""
         return tuple(each for each in call_inputs(self.native, self.format) if each.text)
@@ -85,14 +103,9 @@ class TextMessage:
         """All its images, in order."""
         return tuple(images(self.native, self.format))
 
-    def derived(self, name: str, derive: Callable[[Native], bool]) -> bool:
-        """What `derive` says of the message; it is asked once."""
-        if name not in self._facts:
-            self._facts[name] = derive(self.native)
-        return self._facts[name]
-
     @cached_property
-    def _facts(self) -> dict[str, bool]:
+    def notes(self) -> dict[str, Any]:
+        """What a caller derives from the message and keeps here, for as long as the message is known."""
         return {}
 
     def span(self, path: Path) -> Span:
@@ -105,7 +118,7 @@ class TextMessage:
     def _spans(self) -> dict[Path, Span]:
         return {}
 
-    @property
+    @cached_property
     def blocks(self) -> int:
         """How many blocks it has, as the provider's cache counts them."""
         return max(1, len(content_of(self.native)))
@@ -138,16 +151,31 @@ class TextMessage:
         return _plain(self.native)
 
 
+Fact = Callable[[TextMessage], bool]
+"""Something that a message is or is not. It follows from the message alone, so that it is asked once."""
+
+
 @dataclass(frozen=True)
 class RequestText:
-    """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members."""
+    """The body of a request. `spans[i]` is where `messages[i]` stands; `fields` are the spans of the body's members.
+    `asked` are the messages of which a fact is true, and of how many messages it was asked."""
 
     format: str
     body: bytes
     messages: tuple[TextMessage, ...]
     spans: tuple[Span, ...]
     fields: Mapping[str, Span]
-    small: Mapping[str, Any] = field(default_factory=dict)
+    small: dict[str, Any] = field(default_factory=dict)
+    asked: dict[Fact, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
+
+    def places(self, fact: Fact) -> tuple[int, ...]:
+        """The messages of which this is true, by their places. Only those are asked that the request before did not
+        have."""
+        count, found = self.asked.get(fact, (0, ()))
+        if count < len(self.messages):
+            found += tuple(place for place in range(count, len(self.messages)) if fact(self.messages[place]))
+            self.asked[fact] = len(self.messages), found
+        return found
 
     @property
     def breakpoints(self) -> int:
@@ -158,7 +186,8 @@ class RequestText:
             if key != LIST_KEYS[self.format]
         )
         # A member of the body itself asks for an automatic breakpoint, which counts too.
-        return outside + (BREAKPOINT_KEY in self.fields) + sum(message.breakpoints for message in self.messages)
+        marked = self.places(_has_breakpoints)
+        return outside + (BREAKPOINT_KEY in self.fields) + sum(self.messages[place].breakpoints for place in marked)
 
     @property
     def latest(self) -> TextMessage:
@@ -174,7 +203,7 @@ class RequestText:
         if span is None:
             return None
         if key not in self.small:
-            self.small[key] = json.loads(self.body[span.start : span.end])  # type: ignore[index]
+            self.small[key] = json.loads(self.body[span.start : span.end])
         return self.small[key]
 
 
@@ -185,13 +214,14 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
     twice: parsers differ in which of two equal keys counts.
     """
     key = LIST_KEYS[format_name]
-    found: list[tuple[TextMessage, Span]] = []
-    known = before.messages if before is not None else ()
+    before = before if before is not None and before.format == format_name else None
+    listed: list[_ReadList] = []
 
     def measure(name: str, at: int) -> Span:
         if name != key or body[at : at + 1] != b"[":
             return _same_as_before(body, at, name, before) or value_at(body, at)
-        return _read_list(body, at, format_name, known, found)
+        listed.append(_ReadList.known(body, at, before))
+        return listed[-1].read(body, at, format_name, before)
 
     start = skip_space(body, 0)
     fields: dict[str, Span] = {}
@@ -202,10 +232,19 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
         fields[member.key] = member.value
         end = member.value.end
     _check_end(body, end)
-    if not found:
+    if not listed or not listed[0].messages:
         raise JsonPositionError(f"no list of messages in '{key}'")
-    small = _unchanged(body, fields, before)
-    return RequestText(format_name, body, tuple(text for text, _ in found), tuple(s for _, s in found), fields, small)
+    [found] = listed
+    asked = before.asked if before is not None else {}
+    return RequestText(
+        format_name,
+        body,
+        tuple(found.messages),
+        tuple(found.spans),
+        fields,
+        _unchanged(body, fields, before),
+        {fact: (found.shared, places[: bisect_left(places, found.shared)]) for fact, (_, places) in asked.items()},
+    )
 
 
 def _check_end(body: bytes, end: int) -> None:
@@ -214,27 +253,63 @@ def _check_end(body: bytes, end: int) -> None:
         raise JsonPositionError("something follows the request's object")
 
 
-def _read_list(
-    body: bytes, at: int, format_name: str, known: Sequence[TextMessage], found: list[tuple[TextMessage, Span]]
-) -> Span:
-    start = at
-    at = first_item(body, at, b"[")
-    end = skip_space(body, start + 1)
-    parser: _Parser | None = None
-    while at >= 0:
-        place = len(found)
-        message = _read_known(body, at, known[place] if place < len(known) else None)
-        if message is None:
-            parser = parser or _Parser(body, at)
-            native, span = parser.value(at)
-            if not isinstance(native, dict):
-                raise JsonPositionError(f"the message at byte {at} is not an object")
-            message = TextMessage(body[slice(*span)], native, format_name), span
-        found.append(message)
-        span = message[1]
-        end = skip_space(body, span.end)
-        at = next_item(body, span.end, b"]")
-    return Span(start, end + 1)
+@dataclass
+class _ReadList:
+    """The messages of a body, as far as they are read, and where they stand. The first `shared` ones are those of the
+    request before."""
+
+    messages: list[TextMessage]
+    spans: list[Span]
+    shared: int
+
+    @classmethod
+    def known(cls, body: bytes, at: int, before: RequestText | None) -> _ReadList:
+        """The messages that the body has in common with the request before, byte for byte, from the list's start on."""
+        first = first_item(body, at, b"[")
+        if before is None or first < 0:
+            return cls([], [], 0)
+        shift = first - before.spans[0].start
+        shared = _shared_messages(body, shift, before)
+        spans: Iterable[Span] = before.spans[:shared]
+        if shift:
+            spans = (Span(span.start + shift, span.end + shift) for span in spans)
+        return cls(list(before.messages[:shared]), list(spans), shared)
+
+    def read(self, body: bytes, start: int, format_name: str, before: RequestText | None) -> Span:
+        """Read the rest of the list that begins at `start`; the span of it all."""
+        known = before.messages if before is not None else ()
+        parser: _Parser | None = None
+        end = self.spans[-1].end if self.spans else skip_space(body, start + 1)
+        at = next_item(body, end, b"]") if self.spans else first_item(body, start, b"[")
+        while at >= 0:
+            place = len(self.messages)
+            message = _read_known(body, at, known[place] if place < len(known) else None)
+            if message is None:
+                parser = parser or _Parser(body, at)
+                native, span = parser.value(at)
+                if not isinstance(native, dict):
+                    raise JsonPositionError(f"the message at byte {at} is not an object")
+                message = TextMessage(body[slice(*span)], native, format_name), span
+            self.messages.append(message[0])
+            self.spans.append(message[1])
+            end = message[1].end
+            at = next_item(body, end, b"]")
+        return Span(start, skip_space(body, end) + 1)
+
+
+def _shared_messages(body: bytes, shift: int, before: RequestText) -> int:
+    """How many messages of the request before the body begins with, if they stand `shift` bytes further on: by few
+    comparisons of many bytes, since a message ends where its braces are closed."""
+    former, spans = memoryview(before.body), before.spans
+    equal, most = 0, len(spans)
+    while equal < most:
+        tried = (equal + most + 1) // 2
+        start = spans[equal - 1].end if equal else spans[0].start
+        if body.startswith(former[start : spans[tried - 1].end], start + shift):
+            equal = tried
+        else:
+            most = tried - 1
+    return equal
 
 
 def _read_known(body: bytes, at: int, known: TextMessage | None) -> tuple[TextMessage, Span] | None:
@@ -327,6 +402,10 @@ def _characters_beside(message: TextMessage) -> int:
     results = {result.path[1] for result in message.results if len(result.path) > 1}
     others = [block for place, block in enumerate(content_of(message.native)) if place not in results]
     return sum(len(json.dumps(block)) for block in others)
+
+
+def _has_breakpoints(message: TextMessage) -> bool:
+    return message.breakpoints > 0
 
 
 def has_long_breakpoint(blocks: Any) -> bool:

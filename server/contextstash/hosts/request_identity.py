@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from contextstash.service.recording.output_archive import OUTPUTS_SESSION, OUTPUTS_SUFFIX
 
 _SESSION_HEADERS = (
     b"x-claude-code-session-id",
@@ -78,7 +81,13 @@ def _of_user_id(user_id: str) -> str | None:
 
 
 def _safe(name: str) -> str | None:
-    return _SAFE.sub("_", name)[:MAX_ID] or None
+    """The name as the id of a session. One that had to be changed ends with its hash, so that two names never stand for
+    one session, and none for the session of outputs that belong to no conversation."""
+    safe = _SAFE.sub("_", name)[:MAX_ID]
+    if not name or (safe == name and name != OUTPUTS_SESSION and not name.endswith(OUTPUTS_SUFFIX)):
+        return name or None
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe[: MAX_ID - 9]}-{digest}"
 
 
 def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:

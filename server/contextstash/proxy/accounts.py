@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextstash.context.view.protected_outputs import fetched_again
 from contextstash.context.window.estimate import MIN_GROWTH
-from contextstash.proxy.preparation import Prepared, made_calls, pruned_at, size_of
+from contextstash.proxy.preparation import Prepared, made_calls, pruned_at
+from contextstash.proxy.shown_sizes import size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92

@@ -215,7 +215,7 @@ class Exchange:
     async def _start(self, response: httpx2.Response, prepared: Prepared | None) -> None:
         headers = passed_on(response.headers.raw)
         if prepared is not None:
-            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("latin-1", "replace")))
+            headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
         self._started = True
         await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
 

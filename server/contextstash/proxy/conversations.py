@@ -7,10 +7,9 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.hosts.request_identity import ClientSession, is_compaction
@@ -95,8 +94,11 @@ def common_start(known: tuple[TextMessage, ...], messages: tuple[TextMessage, ..
 
 
 def head_of(request: RequestText) -> str:
-    """A hash of the first message."""
-    return _hash(request.messages[0].plain)
+    """A hash of the first message, made once: it can be long, and the client waits for it at the end of each reply."""
+    first = request.messages[0]
+    if "head" not in first.notes:
+        first.notes["head"] = _hash(first.plain)
+    return str(first.notes["head"])
 
 
 def surroundings_of(request: RequestText) -> str:
@@ -112,13 +114,13 @@ def surroundings_of(request: RequestText) -> str:
 def tool_names(request: RequestText) -> list[str]:
     """The names of the tools that the request offers, also those in a namespace: Codex puts the tools of an MCP server
     into one, and for GPT-6 all tools into an item of the input (seen in 0.169)."""
-    items = [message.native.get("tools") for message in request.messages if is_tool_list(message.native)]
+    items = [request.messages[place].native.get("tools") for place in request.places(lists_tools)]
     return [name for tools in (request.value("tools"), *items) for name in _names(tools)]
 
 
-def is_tool_list(item: Mapping[str, Any]) -> bool:
+def lists_tools(message: TextMessage) -> bool:
     """Whether an item of the input holds tool definitions and no message."""
-    return item.get("type") == "additional_tools"
+    return message.native.get("type") == "additional_tools"
 
 
 def _names(tools: object) -> Iterator[str]:

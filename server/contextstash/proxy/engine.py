@@ -119,13 +119,16 @@ class Engine:
         *,
         ingest: Ingest | None = None,
         facts_of: Callable[[str], ModelFacts] = lambda model: ModelFacts(),
+        still_stored: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
+        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one.
+        `still_stored` says whether others can still read what is recorded."""
         self._sessions = sessions
         self._options = options
         self._clock = clock
         self._ingest = ingest
         self._facts_of = facts_of
+        self._still_stored = still_stored
         self._facts: dict[str, ModelFacts] = {}
         self._conversations = Conversations(self._sessions)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -163,6 +166,8 @@ class Engine:
             return original
         await self._catch_up(conversation, request)
         offered = self._can_be_repeated(request)
+        if not self._still_stored():
+            self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
@@ -327,11 +332,16 @@ class Engine:
     def _unedited(self, prepared: Prepared, status: int) -> Prepared:
         """The original, because an edited request was refused; nothing is edited in this session from now on."""
         conversation = prepared.conversation
-        reason = f"the provider refused an edited request with status {status}"
-        state = conversation.state
-        conversation.state = state.model_copy(update={"left_alone": reason, "refused": state.refused + 1})
-        logger.warning("%s: %s; the original was sent and the session is left alone", conversation.session_id, reason)
+        conversation.state = conversation.state.model_copy(update={"refused": conversation.state.refused + 1})
+        self._leave_alone(conversation, f"the provider refused an edited request with status {status}")
         return prepared.as_original()
+
+    def _leave_alone(self, conversation: Conversation, reason: str) -> None:
+        if not conversation.state.left_alone:
+            conversation.state = conversation.state.model_copy(update={"left_alone": reason})
+            logger.warning(
+                "%s: %s; the original is sent, and no edit is made from now on", conversation.session_id, reason
+            )
 
     def finish(self, prepared: Prepared, usage: Usage | None, *, healed: bool = False) -> None:
         """Book and record a request after its reply has ended, in the background."""

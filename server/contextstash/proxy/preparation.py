@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from itertools import accumulate
+from operator import itemgetter
+from typing import NamedTuple
 
 from contextstash.context.view.cached_prune import (
     AUTOMATIC,
@@ -24,16 +28,17 @@ from contextstash.context.view.cached_prune import (
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.context.view.thinking_blocks import preserves_thinking
-from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
-from contextstash.formats.request_text import RequestText, TextMessage, has_long_breakpoint
+from contextstash.formats.request_edits import MessageEdit, edited
+from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
-from contextstash.proxy.conversations import Conversation, is_tool_list, tool_names
+from contextstash.proxy.conversations import Conversation, lists_tools, tool_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.service.requests.proxied import Pin, ProxiedEdits
+from contextstash.proxy.pinned_edits import has_results, pinned_edits, pinned_summaries, thinks
+from contextstash.proxy.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.service.requests.proxied_parts import MessagePart
-from contextstash_storage.records import Native, Output
+from contextstash_storage.records import Output
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +46,6 @@ RETRIEVAL_TOOL = "get_archived_output"
 
 RESTORE_TOOL = "restore_outputs"
 """Brings an image back, which no text can."""
-
-PLACEHOLDER_TOKENS = 70
-"""What a placeholder takes on average, measured on recorded sessions; the exact one is made when it is needed."""
 
 MIN_RESULT_TOKENS = 200
 """A smaller result is not pruned: its room is that of a few placeholders, and it is often the one relevant fact."""
@@ -113,78 +115,53 @@ def prices_of(request: RequestText) -> CachePrices:
     if request.format != "anthropic":
         return AUTOMATIC
     around = [request.value("system"), request.value("tools")]
-    long = any(message.has_long_breakpoint for message in request.messages)
-    long = long or any(isinstance(blocks, list) and has_long_breakpoint(blocks) for blocks in around)
+    long = bool(request.places(_has_long_breakpoint)) or any(
+        isinstance(blocks, list) and has_long_breakpoint(blocks) for blocks in around
+    )
     return ONE_HOUR if long else FIVE_MINUTES
+
+
+def _has_long_breakpoint(message: TextMessage) -> bool:
+    return message.has_long_breakpoint
 
 
 def offers_tool(request: RequestText, tool: str, *, configured: bool = False) -> bool:
     """Whether the model can call a tool of ours: it is offered, or named for a tool search. `configured` says that the
     client is known to have our server: Codex does not name the tools of MCP servers to a model that writes programs,
     but lets the program search for them."""
-    if configured and any(message.derived("searches", _lets_programs_search) for message in request.messages):
+    if configured and request.places(_lets_programs_search):
         return True
     names = tool_names(request)
     if any(name.endswith(tool) for name in names):
         return True
     if not any("toolsearch" in name.lower().replace("_", "") for name in names):
         return False
-    return any(
-        message.derived(f"announces {tool}", lambda native: announces(native, tool)) for message in request.messages
-    )
+    return bool(request.places(_announcement_of(tool)))
 
 
-def _lets_programs_search(native: Native) -> bool:
-    return is_tool_list(native) and "ALL_TOOLS" in json.dumps(native)
+@cache
+def _announcement_of(tool: str) -> Fact:
+    return lambda message: announces(message.native, tool)
+
+
+def _lets_programs_search(message: TextMessage) -> bool:
+    return lists_tools(message) and "ALL_TOOLS" in json.dumps(message.native)
 
 
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
         return request.value("previous_response_id") is None and request.value("conversation") is None
-    return all(message.derived("understood", _understood) for message in request.messages)
+    return not request.places(_is_strange)
 
 
-def _understood(native: Native) -> bool:
-    content = native.get("content")
+def _is_strange(message: TextMessage) -> bool:
+    content = message.native.get("content")
     if isinstance(content, str):
-        return True
-    return isinstance(content, list) and all(
+        return False
+    return not isinstance(content, list) or not all(
         isinstance(block, dict) and block.get("type") in KNOWN_BLOCKS for block in content
     )
-
-
-def size_before(request: RequestText, place: int) -> int:
-    """Bytes of the request in front of a message, in the order in which the provider caches them: tools, system prompt,
-    messages."""
-    around = [request.fields[key] for key in ("system", "tools", "instructions") if key in request.fields]
-    return sum(span.end - span.start for span in around) + request.spans[place].start - request.spans[0].start
-
-
-def size_of(request: RequestText) -> int:
-    """Bytes of what the provider counts as the prompt."""
-    last = len(request.spans) - 1
-    return size_before(request, last) + request.spans[last].end - request.spans[last].start
-
-
-def pinned_edits(
-    conversation: Conversation, request: RequestText, edits: ProxiedEdits | None = None
-) -> dict[int, MessageEdit]:
-    """What the session's edits (by default those in force) change in this request, by message."""
-    edits = edits or conversation.edits
-    pins, strips = edits.pins, edits.strips
-    others = pinned_parts(conversation, request, edits)
-    recorded = conversation.same_messages(request) if strips else 0
-    found: dict[int, MessageEdit] = {}
-    for place, message in enumerate(request.messages):
-        texts = _pinned_texts(message, pins) if pins else {}
-        stripped = False
-        if place < min(recorded, len(conversation.positions)) and message.thinks:
-            seq = conversation.positions[place]
-            stripped = any(strip.first_seq <= seq <= strip.last_seq for strip in strips)
-        if texts or stripped or place in others:
-            found[place] = MessageEdit(texts, stripped, parts=others[place].texts if place in others else {})
-    return found
 
 
 def may_show(conversation: Conversation, request: RequestText) -> bool:
@@ -207,8 +184,8 @@ def _bound_thinking(conversation: Conversation, request: RequestText, first: int
     shown = pinned_edits(conversation, request)
     return [
         place
-        for place in range(first, len(request.messages))
-        if request.messages[place].thinks and not (place in shown and shown[place].thinking_left_out)
+        for place in request.places(thinks)
+        if place >= first and not (place in shown and shown[place].thinking_left_out)
     ]
 
 
@@ -219,40 +196,6 @@ def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
     thinking = request.value("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
     return not (isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block")
-
-
-def _pinned_texts(message: TextMessage, pins: Mapping[str, Pin]) -> dict[tuple[str | int, ...], str]:
-    """The placeholders of a message's results. The hash is compared too: some clients use an id for several calls."""
-    return {
-        result.path: pins[result.call_id].text
-        for result in message.results
-        if result.call_id in pins and message.hashes.get(result.path) == pins[result.call_id].sha256
-    }
-
-
-def pinned_summaries(conversation: Conversation, request: RequestText) -> list[SummaryOf]:
-    """The summaries that stand for messages of this request: those of which it still has all messages."""
-    if not conversation.edits.summaries:
-        return []
-    count = min(conversation.same_messages(request), len(conversation.positions))
-    place_of = {seq: place for place, seq in enumerate(conversation.positions[:count])}
-    found = []
-    for summary in conversation.edits.summaries:
-        first, last = place_of.get(summary.first_seq), place_of.get(summary.last_seq)
-        if first is not None and last is not None and last + 1 < len(request.messages):
-            found.append(SummaryOf(first, last, summary.text))
-    return joined(found)
-
-
-def joined(summaries: Sequence[SummaryOf]) -> list[SummaryOf]:
-    """The summaries; those of adjacent messages become one message, since two of the user may not follow each other."""
-    found: list[SummaryOf] = []
-    for summary in sorted(summaries, key=lambda each: each.first):
-        if found and found[-1].last + 1 == summary.first:
-            former = found.pop()
-            summary = SummaryOf(former.first, summary.last, f"{former.text}\n\n{summary.text}")
-        found.append(summary)
-    return found
 
 
 def rendered(
@@ -277,90 +220,71 @@ def _saved_tokens(conversation: Conversation, request: RequestText, freed: int) 
     return round(freed * conversation.tokens_per_byte) + sum(sum(p.images.values()) for p in left_out.values())
 
 
-def shown_before(conversation: Conversation, request: RequestText) -> list[int]:
-    """Tokens in front of each message, and at last of the whole request, as they are shown with the pinned
-    placeholders. What the provider counted of the last request and its bytes do not explain stands in front of all."""
-    found = _before(conversation, request, conversation.edits)
-    last, unseen = conversation.request, 0.0
-    if last is not None and conversation.state.prompt:
-        unseen = conversation.state.prompt - _before(conversation, last, conversation.shown)[-1]
-    return [max(0, round(at + unseen)) for at in found]
-
-
-def _before(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[float]:
-    """The same by the bytes alone."""
-    rate = conversation.tokens_per_byte
-    at = size_before(request, 0) * rate
-    found = [at]
-    for message in request.messages:
-        hidden = [message.sizes.get(each.path, 0) for each in message.results if each.call_id in edits.pins]
-        hidden += [len(each.text) for each in message.inputs if each.call_id in edits.inputs] if edits.inputs else []
-        at += len(message.raw) * rate - sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in hidden)
-        found.append(at)
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Sized:
-    """Something of a message that may leave the request: its name in a plan, its tokens, and whether it is recorded."""
-
-    key: str
-    tokens: int
-    is_recorded: bool = True
-
-
 def prunables(
     conversation: Conversation,
     request: RequestText,
     keep_tokens: int,
-    before: Sequence[int],
+    sizes: ShownSizes,
     others: Mapping[int, Sequence[OtherPart]],
 ) -> list[Prunable]:
-    """The recorded tool results and `others` that are old enough to be replaced, in order. `before` are the tokens in
-    front of each message."""
-    kept = after = replies = 0
-    young: int | None = None  # replies since the newest result became old enough
-    found: list[Prunable] = []
-    for place in range(len(request.messages) - 1, -1, -1):
-        message = request.messages[place]
-        after += message.blocks
-        replies += is_reply_start(request, place)
-        shown = [*_shown_results(conversation, message), *(Sized(o.key, o.tokens) for o in others.get(place, ()))]
-        for each in reversed(shown):
-            kept += each.tokens
-            if kept <= keep_tokens or each.tokens < MIN_RESULT_TOKENS:
-                continue
-            young = replies if young is None else young
-            if each.is_recorded:
-                carried = replies - young
-                found.append(Prunable(each.key, before[place], each.tokens, PLACEHOLDER_TOKENS, after, carried))
-    return found[::-1]
-
-
-def _shown_results(conversation: Conversation, message: TextMessage) -> list[Sized]:
-    """The results of a message that are not pruned yet."""
-    rate, pins = conversation.tokens_per_byte, conversation.edits.pins
+    """The recorded tool results and `others` that are old enough to be replaced, in order."""
+    # Column by column and without a loop over messages: this is asked for each request, and some have a thousand.
+    shown = _shown_parts(conversation, request, others)
+    sums = list(accumulate(part.tokens for part in reversed(shown)))[::-1]
+    old = [
+        part for part, kept in zip(shown, sums, strict=True) if kept > keep_tokens and part.tokens >= MIN_RESULT_TOKENS
+    ]
+    if not old:
+        return []
+    starts = reply_starts(request)
+    until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
+    blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
+    old = [part for part in old if part.is_recorded]
+    before = sizes.before([part.place for part in old])
     return [
-        Sized(
-            result.call_id,
-            round(message.sizes.get(result.path, 0) * rate),
-            _is_recorded(conversation, message, result.call_id, result.path),
+        Prunable(
+            key, at, tokens, PLACEHOLDER_TOKENS, blocks[-1] - blocks[place], until_old - bisect_left(starts, place)
         )
-        for result in message.results
-        if result.call_id not in pins
+        for (place, key, tokens, _), at in zip(old, before, strict=True)
     ]
 
 
-def is_reply_start(request: RequestText, place: int) -> bool:
-    """Whether a reply of the model begins with this message: each reply stands for one request. In the Responses API a
+class _ShownPart(NamedTuple):
+    """A part of message `place` that is shown: its name in a plan, its tokens, and whether exactly this is recorded, so
+    that it can be retrieved."""
+
+    place: int
+    key: str
+    tokens: int
+    is_recorded: bool
+
+
+def _shown_parts(
+    conversation: Conversation, request: RequestText, others: Mapping[int, Sequence[OtherPart]]
+) -> list[_ShownPart]:
+    """The tool outputs and `others` that are not pruned yet, in order."""
+    rate, pins, recorded = conversation.tokens_per_byte, conversation.edits.pins, conversation.catalog.hashes
+    found = [
+        _ShownPart(place, key, round(size * rate), recorded.get(key) == sha256)
+        for place in request.places(has_results)
+        for key, size, sha256 in request.messages[place].outputs
+        if key not in pins
+    ]
+    if others:
+        found += [_ShownPart(place, o.key, o.tokens, True) for place, parts in others.items() for o in parts]
+        found.sort(key=itemgetter(0))
+    return found
+
+
+def reply_starts(request: RequestText) -> list[int]:
+    """The messages with which a reply of the model begins: each reply stands for one request. In the Responses API a
     reply is several items."""
-    return request.messages[place].is_models and (place == 0 or not request.messages[place - 1].is_models)
+    places = request.places(_is_models)
+    return [place for number, place in enumerate(places) if not number or places[number - 1] != place - 1]
 
 
-def _is_recorded(conversation: Conversation, message: TextMessage, call_id: str, path: Any) -> bool:
-    """Whether exactly this output can be retrieved."""
-    known = conversation.catalog.outputs.get(call_id)
-    return known is not None and known.output.sha256 == message.hashes.get(path)
+def _is_models(message: TextMessage) -> bool:
+    return message.is_models
 
 
 def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCall]:
@@ -368,8 +292,8 @@ def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCal
     outputs = conversation.catalog.outputs
     return [
         MadeCall(result.call_id, known.output.tool, known.output.argument, known.recorded_at)
-        for message in request.messages
-        for result in message.results
+        for place in request.places(has_results)
+        for result in request.messages[place].results
         if (known := outputs.get(result.call_id)) is not None
     ]
 
@@ -383,34 +307,34 @@ def plan(
     conversation: Conversation, request: RequestText, prices: CachePrices, limits: PruneLimits, *, cold: bool
 ) -> CachedPrune:
     """Which further outputs to prune for this request: none unless that pays."""
-    before = shown_before(conversation, request)
+    sizes = shown_sizes(conversation, request)
     state = CacheState(
         cold,
         conversation.state.prompt,
         conversation.state.requests,
         prices,
-        _surely_cached(conversation, request, before),
+        _surely_cached(conversation, request, sizes),
         affordable(conversation.state.paid, conversation.state.direct_cost),
     )
     others = other_parts(conversation, request, limits.others)
     keep_tokens = round(limits.keep_tokens * (COLD_KEEP_SHARE if cold else 1))
-    candidates = prunables(conversation, request, keep_tokens, before, others)
+    candidates = prunables(conversation, request, keep_tokens, sizes, others)
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
     return plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
 
 
-def _surely_cached(conversation: Conversation, request: RequestText, before: Sequence[int]) -> tuple[int, ...]:
+def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
     """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
     place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
-    return (before[0],) if place is None else (before[0], before[place + 1])
+    return tuple(sizes.before([0] if place is None else [0, place + 1]))
 
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
     others = other_parts(conversation, request, limits.others)
-    candidates = prunables(conversation, request, limits.keep_tokens, shown_before(conversation, request), others)
+    candidates = prunables(conversation, request, limits.keep_tokens, shown_sizes(conversation, request), others)
     return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 

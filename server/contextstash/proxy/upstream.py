@@ -39,12 +39,11 @@ class Upstream:
     ) -> httpx2.Response:
         """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
         Raises httpx2.TransportError if there is no response."""
-        sent = passed_on(headers, leave_out=(b"host", b"content-length", b"expect"))
-        length = [pair for pair in headers if pair[0].lower() == b"content-length"]
+        sent = passed_on(headers, leave_out=(b"host", b"expect"))
+        if body is None or isinstance(body, bytes):
+            sent = [pair for pair in sent if pair[0].lower() != b"content-length"]
         if isinstance(body, bytes):
             sent.append((b"content-length", str(len(body)).encode()))
-        elif body is not None:
-            sent += length
         request = self._httpx.Request(
             method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
         )

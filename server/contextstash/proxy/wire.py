@@ -54,9 +54,12 @@ def is_foreign_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
-    """The headers without those about the connection, in their order and spelling."""
+    """The headers without those about the connection, in their order and spelling. A length that a transfer encoding
+    overrides is left out too (RFC 9112, section 6.3): the next reader would take it for the body's."""
     listed = list(headers)
     dropped = HOP_BY_HOP | {name.lower() for name in leave_out}
+    if header(listed, b"transfer-encoding") is not None:
+        dropped = dropped | {b"content-length"}
     for name, value in listed:
         if name.lower() == b"connection":
             dropped = dropped | {part.strip().lower() for part in value.split(b",")}

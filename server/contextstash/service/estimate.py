@@ -29,7 +29,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     return Estimate(
         session_id=session.session_id,
         tokens=tokens,
-        view_tokens=own_tokens(access, session) if followed else None,
+        view_tokens=counters.view_tokens if followed else None,
         window=budget.window,
         usable=budget.usable,
         percent=thresholds.percent_of(tokens, budget),

@@ -27,7 +27,7 @@ class Estimate(Result):
     session_id: str | None = None
     tokens: int = Field(description="What the model would be sent now")
     view_tokens: int | None = Field(
-        default=None, description="Tokens of contextstash's view, if the client sends its own"
+        default=None, description="Tokens of contextstash's view by its own count, if the client sends its own"
     )
     window: int
     usable: int = Field(description="Window minus the reserve for the reply")
@@ -477,7 +477,8 @@ class DeleteResult(Result):
 
 
 class MessageLine(Result):
-    """One message of the history. `kind` and `agent_visible` show what the model sees of it now."""
+    """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `calls` the tools that
+    it calls, each with its main argument, `handles` the tool outputs in it."""
 
     seq: int
     role: str
@@ -485,6 +486,9 @@ class MessageLine(Result):
     tokens: int
     agent_visible: bool = True
     user_visible: bool = True
+    created_at: datetime | None = None
+    calls: list[str] | None = None
+    handles: list[str] | None = None
     message: dict[str, Any]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
+from heapq import merge
 from typing import Any
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
@@ -178,7 +179,10 @@ class Access:
 
     async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
-        session = await self.session(given)
+        return await self.snapshot_of(await self.session(given), scope)
+
+    async def snapshot_of(self, session: Session, scope: Scope) -> SessionSnapshot:
+        """A snapshot of a session as of this state of it."""
         settings = self.settings(session)
         counter = self.counter(settings, session.model)
         budget = self.budget(settings, session.model, session)
@@ -231,10 +235,17 @@ class Access:
         """Outputs in order of position, each with its full original text, in batches."""
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
-            seqs = sorted({output.seq for output in batch})
-            messages = await self.store.read_messages_at(snapshot.session_id, seqs)
+            messages = await self.messages_at(snapshot, {output.seq for output in batch})
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
+
+    async def messages_at(self, snapshot: SessionSnapshot, seqs: Iterable[int]) -> list[Message]:
+        """Messages with their bodies, in order; those that the snapshot holds with a body are not read again."""
+        held = snapshot.messages_with_bodies
+        wanted = sorted(seqs)
+        missing = [seq for seq in wanted if seq not in held]
+        read = await self.store.read_messages_at(snapshot.session_id, missing) if missing else []
+        return list(merge([held[seq] for seq in wanted if seq in held], read, key=lambda message: message.seq))
 
 
 def _warn_of_former_values(*layers: Mapping[str, Any]) -> None:

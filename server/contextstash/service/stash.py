@@ -315,10 +315,11 @@ class Stash:
         until: str | None = None,
         project: str | None = None,
         unseen_first: bool = True,
+        line_breaks: bool = False,
     ) -> SearchResult:
         """Search messages and outputs by words; with the scope `project`, in the sessions of clients that ran in this
         folder, by default in the session's. With `unseen_first`, as an agent wants it, what the view shows counts
-        less."""
+        less; with `line_breaks`, as a person reads them, snippets have the lines of the text."""
         return await retrieval.search_history(
             self._access,
             query,
@@ -330,11 +331,17 @@ class Stash:
             until=until,
             project=project,
             unseen_first=unseen_first,
+            line_breaks=line_breaks,
         )
 
     async def restore_outputs(self, handles: Sequence[str], *, session_id: str | None = None) -> RestoreResult:
         """Put archived outputs, or what a summary covers, back into the view."""
         result = await restore.restore(self._access, handles, session_id)
+        return await with_effect(self._access, result, time.time())
+
+    async def restore_last(self, session_id: str) -> RestoreResult:
+        """Undo the last prune or compaction as a whole."""
+        result = await restore.restore_last(self._access, session_id)
         return await with_effect(self._access, result, time.time())
 
     async def open_session(
@@ -426,8 +433,9 @@ class Stash:
         request = await get_context.find_request(self._access, session.session_id, request_id)
         return [{**extra, "request": request.sent} if extra else extra for extra in extras]
 
-    async def _recorded(self, appended: Appended) -> RecordResult:
-        estimate, done = await self._reducer.after_recording(appended.session)
+    async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
+        written_at = appended.messages[-1].created_at if appended.messages else None
+        estimate, done = await self._reducer.after_recording(appended.session, written_at, reduce=reduce)
         return RecordResult(
             session_id=appended.session.session_id,
             recorded=len(appended.messages),
@@ -442,12 +450,13 @@ class Stash:
         )
 
     async def record_transcript(
-        self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor
+        self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor, *, reduce: bool = True
     ) -> RecordResult:
-        """Store the messages read from a client's transcript, and the position up to which it was read."""
+        """Store the messages read from a client's transcript, and the position up to which it was read. Without
+        `reduce` nothing is pruned or compacted automatically."""
         async with self._recording.of(session.session_id):
             appended = await record_transcript(self._access, self._recent, session, messages, cursor)
-        return await self._recorded(appended)
+        return await self._recorded(appended, reduce=reduce)
 
     async def read_cursor(self, source: str) -> Cursor | None:
         """The position up to which a transcript file has been read."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from contextstash.context.view.reach import MANY_WINDOWS, Beyond, smallest_placeholder, smallest_tokens
 from contextstash.context.view.view import Entry, build_view, parts_of, results_of
@@ -12,10 +12,16 @@ from contextstash.context.window.request_budget import request_budget
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter
 from contextstash.service.session_cache import KnownSession, SessionCache, Span
-from contextstash_storage.records import Message
+from contextstash_storage.records import Message, Part
+
+OUTPUT_PARTS = (Part.TOOL_RESULTS, Part.ARCHIVED)
 
 READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known."""
+
+
+FEW_NEW = 50
+"""Up to so many entries of a view are made on the event loop, which takes about half a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ async def read_view(
         if part is not None:
             return part
     messages = await cache.messages(known, spans, bodies=scope.bodies)
-    entries = await _entries(known, messages)
+    entries = await _entries(known, messages, known.entries)
     if scope.bodies:
         cache.keep(known, messages, entries)
     return ViewPart(entries)
@@ -66,12 +72,14 @@ async def read_view(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads the newest part of a view, until it takes more than `limit` tokens however much it is shortened."""
+    """Reads the newest part of a view, until it takes more than `limit` tokens however much it is shortened. `made` are
+    the entries that were made for that, by position."""
 
     cache: SessionCache
     known: KnownSession
     placeholder: int
     limit: int
+    made: dict[int, Entry] = field(default_factory=dict)
 
     async def part(self, spans: Sequence[Span], scope: Scope) -> ViewPart | None:
         """The head and the part within reach; None if that is everything."""
@@ -82,8 +90,8 @@ class _Reader:
         if not newest or newest[0].seq <= body[0][0]:
             return None
         messages = [*head, *newest]
-        entries = await _entries(self.known, messages)
-        beyond = self._beyond(entries, body[0][0], newest[0].seq - 1)
+        entries = await _entries(self.known, messages, self.made)
+        beyond = await asyncio.to_thread(self._beyond, entries, body[0][0], newest[0].seq - 1)
         if beyond is not None and scope.bodies:
             self.cache.keep(self.known, messages, entries)
         return None if beyond is None else ViewPart(entries, beyond)
@@ -108,38 +116,44 @@ class _Reader:
                 break
             span = (max(first, scope.after + 1), last)
             pieces.append(await self.cache.messages(self.known, [span], bodies=scope.bodies))
-            entries = build_view(pieces[-1], self.known.overlay, self.known.entries)
-            smallest += sum(smallest_tokens(entry, self.placeholder) for entry in entries if entry.message)
+            new = sum([message.seq not in self.known.entries for message in pieces[-1]])
+            few = new < FEW_NEW
+            smallest += self._smallest(pieces[-1]) if few else await asyncio.to_thread(self._smallest, pieces[-1])
         return [message for piece in reversed(pieces) for message in piece]
+
+    def _smallest(self, messages: Sequence[Message]) -> int:
+        """The fewest tokens that these messages take in the view."""
+        entries = build_view(messages, self.known.overlay, self.known.entries)
+        self.made.update({entry.first_seq: entry for entry in entries if entry.message})
+        return sum([smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
 
     def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
         """What the counters say of the view beyond these entries; None if they are not in step."""
         counters = self.known.session.counters
         read = parts_of(entries)
-        parts = {part: tokens - read.get(part, 0) for part, tokens in counters.parts.items()}
+        parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
         messages = counters.view_messages - len(entries)
         results = counters.view_results - results_of(entries)
-        if (
-            messages <= 0
-            or results < 0
-            or min(parts.values(), default=0) < 0
-            or not read.keys() <= counters.parts.keys()
-        ):
+        # Earlier versions counted an output that is cut as archived: only the sum of the two is sure to be in step.
+        outputs = sum(parts.get(part, 0) for part in OUTPUT_PARTS)
+        others = [tokens for part, tokens in parts.items() if part not in OUTPUT_PARTS]
+        if messages <= 0 or results < 0 or min(outputs, *others) < 0:
             return None
         return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 
 
-async def _entries(known: KnownSession, messages: Sequence[Message]) -> tuple[Entry, ...]:
-    """The view of these messages; of many, with what they add up to, made in a worker thread."""
+async def _entries(known: KnownSession, messages: Sequence[Message], made: Mapping[int, Entry]) -> tuple[Entry, ...]:
+    """The view of these messages, some of whose entries are made; of many, with what they add up to, made in a worker
+    thread."""
     if len(messages) - len(known.entries) < READ_AT_ONCE:
-        return tuple(build_view(messages, known.overlay, known.entries))
+        return tuple(build_view(messages, known.overlay, made))
 
-    def made() -> tuple[Entry, ...]:
-        entries = tuple(build_view(messages, known.overlay, known.entries))
+    def work() -> tuple[Entry, ...]:
+        entries = tuple(build_view(messages, known.overlay, made))
         parts_of(entries)
         return entries
 
-    return await asyncio.to_thread(made)
+    return await asyncio.to_thread(work)
 
 
 def _clipped(spans: Sequence[Span], start: int) -> list[Span]:

@@ -182,6 +182,7 @@ class Pages:
                 project=project,
                 limit=MAX_HITS,
                 unseen_first=False,
+                line_breaks=True,
                 **filters,
             )
             titles = await self._titles(stash, {hit.session_id for hit in found.hits})

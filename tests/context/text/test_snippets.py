@@ -40,13 +40,32 @@ def test_the_start_is_shown_if_no_term_matches() -> None:
     assert snippet("alpha beta", ["gamma"]) == ("alpha beta", [])
 
 
+def test_words_inside_camel_case_names_are_found_as_the_index_finds_them() -> None:
+    text = "alphabet " * 200 + "func TestShadowStrategy_Rewind(t) " + "alphabet " * 200
+    shown, matched = snippet(text, ["shadow", "bet"])
+    assert matched == ["shadow"]
+    assert "TestShadowStrategy" in shown
+
+
+def test_lines_keep_their_breaks_and_how_they_are_indented_against_each_other() -> None:
+    text = "package x\n\n" + "// filler\n" * 100 + "\tif old {\n\t\tdrop(shadow)\n\n\t}\n" + "// filler\n" * 100
+    shown, _ = snippet(text, ["drop", "old"], 60, line_breaks=True)
+    assert "    if old {\n        drop(shadow)\n    }\n" in shown
+    assert snippet("\t\tif a:\n\t\t\tb()", ["b"], line_breaks=True)[0] == "if a:\n    b()"
+    assert len(shown) <= 60
+
+
 @laws
 @given(st.text(max_size=2_000), st.lists(st.text(max_size=20), max_size=5), st.integers(0, 300))
 def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list[str], most: int) -> None:
     shown, matched = snippet(text, terms, most)
     assert len(shown) <= most
     assert not any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in shown)
-    assert set(matched) <= set(terms)
+    assert all(any(found in term for term in terms) for found in matched)  # a term, or a word of one
+    lines, again = snippet(text, terms, most, line_breaks=True)
+    assert len(lines) <= most
+    assert again == matched
+    assert all(character == "\n" or ord(character) >= 32 for character in lines)
 
 
 @laws

@@ -78,7 +78,7 @@ def test_behind_the_providers_look_back_only_what_is_in_front_of_a_fixed_breakpo
     near = results(*[6_000] * 4, start=90_000, gap=0)
     state = CacheState(cold=False, cached=120_000, turns=12, anchors=(5_000,))
     assert plan_cached_prune(near, state).chosen
-    far = [replace(each, blocks_after=40) for each in near]
+    far = [each._replace(blocks_after=40) for each in near]
     assert plan_cached_prune(far, state).chosen == ()
     assert plan_cached_prune(far, replace(state, anchors=(5_000, 89_000))).chosen
 

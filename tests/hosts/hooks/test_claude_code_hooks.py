@@ -272,3 +272,19 @@ def test_real_transcripts_are_read_to_their_end(hooked: Hooked) -> None:
     hooked.transcript.write_bytes(trace.read_bytes())
     assert hooked.fire("SessionEnd", reason="exit") is None
     assert hooked.command_line.json("sessions")["sessions"]
+
+
+def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) -> None:
+    event = {"session_id": SESSION, "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {}}
+    event["tool_response"] = {"stdout": LARGE, "stderr": ""}
+    program = "import os, sys; os._exit = lambda code: print(*sys.modules, file=sys.stderr)"
+    program += "; sys.argv = ['contextstash', 'hook', 'claude-code']; from contextstash.__main__ import main; main()"
+    folder = hooked.command_line.folder
+    environment = {**os.environ, "HOME": str(folder), "CONTEXTSTASH_DB": str(folder / "cut.db")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=json.dumps(event), env=environment, capture_output=True, text=True, check=True)
+    assert "stdout" in json.loads(done.stdout)["hookSpecificOutput"]["updatedToolOutput"]
+    imported = set(done.stderr.split())
+    assert "contextstash.formats.openai_chat" in imported
+    heavy = {"contextstash.formats.anthropic", "contextstash.formats.gemini", "tiktoken", "mcp", "anthropic", "click"}
+    assert not imported & heavy

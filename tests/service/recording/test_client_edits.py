@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,15 @@ async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_s
                 assert await in_step(stash)
             await valid_view(stash, "anthropic", "w")
             assert len(await history(stash, "w")) == len(messages)
+
+
+@pytest.mark.parametrize("kept", [{}, {"covers_before_key": "b"}])
+async def test_a_clients_summary_has_the_time_at_which_the_client_wrote_it(
+    tmp_path: Path, kept: dict[str, str]
+) -> None:
+    then = datetime(2026, 2, 9, 6, 1, tzinfo=UTC)
+    async with stash_at(tmp_path / "t.db") as stash:
+        await record(stash, [said("a"), said("b"), summary("s", created_at=then, **kept)])
+        made = (await stash.context_status("w")).last_summary
+    assert made is not None
+    assert made.created_at == then.isoformat()

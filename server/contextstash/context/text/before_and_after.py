@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def before_and_after(before: int, after: int) -> str:
-    """For example `12,000 -> 8,000`."""
-    return f"{before:,} -> {after:,}"
+    """For example `12,000 → 8,000`."""
+    return f"{before:,} → {after:,}"

@@ -69,13 +69,24 @@ def one_line(text: str, max_chars: int) -> str:
     """
     # Eight times the length is a guess: enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
-    text = _SPACES.sub(" ", _UNPRINTABLE.sub(" ", text)).strip()
-    return clip(unforged(text), max_chars)
+    if not _is_plain(text):
+        text = _UNPRINTABLE.sub(" ", text)
+    if "  " in text or not _is_plain(text):
+        text = _SPACES.sub(" ", text)
+    return clip(unforged(text.strip()), max_chars)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether all characters are printable ASCII. Most texts are, and need no regular expression: to look at each
+    character with one takes twenty times as long."""
+    return text.isascii() and text.isprintable()
 
 
 def unbracketed(text: str) -> str:
     """The text, of the same length, with a round bracket for each square one or look-alike, so that text inside a
     placeholder can neither end it nor begin another."""
+    if text.isascii() and "[" not in text and "]" not in text:
+        return text
     return text.translate(_ROUND)
 
 
@@ -93,4 +104,6 @@ def encodable(text: str) -> str:
 
 def unforged(text: str) -> str:
     """The text with the same lines, without anything that looks like a marker of contextstash."""
+    if text.isascii() and "[" not in text:
+        return text
     return _forged().sub("(", text) if _MAY_BE_FORGED.search(text) else text

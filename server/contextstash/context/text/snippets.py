@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from string import ascii_uppercase
 
-from contextstash.context.text.sanitize import one_line
+from contextstash.context.text.sanitize import clip, one_line
 
 MAX_OCCURRENCES = 500
 """How many occurrences of one term are considered. A guess that limits the work on a text with one word repeated."""
@@ -13,13 +14,20 @@ MAX_OCCURRENCES = 500
 MAX_WORDS = 20
 """How many words of a term that does not occur are searched for. A guess: a path has fewer."""
 
+MAX_INDENT = 40
+"""Characters before a match up to which its line is shown from its beginning. A guess: usual indentations."""
+
 _WORD = re.compile(r"\w+")
+_START = r"(?:(?<![^\W_])|(?-i:(?<![A-Z])(?=[A-Z])))"
 _SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
 
 
-def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str, list[str]]:
-    """The part of at most `max_chars` characters with the most terms, as one line, and the terms that occur anywhere in
-    the text, as they were passed.
+def snippet(
+    text: str, terms: Sequence[str], max_chars: int = 240, *, line_breaks: bool = False
+) -> tuple[str, list[str]]:
+    """The part of at most `max_chars` characters with the most terms, and the terms that occur anywhere in the text, as
+    they were passed. The part is one line, or with `line_breaks` the lines of the text that are not empty, indented as
+    they were.
 
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
@@ -32,7 +40,7 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
             places += [(place, number) for place in found]
             matched += [] if word in matched else [word]
     start = _best_start(sorted(places), max_chars)
-    return _cut(text, start, max_chars), matched
+    return (_lines(text, start, max_chars) if line_breaks else _cut(text, start, max_chars)), matched
 
 
 def _places(text: str, folded: str | None, term: str) -> dict[str, list[int]]:
@@ -55,7 +63,8 @@ def _folded(text: str) -> str | None:
 
 
 def _find(text: str, folded: str | None, word: str) -> list[int]:
-    """The first positions of a word. One that begins with a letter or digit counts only at the start of a word."""
+    """The first positions of a word. One that begins with a letter or digit counts only at the start of a word, also of
+    one inside a camelCase name: the index has these too."""
     at_start = word[0].isascii() and word[0].isalnum()
     if folded is None:
         return _find_by_pattern(text, word, at_start)
@@ -64,7 +73,7 @@ def _find(text: str, folded: str | None, word: str) -> list[int]:
     found: list[int] = []
     place = folded.find(wanted)
     while place >= 0 and len(found) < MAX_OCCURRENCES:
-        if not (at_start and place and folded[place - 1].isalnum()):
+        if not (at_start and place and folded[place - 1].isalnum()) or _is_camel_start(text, place):
             found.append(place)
             place = folded.find(wanted, place + len(wanted))
         else:
@@ -72,9 +81,13 @@ def _find(text: str, folded: str | None, word: str) -> list[int]:
     return found
 
 
+def _is_camel_start(text: str, place: int) -> bool:
+    return text[place] in ascii_uppercase and text[place - 1] not in ascii_uppercase
+
+
 def _find_by_pattern(text: str, word: str, at_start: bool) -> list[int]:
     found = []
-    for match in re.finditer((r"(?<![^\W_])" if at_start else "") + re.escape(word), text, re.IGNORECASE):
+    for match in re.finditer((_START if at_start else "") + re.escape(word), text, re.IGNORECASE):
         found.append(match.start())
         if len(found) == MAX_OCCURRENCES:
             break
@@ -120,3 +133,18 @@ def _cut(text: str, start: int, width: int) -> str:
     if start + 4 * width < len(text) and not line.endswith("…"):
         line = line[: max(0, room - 1)] + "…" * (room > 0)
     return (before + line)[:width]
+
+
+def _lines(text: str, start: int, width: int) -> str:
+    """The lines from a position on, without what they are all indented by."""
+    begin = text.rfind("\n", 0, start) + 1
+    is_whole = start - begin <= MAX_INDENT
+    start = begin if is_whole else start
+    pieces = text[start : start + 4 * width].expandtabs(4).splitlines()
+    shown = [(len(piece) - len(piece.lstrip()), one_line(piece, width)) for piece in pieces]
+    indented = [(indent, line) for indent, line in shown if line]
+    least = min((indent for indent, _ in indented), default=0)
+    joined = "\n".join(" " * min(indent - least, MAX_INDENT) + line for indent, line in indented)
+    before = "" if is_whole else "…"
+    more = "…" if start + 4 * width < len(text) and len(before) + len(joined) < width else ""
+    return clip(f"{before}{joined}{more}", width)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.text.truncate import line_count
-from contextstash.context.tool_outputs.run_outcomes import error_lines, find_crash, find_test_run
+from contextstash.context.tool_outputs.run_outcomes import error_lines, find_crash, find_test_run, has_any
 
 MAX_HEAD_CHARACTERS = 40_000
 """How much of an output its head is, on which most classifiers work: a bound on the time, which is a guess."""
@@ -58,12 +58,14 @@ def describe_crash(output: ToolOutput) -> str | None:
 
 
 _DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
+_DIFF_WORDS = ("diff --git ", "--- ", "*** ")
 _DIFF_FILE = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )([^\t\n]{1,300})", re.MULTILINE)
 _STAT = re.compile(r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE)
 
 
 def describe_diff(output: ToolOutput) -> str | None:
-    if _DIFF.search(output.head[:4_000]) and re.search(r"^@@|^\*\*\* ", output.head, re.MULTILINE):
+    start = output.head[:4_000]
+    if has_any(start, _DIFF_WORDS) and _DIFF.search(start) and re.search(r"^@@|^\*\*\* ", output.head, re.MULTILINE):
         files = [_base_name(name) for name in dict.fromkeys(_DIFF_FILE.findall(output.text))]
         added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
         removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
@@ -77,7 +79,7 @@ def describe_diff(output: ToolOutput) -> str | None:
 
 _COMMIT = re.compile(r"^commit ([0-9a-f]{7,40})\b", re.MULTILINE)
 _SUBJECT = re.compile(r"^commit [^\n]*\n(?:[A-Z][\w-]*:[^\n]*\n)*\n\s{4}([^\n]{1,200})", re.MULTILINE)
-_SHORT_COMMIT = re.compile(r"^(?:[*|\\/ ]* )?([0-9a-f]{7,12}) (\S[^\n]{0,200})$", re.MULTILINE)
+_SHORT_COMMIT = re.compile(r"\n(?:[*|\\/ ]* )?([0-9a-f]{7,12}) (\S[^\n]{0,200})(?=\n|\Z)")
 _BRANCH = re.compile(r"^On branch (\S+)", re.MULTILINE)
 _CHANGED = re.compile(r"^\t(?:(?:modified|new file|deleted|renamed):\s+)?(\S[^\n]{0,200})$", re.MULTILINE)
 
@@ -93,21 +95,26 @@ def describe_git(output: ToolOutput) -> str | None:
         changed = _CHANGED.findall(output.head)
         state = f"{_plural(len(changed), 'changed file')}: {_names(changed)}" if changed else "clean"
         return f"branch {branch.group(1)}, {state}"
-    short = _SHORT_COMMIT.findall(output.head)
+    short = _SHORT_COMMIT.findall(f"\n{output.head}")
     if short and len(short) * 10 >= MIN_TENTHS * line_count(output.head):
         return f"{_plural(len(short), 'commit')}, newest {short[0][0]} {short[0][1]}"
     return None
 
 
 _GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
+_GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
+"""What each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
+
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
 _FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")
 
 
 def describe_search(output: ToolOutput) -> str | None:
     searching = _SEARCHING.search(f" {output.tool} {output.argument}")
-    matches = _GREP_LINE.findall(output.text)
-    if matches and (searching or len(matches) * 10 >= MIN_TENTHS * line_count(output.text)):
+    fewest = 1 if searching else MIN_TENTHS * line_count(output.text) / 10
+    possible = len(_GREP_NUMBER.findall(output.text)) >= fewest
+    matches = _GREP_LINE.findall(output.text) if possible else []
+    if matches and len(matches) >= fewest:
         files = list(dict.fromkeys(name for name, _ in matches))
         where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]
         where += [_base_name(name) for name in files[1:]]
@@ -200,14 +207,22 @@ _READING = re.compile(
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t|: ?| {2})", re.MULTILINE)
-DEFINITION = re.compile(
-    r"^(?: {0,8}\d{1,7}(?:→|\t|: ?))?[ \t]{0,8}"
+_NUMBERED_AFTER_BREAK = re.compile(r"\n {0,8}(\d{1,7})(?:→|\t|: ?| {2})")
+_DEFINITION_PATTERN = (
+    r"(?: {0,8}\d{1,7}(?:→|\t|: ?))?[ \t]{0,8}"
     r"(?:(?:export|default|pub(?:\(\w+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|override|open"
     r"|data|sealed|declare) ){0,5}"
     r"(?:def|class|func|fn|function\*?|interface|struct|enum|trait|impl|type|module|namespace|record|object)"
-    r"[ \t]+(?:\(\w{0,30} ?\*?[\w.\[\]]{0,60}\) )?([A-Za-z_$](?:[\w$]|[.:]{1,2}(?=\w)){0,80})",
-    re.MULTILINE,
+    r"[ \t]+(?:\(\w{0,30} ?\*?[\w.\[\]]{0,60}\) )?([A-Za-z_$](?:[\w$]|[.:]{1,2}(?=\w)){0,80})"
 )
+DEFINITION = re.compile(f"^{_DEFINITION_PATTERN}", re.MULTILINE)
+_DEFINITION_AFTER_BREAK = re.compile(f"\n{_DEFINITION_PATTERN}")
+"""The same, found from the line break before it: a plain character is found much faster than the start of a line. So
+is `_NUMBERED_AFTER_BREAK`."""
+
+MAX_DEFINITIONS = 6
+"""How many definitions of a file its digest names. A guess: they fill the line."""
+
 _HEADING = re.compile(r"^(?: {0,8}\d{1,7}(?:→|\t))?#{1,3} (\S[^\n]{0,80})$", re.MULTILINE)
 
 
@@ -215,18 +230,28 @@ def describe_file(output: ToolOutput) -> str | None:
     if not _READING.search(f" {output.tool} {output.argument}"):
         return None
     lines = line_count(output.text)
-    numbers = _NUMBERED.findall(output.head[:2_000])
+    numbers = _NUMBERED_AFTER_BREAK.findall(f"\n{output.head[:2_000]}")
     extent = _plural(lines, "line")
     if len(numbers) >= min(3, lines):
         first = int(numbers[0])
         extent = f"lines {first:,}–{first + lines - 1:,}" if first > 1 else extent
-    names = list(dict.fromkeys(DEFINITION.findall(output.head)))
+    names = _first_names(_DEFINITION_AFTER_BREAK, f"\n{output.head}", MAX_DEFINITIONS + 1)
     if names:
-        return f"{extent}; defines {_names(names, 6)}"
+        return f"{extent}; defines {_names(names, MAX_DEFINITIONS)}"
     headings = _HEADING.findall(output.head) if "#" in output.head else []
     if headings:
         return f"{extent}; headings {_names(headings, 4)}"
     return f"{extent}, begins: {_first_text(output.head)}"
+
+
+def _first_names(pattern: re.Pattern[str], text: str, most: int) -> list[str]:
+    """The first different names that a pattern finds."""
+    found: dict[str, None] = {}
+    for match in pattern.finditer(text):
+        found[match.group(1)] = None
+        if len(found) == most:
+            break
+    return list(found)
 
 
 def _first_text(text: str) -> str:

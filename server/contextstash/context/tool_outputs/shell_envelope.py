@@ -27,7 +27,8 @@ _TAGGED = re.compile(r"\A\s*<returncode>(-?\d{1,5})</returncode>\s*(?:<warning>.
 _TAGS = re.compile(r"</?(?:output|output_head|output_tail|stdout|stderr|elided_chars)>\n?")
 _PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
 REMINDER_START, REMINDER_END = "<system-reminder>", "</system-reminder>"
-_FOLDER_RESET = re.compile(r"\n?Shell cwd was reset to [^\n]*\s*\Z")
+FOLDER_RESET = "Shell cwd was reset to "
+_FOLDER_RESET = re.compile(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z")
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
 MAX_HEADER_CHARACTERS = 2_000
 """How much of each end is searched for an envelope; a guess: Codex's headers are a few short lines."""
@@ -38,7 +39,8 @@ def unwrap(text: str) -> Printed:
     envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
     text = without_ansi(text)
     text = without_reminders(text)
-    text = text[:-MAX_HEADER_CHARACTERS] + _FOLDER_RESET.sub("", text[-MAX_HEADER_CHARACTERS:])
+    if FOLDER_RESET in text[-MAX_HEADER_CHARACTERS:]:
+        text = text[:-MAX_HEADER_CHARACTERS] + _FOLDER_RESET.sub("", text[-MAX_HEADER_CHARACTERS:])
     if text.startswith('{"output":'):
         return _from_envelope(text)
     tagged = _TAGGED.match(text[:MAX_HEADER_CHARACTERS])

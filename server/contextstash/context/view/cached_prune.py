@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,7 @@ SLACK_SECONDS = 15
 """Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere. A guess."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prunable:
+class Prunable(NamedTuple):
     """A tool result of a request that may be replaced: the tokens in front of it, its own tokens, and those of the
     placeholder. `key` is the caller's name for it; `blocks_after` is how many blocks of the request follow it;
     `carried` is how many requests have carried it since it was old enough to be replaced."""
@@ -143,13 +143,15 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
         return CachedPrune((), "what the cache holds is not known")
     freed, carried = 0, 0.0
     for place in range(len(useful) - 1, -1, -1):
-        freed += useful[place].saved
-        carried += prices.read * useful[place].saved * (useful[place].carried + 1)
+        saved = useful[place].saved
+        freed += saved
+        carried += prices.read * saved * (useful[place].carried + 1)
+        if freed < MIN_TOKENS:
+            continue
         rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
-        pays = freed >= MIN_TOKENS and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable
-        if pays and saving - cost > best[0]:
+        if saving - cost > best[0] and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable:
             best = (saving - cost, place)
     if best[1] < 0:
         return CachedPrune((), "warm cache, and no prune pays for itself")
@@ -161,7 +163,11 @@ def _still_cached(first: Prunable, state: CacheState) -> int:
     limit = state.prices.look_back
     if limit is None or first.blocks_after < limit:
         return first.before
-    return max((anchor for anchor in state.anchors if anchor <= first.before), default=0)
+    found = 0
+    for anchor in state.anchors:  # no generator: this is asked for each result of each request
+        if found < anchor <= first.before:
+            found = anchor
+    return found
 
 
 def plan_needed_prune(candidates: Sequence[Prunable]) -> CachedPrune:

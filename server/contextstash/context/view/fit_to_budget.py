@@ -63,6 +63,8 @@ def fit(
     position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
     cut, also those that are cut already, and if that is not enough, they become placeholders too; `pinned` ones only if
     nothing else is left."""
+    if total_tokens(entries) <= budget:
+        return Fitted(tuple(entries), (), 0, 0)
     everything = outputs
     outputs = {place: output for place, output in outputs.items() if place not in pinned}
     steps = [

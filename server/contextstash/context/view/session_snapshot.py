@@ -13,7 +13,7 @@ from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import Counter
 from contextstash.formats.base import Format
-from contextstash_storage.records import Edit, Event, EventKind, Output, RewindEdit, Session
+from contextstash_storage.records import Edit, Event, EventKind, Message, Output, RewindEdit, Session
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
@@ -51,6 +51,11 @@ class SessionSnapshot:
         """Tokens of the whole view by our count."""
         return total_tokens(self.entries) + (self.beyond.tokens if self.beyond else 0)
 
+    @cached_property
+    def unanswered(self) -> int:
+        """How many calls of the view have no result."""
+        return max(0, sum([entry.open_calls for entry in self.entries]))
+
     @property
     def view_messages(self) -> int:
         """Entries of the whole view."""
@@ -59,6 +64,17 @@ class SessionSnapshot:
     def with_outputs(self, more: Iterable[Output]) -> SessionSnapshot:
         """The snapshot with more outputs, those of hidden messages."""
         return replace(self, outputs={**self.outputs, **{(output.seq, output.block): output for output in more}})
+
+    @cached_property
+    def messages_with_bodies(self) -> Mapping[int, Message]:
+        """The messages of the view that were read with their bodies, by position."""
+        messages = [entry.message for entry in self.entries if entry.message is not None]
+        return {message.seq: message for message in messages if message.body is not None}
+
+    @cached_property
+    def handles(self) -> Mapping[Place, str]:
+        """The handles of the outputs by their places."""
+        return {place: output.handle for place, output in self.outputs.items()}
 
     @property
     def current_outputs(self) -> list[Output]:

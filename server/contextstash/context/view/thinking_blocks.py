@@ -65,10 +65,13 @@ def thinking_effect(
     invalidate some of it waits for the end of the loop, unless the window is almost full: then the request asks the API
     to drop what is invalid.
     """
-    broken = [(message.seq, _thinking_tokens(message)) for message in messages if message.seq >= first_seq]
+    later = [message for message in messages if message.seq >= first_seq]
+    breakpoints = sum([block.breakpoint for message in later for block in message.blocks])
+    if not preserved or choice == "keep":
+        return ThinkingEffect(breakpoints=breakpoints)
+    broken = [(message.seq, _thinking_tokens(message)) for message in later]
     broken = [(seq, tokens) for seq, tokens in broken if tokens]
-    breakpoints = sum(block.breakpoint for message in messages if message.seq >= first_seq for block in message.blocks)
-    if not preserved or not broken or choice == "keep":
+    if not broken:
         return ThinkingEffect(breakpoints=breakpoints)
     seqs = tuple(seq for seq, _ in broken)
     open_loop = seqs[-1] >= _open_loop_start(messages)

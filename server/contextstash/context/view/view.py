@@ -136,12 +136,11 @@ class Entry:
     @property
     def visible_results(self) -> int:
         """How many tool results are shown here, whole or cut."""
-        if self.message is None:
-            return 0
-        return sum(
-            block.type == "tool_result" and not isinstance(self.replaced.get(index), ArchiveEdit)
-            for index, block in enumerate(self.message.blocks)
-        )
+        shown = 0
+        for index, block in enumerate(self.message.blocks) if self.message else ():
+            if block.type == "tool_result" and not isinstance(self.replaced.get(index), ArchiveEdit):
+                shown += 1
+        return shown
 
     @cached_property
     def parts(self) -> Mapping[Part, int]:
@@ -149,13 +148,17 @@ class Entry:
         if self.message is None:
             return {Part.SUMMARIES: self.edit.tokens}
         totals: dict[Part, int] = {}
-        gone = {index for shown in self.replaced for index in _with_images(self.message.blocks, shown)}
-        for index, block in enumerate(self.message.blocks):
+        role, kind, blocks = self.message.role, self.message.kind, self.message.blocks
+        gone = {index for shown in self.replaced for index in _with_images(blocks, shown)}
+        for index, block in enumerate(blocks):
             if index not in gone and not (self.stripped and block.type == "thinking"):
-                part = part_of(self.message, block)
+                part = part_named(role, kind, block.type)
                 totals[part] = totals.get(part, 0) + block.tokens
-        for edit in self.replaced.values():
-            totals[Part.ARCHIVED] = totals.get(Part.ARCHIVED, 0) + edit.tokens
+        for index, edit in self.replaced.items():
+            # An output that is cut is still in the view: only a placeholder stands for an archived one.
+            is_archived = isinstance(edit, ArchiveEdit)
+            part = Part.ARCHIVED if is_archived else part_of(self.message, self.message.blocks[index])
+            totals[part] = totals.get(part, 0) + edit.tokens
         return totals
 
     @cached_property
@@ -249,23 +252,38 @@ def build_view(
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
     for message in messages:
-        if not message.agent_visible or message.seq in hidden:
+        seq = message.seq
+        if not message.agent_visible or (hidden and seq in hidden):
             continue
-        made = known.get(message.seq)
-        if made is not None and made.message is message:
-            entries.append(made)
-        else:
-            replaced = _replaced(message, overlay)
-            entries.append(Entry(message=message, replaced=replaced, stripped=message.seq in stripped))
-    entries.extend(Entry(summary=edit) for edit in overlay.summaries)
-    entries.extend(Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden)
-    return sorted(entries, key=_place)
+        made = known.get(seq)
+        if made is None or made.message is not message:
+            made = Entry(message, replaced=_replaced(message, overlay), stripped=seq in stripped)
+        entries.append(made)
+    added = [Entry(summary=edit) for edit in overlay.summaries]
+    added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
+    return _merged(entries, sorted(added, key=_place))
 
 
-def _replaced(message: Message, overlay: Overlay) -> dict[int, Replacement]:
+def _merged(entries: list[Entry], added: Sequence[Entry]) -> list[Entry]:
+    """Both in order; they are in order themselves, and the added ones are few."""
+    merged: list[Entry] = []
+    start = 0
+    for entry in added:
+        end = bisect_right(entries, _place(entry), lo=start, key=_place)
+        merged += entries[start:end]
+        merged.append(entry)
+        start = end
+    return [*merged, *entries[start:]] if added else entries
+
+
+def _replaced(message: Message, overlay: Overlay) -> Mapping[int, Replacement]:
     """The edits that replace blocks of a message, looked up one by one: there can be far more of hidden messages."""
-    places = ((block, overlay.replaced.get((message.seq, block))) for block in range(len(message.blocks)))
-    return {block: edit for block, edit in places if edit is not None}
+    found: dict[int, Replacement] = {}
+    for block in range(len(message.blocks)) if overlay.replaced else ():
+        edit = overlay.replaced.get((message.seq, block))
+        if edit is not None:
+            found[block] = edit
+    return found
 
 
 def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
@@ -300,6 +318,9 @@ class _Spans:
                 self._starts.append(first)
                 self._ends.append(last)
 
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
     def __contains__(self, seq: int) -> bool:
         place = bisect_right(self._starts, seq) - 1
         return place >= 0 and seq <= self._ends[place]
@@ -309,26 +330,31 @@ def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
     """The tokens of a whole view by part."""
     totals: dict[Part, int] = {}
     for entry in entries:
-        for part, tokens in entry.parts.items():
-            totals[part] = totals.get(part, 0) + tokens
+        parts = entry.parts
+        for part in parts:
+            totals[part] = totals.get(part, 0) + parts[part]
     return totals
 
 
 def total_tokens(entries: Iterable[Entry]) -> int:
     """Tokens of a whole view."""
-    return sum(entry.tokens for entry in entries)
+    return sum([entry.tokens for entry in entries])
 
 
 def change(before: Iterable[Entry], after: Iterable[Entry]) -> dict[Part, int]:
     """By how many tokens each part differs between two views, without parts that do not differ."""
-    old, new = parts_of(before), parts_of(after)
+    return changed_parts(parts_of(before), parts_of(after))
+
+
+def changed_parts(old: Mapping[Part, int], new: Mapping[Part, int]) -> dict[Part, int]:
+    """By how many tokens each part differs, without parts that do not differ."""
     deltas = {part: new.get(part, 0) - old.get(part, 0) for part in (*old, *new)}
     return {part: delta for part, delta in sorted(deltas.items()) if delta}
 
 
 def results_of(entries: Iterable[Entry]) -> int:
     """How many tool results a view shows, whole or cut."""
-    return sum(entry.visible_results for entry in entries)
+    return sum([entry.visible_results for entry in entries])
 
 
 class Changes(TypedDict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
@@ -421,8 +421,17 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     try:
         return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(_problem(each["loc"], each["msg"], each["input"]) for each in error.errors())
         raise BadInputError(f"These settings cannot be used: {problems}.") from error
+
+
+def _problem(place: Sequence[int | str], message: str, value: object) -> str:
+    """What is wrong with a setting, in words that name no library."""
+    name = ".".join(map(str, place))
+    rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    if not rule.startswith("Input should be "):
+        return f"{name}: {message}"
+    return f"{name} must be {rule.removeprefix('Input should be ')}, not {value!r}"
 
 
 def consenting(values: Mapping[str, Any]) -> str | None:

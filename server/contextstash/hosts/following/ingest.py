@@ -63,10 +63,12 @@ async def ingest(
     *,
     reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
+    reduce: bool = True,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
-    `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Raises BadInputError if
+    `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Without `reduce` no prune
+    or compaction of the session starts automatically. Raises BadInputError if
     no reader recognizes the transcript, OSError if it cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
@@ -76,7 +78,7 @@ async def ingest(
     report = IngestReport(session_id=None)
     while True:
         chunk = await asyncio.to_thread(_read, path, reader, cursor)
-        report = await _record(stash, chunk, report)
+        report = await _record(stash, chunk, report, reduce)
         cursor = chunk.cursor
         if on_progress is not None:
             on_progress(cursor.offset)
@@ -84,11 +86,12 @@ async def ingest(
             return report
 
 
-async def _record(stash: Stash, chunk: _Chunk, report: IngestReport) -> IngestReport:
+async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, reduce: bool) -> IngestReport:
     """The cursor moves only with the last part: if the process ends before that, all parts are read again."""
     for place, (session, messages) in enumerate(chunk.parts):
         last = place == len(chunk.parts) - 1
-        result = await stash.record_transcript(session, messages, chunk.cursor if last else chunk.before)
+        cursor = chunk.cursor if last else chunk.before
+        result = await stash.record_transcript(session, messages, cursor, reduce=reduce)
         report = replace(
             report, recorded=report.recorded + result.recorded, duplicates=report.duplicates + result.duplicates
         )

@@ -60,6 +60,16 @@ class ClientHooks:
         if not hooks:
             del settings["hooks"]
 
+    def missing(self, settings: Any) -> list[str]:
+        """The events that have no hook of ours in these settings."""
+        found = settings.get("hooks") if isinstance(settings, dict) else None
+        groups = found if isinstance(found, dict) else {}
+        return [event for event in self.events if not self._has_ours(groups.get(event))]
+
+    def _has_ours(self, groups: Any) -> bool:
+        given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+        return any(self._is_ours(hook) for group in given for hook in group.get("hooks") or ())
+
     def _is_ours(self, hook: Any) -> bool:
         command = str(hook.get("command")) if isinstance(hook, dict) else ""
         return "contextstash" in command and self.called in command

@@ -44,6 +44,7 @@ would leave out the best hit if it is in the view."""
 
 RANKED_HITS = 4
 """How many times as many hits as are wanted are ranked by what the view shows; 10 finds no more."""
+NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
 SCOPES = ("session", "outputs", "messages", "project", "everywhere")
 
 
@@ -133,12 +134,13 @@ async def search_history(
     until: str | None = None,
     project: str | None = None,
     unseen_first: bool = True,
+    line_breaks: bool = False,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
     (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
     owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
     `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
-    session's view shows counts less."""
+    session's view shows counts less; with `line_breaks` snippets have the lines of the text."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -160,7 +162,7 @@ async def search_history(
     if own is not None:
         hits = await _unseen_first(access, own, hits)
     terms = query[:MAX_QUERY_CHARACTERS].split()
-    shown = await asyncio.to_thread(lambda: [_hit(hit, terms) for hit in hits[:most]])
+    shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits[:most]])
     return SearchResult(hits=shown, note=await _note(access, shown))
 
 
@@ -191,7 +193,7 @@ async def _unseen_first(access: Access, session_id: str, hits: Sequence[SearchHi
 
 async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
     """What the caller should know of the result."""
-    notes = [] if hits else ["Nothing found. Try fewer or other words; matches of all words come first."]
+    notes = [] if hits else [NOTHING_FOUND]
     if left := await access.store.unindexed_messages():
         notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")
     return " ".join(notes) or None
@@ -221,8 +223,8 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
     return time + (timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1))
 
 
-def _hit(hit: SearchHit, terms: Sequence[str]) -> Hit:
-    text, matched = snippet(hit.text, terms)
+def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
+    text, matched = snippet(hit.text, terms, line_breaks=line_breaks)
     return Hit(
         handle=hit.handles[0] if hit.handles else None,
         session_id=hit.session_id,

@@ -72,7 +72,7 @@ async def session_line(access: Access, session: Session) -> SessionLine:
     newest = session.last_message_at or await _last_message_at(access, session)
     return SessionLine(
         session_id=session.session_id,
-        title=session.title or await _first_prompt(access, session),
+        title=await title_of(access, session),
         agent=session.agent,
         model=session.model,
         messages=session.counters.messages,
@@ -83,6 +83,11 @@ async def session_line(access: Access, session: Session) -> SessionLine:
         last_message_at=newest.isoformat() if newest else None,
         parent_session_id=session.parent_session_id,
     )
+
+
+async def title_of(access: Access, session: Session) -> str | None:
+    """A session's own title, else the beginning of the first prompt."""
+    return session.title or await _first_prompt(access, session)
 
 
 async def _last_message_at(access: Access, session: Session) -> datetime | None:
@@ -186,15 +191,19 @@ async def read_messages(access: Access, session_id: str, first: int, limit: int)
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
     shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
+    handles: dict[int, list[str]] = {}
+    for output in await access.store.read_outputs(session_id, first=first, last=last):
+        handles.setdefault(output.seq, []).append(output.handle)
     return MessagePage(
         session_id=session_id,
-        messages=[_message_line(message, shown.get(message.seq)) for message in messages],
+        messages=[_message_line(each, shown.get(each.seq), handles.get(each.seq)) for each in messages],
         total=total,
         next_seq=last + 1 if last + 1 < total else None,
     )
 
 
-def _message_line(message: Message, entry: Entry | None) -> MessageLine:
+def _message_line(message: Message, entry: Entry | None, handles: list[str] | None) -> MessageLine:
+    calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
     kind = entry.kind if entry else message.kind
     return MessageLine(
         seq=message.seq,
@@ -203,5 +212,8 @@ def _message_line(message: Message, entry: Entry | None) -> MessageLine:
         tokens=message.tokens,
         agent_visible=entry is not None and kind != "tool_result_archived",
         user_visible=message.user_visible,
+        created_at=message.created_at,
+        calls=calls or None,
+        handles=handles,
         message=message.body or {},
     )

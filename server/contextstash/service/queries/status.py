@@ -6,6 +6,7 @@ from contextstash.context.view.view import edits_in_force
 from contextstash.service.queries.diagnosis import estimate_with_notes
 from contextstash.service.queries.proxy_report import report_of
 from contextstash.service.queries.savings import SHRINKING, savings_of
+from contextstash.service.queries.sessions import title_of
 from contextstash.service.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.service.session_access import Access
 from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
@@ -23,7 +24,7 @@ async def context_status(access: Access, session_id: str | None) -> ContextStatu
     events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
-        title=session.title,
+        title=await title_of(access, session),
         agent=session.agent,
         estimate=estimate,
         due=None if session.source is not None else _due(estimate) or None,  # only the client compacts its window

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.branches import HOST, restored, rewinding
@@ -54,7 +55,8 @@ def whole_compaction(text: str) -> EditsAfter:
         delta = {part: -count for part, count in counters.parts.items()}
         delta[Part.SUMMARIES] = delta.get(Part.SUMMARIES, 0) + tokens
         edit = _summary(text, 0, last.seq, tokens, at=last.seq)
-        changes = {
+        changes: dict[str, Any] = {
+            "created_at": last.created_at,
             "delta": {part: change for part, change in delta.items() if change},
             "view_messages": 1 - counters.view_messages,
             "view_results": -counters.view_results,
@@ -85,7 +87,8 @@ async def partial_compaction(
     first, last = _safe(entries, first, last, own)
     if first > last:
         return None
-    summary = _summary(text, first, last, snapshot.counter.count(text) + snapshot.settings.message_overhead, at=own)
+    tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
+    summary = _summary(text, first, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
     edits = await weighed_together(access, snapshot, [*restored(undone), summary])
 
     def unchanged(counters: Counters, stored: tuple[Message, ...]) -> list[Edit]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from datetime import datetime
 
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.view.prune_plan import PruneOptions
@@ -53,13 +54,19 @@ class AutoReducer:
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
         self._fruitless: BoundedCache[str, tuple[int, int]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
-    async def after_recording(self, session: Session) -> tuple[Estimate, list[str]]:
+    async def after_recording(
+        self, session: Session, written_at: datetime | None = None, *, reduce: bool = True
+    ) -> tuple[Estimate, list[str]]:
         """Reduce the session if that is due. Returns its state afterwards, and what was done since the last recording.
-        A failure here never fails the recording."""
+        A failure here never fails the recording.
+
+        `written_at` is the time of the newest recorded message: that of a change of its level, also if it is recorded
+        months later. Without `reduce` only the level is logged.
+        """
         session_id = session.session_id
-        estimate = await self._estimate_and_log_level(session)
+        estimate = await self._estimate_and_log_level(session, written_at)
         done = self._unreported.pop(session_id) or []
-        if not await self._may_reduce(session) or not self._claim(session_id):
+        if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
             return estimate, done
         try:
             reduced = await self._reduce_if_due(session)
@@ -103,12 +110,12 @@ class AutoReducer:
         self._tasks.pop(session_id, None)
         self._claims.pop(session_id).set()
 
-    async def _estimate_and_log_level(self, session: Session) -> Estimate:
+    async def _estimate_and_log_level(self, session: Session, written_at: datetime | None = None) -> Estimate:
         """The session's state; a change of its level is logged as an event."""
         estimate = await estimate_session(self._access, session)
         if estimate.level != session.counters.level:
             try:
-                await self._log_level(session, estimate)
+                await self._log_level(session, estimate, written_at)
             except (
                 ContextstashError
             ) as error:  # the messages are stored: after an error the caller would send them again
@@ -226,15 +233,16 @@ class AutoReducer:
         )
         await self._access.store.append_event(session_id, event)
 
-    async def _log_level(self, session: Session, estimate: Estimate) -> None:
+    async def _log_level(self, session: Session, estimate: Estimate, written_at: datetime | None) -> None:
         event = Event(
             kind="level",
             tokens_before=estimate.tokens,
             tokens_after=estimate.tokens,
             messages_before=session.counters.view_messages,
             messages_after=session.counters.view_messages,
-            reason=f"Level {session.counters.level} -> {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
+            reason=f"Level {session.counters.level} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}.",
             seq=session.counters.messages,
+            created_at=written_at,
         )
         await self._access.store.append_event(session.session_id, event, level=estimate.level)
 

@@ -47,6 +47,9 @@ MIN_SUMMARY_TOKENS = 200
 """The smallest max_tokens that a summarizer is given, even if the summary covers little. A guess: below this a summary
 cannot name the task, the state and the next step."""
 
+WITH_BODIES = replace(WITHIN_REACH, bodies=True)
+"""Nearly all of what a compaction reads of a session, it reads with bodies."""
+
 RUNNING = "Nothing done: another compaction of this session is running; its summary will be available in a moment."
 
 
@@ -72,27 +75,31 @@ async def compact(
     """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
     session is running, nothing is changed, and `reason` says why. If nobody `asked` for it, nothing is summarized as
     long as placeholders for old outputs are enough."""
-    snapshot = await access.snapshot(session_id, WITHIN_REACH)
+    snapshot = await access.snapshot(session_id, WITH_BODIES)
     writers.chosen(access, snapshot)
     if dry_run or writers.summary is not None:
-        return await _compact(access, snapshot.session_id, writers, dry_run, asked, Lease())
+        return await _compact(access, snapshot, writers, dry_run, asked, Lease())
     async with only_one(access, snapshot.session_id) as lease:
         if lease is None:
             return _nothing(snapshot, RUNNING)
         try:
-            return await _compact(access, snapshot.session_id, writers, dry_run, asked, lease)
+            return await _compact(access, snapshot, writers, dry_run, asked, lease)
         except LeaseLostError as error:
             return _nothing(snapshot, str(error))
 
 
 async def _compact(
-    access: Access, session_id: str, writers: Writers, dry_run: bool, asked: bool, lease: Lease
+    access: Access, first: SessionSnapshot, writers: Writers, dry_run: bool, asked: bool, lease: Lease
 ) -> CompactResult:
+    """`first` is what was read before the lease was acquired: it is used if the session is still the same."""
+    session_id = first.session_id
     earlier = _Written()
 
     async def attempt() -> CompactResult:
-        snapshot = await access.snapshot(session_id, WITHIN_REACH)
-        keep = keep_limits(snapshot, await importance_in_view(access, snapshot))
+        session = await access.session(session_id)
+        snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
+        importance = await importance_in_view(access, snapshot)
+        keep = await asyncio.to_thread(keep_limits, snapshot, importance)
         plan = earlier.plan(snapshot)
         if plan is None:
             earlier.summary = None
@@ -159,11 +166,11 @@ async def _carry_out(
 ) -> CompactResult:
     started = time.perf_counter()
     span = (plan.first_seq, plan.last_seq)
-    stripping = plan_stripping(snapshot, plan.last_seq + 1)
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1)
     if stripping.waits:
         return _nothing(snapshot, stripping.reason)
     turns = await covered_turns(access, snapshot, plan)
-    archived = outputs_to_archive(plan.kept, keep, unpinned_outputs(snapshot))
+    archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
     covered = {id(entry) for entry in plan.covered}
     others = [entry for entry in snapshot.entries if id(entry) not in covered]
     shown = await shown_turns(access, snapshot, others, archived)
@@ -192,7 +199,8 @@ async def _carry_out(
     count = plan.messages
     reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
-        event = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
         event = event.model_copy(update={"strategy": strategy, "cost": earlier.cost})
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
@@ -212,7 +220,7 @@ async def _edits(
     entries = await entries_after(access, snapshot, [summary])
     archives = [each.edit for each in await archive_outputs(access, snapshot, outputs)]
     settings = snapshot.settings
-    changes = _with_beyond(difference(snapshot.entries, entries), plan.beyond)
+    changes = _with_beyond(await asyncio.to_thread(difference, snapshot.entries, entries), plan.beyond)
     edits: list[Edit] = [summary.model_copy(update=changes), *archives]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = plan_oldest(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, pinned_outputs
+from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
 from contextstash.context.window.settings import session_layer
 from contextstash.service.queries import sessions
 from contextstash.service.reduction.restore import restore
@@ -35,7 +35,7 @@ async def configure(
     wanted = [pin for pin in dict.fromkeys((*own, *pins.add)) if pin not in pins.remove]
     await _check_handles(access, session_id, pins.add)
     result = await sessions.configure(access, session_id, {**settings, "pin": wanted or None})
-    notes = [result.note, await _bring_back(access, result.session_id) if pins.add else None]
+    notes = [result.note, await _bring_back(access, result.session_id, pins.add) if pins.add else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
 
 
@@ -61,8 +61,9 @@ async def _check_handles(access: Access, session_id: str | None, pins: tuple[str
             )
 
 
-async def _bring_back(access: Access, session_id: str) -> str | None:
-    """Restore the pinned outputs that are archived. A note about those that a summary replaces."""
+async def _bring_back(access: Access, session_id: str, added: tuple[str, ...]) -> str | None:
+    """Restore the pinned outputs that are archived. A note about those that a summary replaces, and about files that
+    no output shows."""
     snapshot = await access.snapshot(session_id)
     pinned = pinned_outputs(snapshot)
     shown = {entry.message.seq for entry in snapshot.entries if entry.message}
@@ -74,9 +75,12 @@ async def _bring_back(access: Access, session_id: str) -> str | None:
     if archived:
         await restore(access, archived, session_id)
     summarized = [output.handle for place, output in pinned.items() if place[0] not in shown]
-    if not summarized:
-        return None
-    return (
-        f"Summarized already, so shown again only with the next summary: {', '.join(summarized)}."
-        " get_archived_output reads them now."
-    )
+    notes = []
+    if unknown := [pin for pin in added if not outputs_of_pins([pin], snapshot.current_outputs)]:
+        notes.append(f"No output shows {', '.join(unknown)} so far: the next one that does will stay.")
+    if summarized:
+        notes.append(
+            f"Summarized already, so shown again only with the next summary: {', '.join(summarized)}."
+            " get_archived_output reads them now."
+        )
+    return " ".join(notes) or None

@@ -115,7 +115,7 @@ async def _carry_out(
     if not made:
         nothing = plan.reason if not plan.chosen else "Nothing done: placeholders would be no smaller."
         return _nothing(snapshot, nothing, dry_run)
-    stripping = plan_stripping(snapshot, min(archived.output.seq for archived in made))
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, min(archived.output.seq for archived in made))
     if stripping.waits:
         return _nothing(snapshot, stripping.reason, dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]
@@ -130,9 +130,10 @@ async def _carry_out(
         entries = await entries_after(access, snapshot, edits)
     reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
     if not dry_run:
-        event = event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        event = await asyncio.to_thread(event_of, snapshot, entries, "prune", reason, seconds=seconds)
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return _done(snapshot, made, entries, reason, dry_run, stripping)
+    return await asyncio.to_thread(_done, snapshot, made, entries, reason, dry_run, stripping)
 
 
 def _done(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.context.view.view import difference, total_tokens
+from contextstash.context.view.view import difference, edits_in_force, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.recording.output_archive import OUTPUTS_SUFFIX
 from contextstash.service.reduction.prune import client_note
@@ -14,7 +14,7 @@ from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import Edit, Replacement, RestoreEdit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, SummaryEdit
 
 MAX_NAMED = 20
 """Handles that the logged event names, so that it stays one readable line."""
@@ -38,10 +38,26 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
     return await retrying(attempt)
 
 
+async def restore_last(access: Access, session_id: str) -> RestoreResult:
+    """Undo the last prune or compaction of ours that is in force, with all that it archived. Raises BadInputError if
+    there is none."""
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    ours: list[Shortening] = [edit for edit in overlay.summaries if edit.seq is None]
+    ours += [edit for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)]
+    newest = max(ours, key=lambda edit: edit.edit_id, default=None)
+    if newest is None:
+        raise BadInputError(f"Nothing to undo: no prune or compaction of ours is in force in session {session_id}.")
+    together = [_name(edit) for edit in ours if edit.created_at == newest.created_at]
+    return await restore(access, together, session_id)
+
+
 async def _session_of(access: Access, handle: str) -> str:
     if handle.startswith("out_"):
         return await _shown_in(access, handle, (await access.store.find_output(handle))[0])
-    return await access.store.find_summary(handle) or await access.session_id(None)
+    found = await access.store.find_summary(handle) or await access.current_session_id()
+    if found is None:
+        raise HandleNotFoundError(f"There is no output or summary '{handle}'. search_history finds handles.")
+    return found
 
 
 async def _shown_in(access: Access, handle: str, found_in: str) -> str:

@@ -35,7 +35,9 @@ async def audited(
     if not max_tokens or not turns:
         return Audited(summary)
     audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
-    text, pointers = append_pointers(summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count)
+    text, pointers = await asyncio.to_thread(
+        append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
+    )
     return Audited(
         text,
         AuditResult(

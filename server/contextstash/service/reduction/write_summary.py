@@ -76,7 +76,7 @@ async def written(
     content before, its summary is taken from the cache."""
     model = snapshot.settings.summarizer_model
     slow = writers[0].slow
-    key = content_key(request, writers[0].strategy, model if slow else None)
+    key = await asyncio.to_thread(content_key, request, writers[0].strategy, model) if slow else ""
     if slow:
         cached = await access.store.get_cached_summary(snapshot.session_id, key)
         if cached is not None:
@@ -94,7 +94,7 @@ async def recent_history(access: Access, snapshot: SessionSnapshot, last_seq: in
     those of a hidden branch."""
     hidden = [edit.span for edit in snapshot.edits if isinstance(edit, RewindEdit)]
     first = max(0, last_seq - HISTORY_MESSAGES + 1)
-    recorded = await access.store.read_messages(snapshot.session_id, first=first, last=last_seq)
+    recorded = await access.messages_at(snapshot, range(first, last_seq + 1))
     outputs = await access.store.read_outputs(snapshot.session_id, first=first, last=last_seq)
     handles = {(output.seq, output.block): output.handle for output in outputs}
     kept = [
@@ -125,10 +125,14 @@ async def shown_turns(
     """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
     gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
     gone |= {(entry.message.seq, block) for entry in kept if entry.message for block in entry.replaced}
-    return tuple(
-        replace(turn, texts=tuple("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts)))
-        for turn in await turns_of(access, snapshot, kept)
-    )
+
+    def without(turn: Turn) -> Turn:
+        if not any((turn.seq, place) in gone for place in range(len(turn.texts))):
+            return turn
+        texts = ("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts))
+        return replace(turn, texts=tuple(texts))
+
+    return tuple(without(turn) for turn in await turns_of(access, snapshot, kept))
 
 
 async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> tuple[Turn, ...]:
@@ -137,9 +141,8 @@ async def turns_of(access: Access, snapshot: SessionSnapshot, entries: Sequence[
     wanted = {entry.message.seq for entry in entries if entry.message}
     if not wanted:
         return ()
-    recorded = await access.store.read_messages_at(snapshot.session_id, sorted(wanted))
-    handles = {place: output.handle for place, output in snapshot.outputs.items()}
-    return await asyncio.to_thread(_turns, snapshot, recorded, handles)
+    recorded = await access.messages_at(snapshot, wanted)
+    return await asyncio.to_thread(_turns, snapshot, recorded, snapshot.handles)
 
 
 def _turns(snapshot: SessionSnapshot, messages: Sequence[Message], handles: Mapping[Place, str]) -> tuple[Turn, ...]:

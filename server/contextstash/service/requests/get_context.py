@@ -35,6 +35,7 @@ from contextstash_storage.records import (
     ArchiveEdit,
     DeclaredVersion,
     Edit,
+    Event,
     LeftOutSpan,
     Message,
     Native,
@@ -68,7 +69,13 @@ class _Plan:
 
     @cached_property
     def sent(self) -> tuple[Entry, ...]:
+        if self.left_out is None:
+            return self.entries
         return tuple(entry for entry in self.entries if not _is_left_out(entry, self.left_out))
+
+    @cached_property
+    def sent_tokens(self) -> int:
+        return total_tokens(self.sent)
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,19 @@ class _Sources:
     bodies: Mapping[int, Native]
     system: DeclaredVersion | None
     last: Request | None
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """A request: what it is made from, its plan, its message list, its size by our count, and the event of the plan's
+    edits if they are to be recorded."""
+
+    snapshot: SessionSnapshot
+    sources: _Sources
+    plan: _Plan
+    result: ContextResult
+    counted: int
+    event: Event | None
 
 
 NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
@@ -93,16 +113,17 @@ async def get_context(
     _check(budget)
 
     async def attempt() -> ContextResult:
-        snapshot, limit, sources, plan = await _planned(access, session_id, format_name, budget)
-        session = snapshot.session
+        composed = await _composed(access, session_id, format_name, budget)
+        session = composed.snapshot.session
         if session.source is not None:
-            return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
-        # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
-        if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
-            session = await _append(access, snapshot, plan)
-        result = await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
-        request = await _kept_request(access, session, plan, sources, result, _counted(snapshot, plan, sources.bodies))
-        return result.model_copy(update={"request_id": request_id_of(request)})
+            return composed.result
+        if composed.event is not None:
+            snapshot, edits = composed.snapshot, composed.plan.edits
+            session = await access.store.append_edits(
+                snapshot.session_id, edits, expected=len(snapshot.edits), event=composed.event
+            )
+        request = await _kept_request(access, session, composed)
+        return composed.result.model_copy(update={"request_id": request_id_of(request)})
 
     return await retrying(attempt)
 
@@ -112,20 +133,12 @@ async def read_context(
 ) -> ContextResult:
     """The message list that a request would hold now; nothing is recorded."""
     _check(budget)
-    snapshot, limit, sources, plan = await _planned(access, session_id, format_name, budget)
-    return await asyncio.to_thread(_compose, snapshot, plan, limit, sources)
+    return (await _composed(access, session_id, format_name, budget)).result
 
 
-async def _append(access: Access, snapshot: SessionSnapshot, plan: _Plan) -> Session:
-    event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
-    expected = len(snapshot.edits)
-    return await access.store.append_edits(snapshot.session_id, plan.edits, expected=expected, event=event)
-
-
-async def _kept_request(
-    access: Access, session: Session, plan: _Plan, sources: _Sources, result: ContextResult, counted: int
-) -> Request:
+async def _kept_request(access: Access, session: Session, composed: _Composed) -> Request:
     """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
+    plan, sources, result = composed.plan, composed.sources, composed.result
     counters = session.counters
     request = Request(
         messages=counters.messages,
@@ -135,7 +148,7 @@ async def _kept_request(
         left_out=plan.left_out,
         shortened=tuple(edit.handle for edit in plan.edits if isinstance(edit, Replacement)),
         budget=result.budget,
-        counted=counted,
+        counted=composed.counted,
         tokens=result.tokens,
     )
     last = sources.last
@@ -171,19 +184,25 @@ async def find_request(access: Access, session_id: str, request_id: str) -> Requ
     return request
 
 
-async def _planned(
-    access: Access, session_id: str | None, format_name: str | None, budget: int | None
-) -> tuple[SessionSnapshot, int, _Sources, _Plan]:
-    """A request's plan, and what it is made from: of a view far larger than the budget the part within reach, unless
-    that turns out not to be enough."""
-    for within_reach in (True, False):
-        snapshot, limit, sources = await _read(access, session_id, format_name, budget, within_reach)
-        if _lacks_system_text(snapshot):
-            continue
-        plan = await _plan(snapshot, limit, sources)
-        if snapshot.beyond is None or (plan.left_out and plan.left_out.last_seq >= snapshot.beyond.last_seq):
-            break
-    return snapshot, limit, sources, plan
+async def _composed(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Composed:
+    """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
+    be enough."""
+    snapshot, limit, sources = await _read(access, session_id, format_name, budget, True)
+    if not _lacks_system_text(snapshot):
+        composed = await asyncio.to_thread(_compose_if_enough, snapshot, limit, sources)
+        if composed is not None:
+            return composed
+    snapshot, limit, sources = await _read(access, session_id, format_name, budget, False)
+    return await asyncio.to_thread(lambda: _compose(snapshot, _plan(snapshot, limit, sources), limit, sources))
+
+
+def _compose_if_enough(snapshot: SessionSnapshot, limit: int, sources: _Sources) -> _Composed | None:
+    """The request; None if it would show something beyond the reach of the snapshot."""
+    plan = _plan(snapshot, limit, sources)
+    beyond = snapshot.beyond
+    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
+        return None
+    return _compose(snapshot, plan, limit, sources)
 
 
 def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
@@ -200,8 +219,7 @@ async def _read(
     newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
     after = await _left_out_before(access, session, newest[0]) if newest else -1
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
-    snapshot = await access.snapshot(session_id, scope)
-    session = snapshot.session
+    snapshot = await access.snapshot_of(session, scope)
     if format_name is not None and get_format(format_name).name != snapshot.format.name:
         raise BadInputError(
             f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
@@ -243,14 +261,14 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
     return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)), beyond=None)
 
 
-async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
+def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
     """What must be shortened and left out, in addition to what the last request left out."""
     known = _still_left_out(snapshot, sources.last)
-    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)]
+    entries = [entry for entry in snapshot.entries if not _is_left_out(entry, known)] if known else snapshot.entries
     # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
     notice = _notice_tokens(snapshot, EVERYTHING, sources.bodies)
     limit = _budget(snapshot, budget).counted(snapshot.view_tokens)
-    fitted = await asyncio.to_thread(_fitted, snapshot, entries, limit, notice, known, sources)
+    fitted = _fitted(snapshot, entries, limit, notice, known, sources)
     cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
@@ -263,10 +281,10 @@ async def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _P
     return _Plan(tuple(edits), tuple(_with(snapshot.entries, edits)), left_out, fitted.excess)
 
 
-def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> list[Entry]:
+def _with(entries: Sequence[Entry], edits: Sequence[Edit]) -> Sequence[Entry]:
     """The entries with these edits of single outputs and strips of thinking."""
     if not edits:
-        return list(entries)
+        return entries
     shown: dict[int, dict[int, Replacement]] = {}
     strips = [edit for edit in edits if isinstance(edit, StripEdit)]
     for edit in edits:
@@ -352,14 +370,23 @@ def _cut_edits(before: Sequence[Entry], kept: Sequence[Entry]) -> list[Replaceme
     return edits
 
 
-def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> ContextResult:
+def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> _Composed:
+    event = None
+    # Without a large summary, messages are sent that the view hides: edits of these would miscount the view.
+    if plan.edits and snapshot.overlay == edits_in_force(snapshot.edits):
+        event = event_of(snapshot, plan.entries, "prune", " ".join(_done(plan.edits) or ()))
+    result = _result(snapshot, plan, budget, sources)
+    return _Composed(snapshot, sources, plan, result, _counted(snapshot, plan, sources.bodies), event)
+
+
+def _result(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sources) -> ContextResult:
     limit = _budget(snapshot, budget)
     view = snapshot.view_tokens
     fmt = snapshot.format
     natives = with_system(fmt, _natives(snapshot, plan, sources.bodies), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(snapshot, sources.bodies)
     notice = _notice_tokens(snapshot, plan.left_out, sources.bodies)
-    tokens = limit.after(view, total_tokens(plan.sent) + notice)
+    tokens = limit.after(view, plan.sent_tokens + notice)
     fits = plan.excess == 0 or tokens <= budget
     messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
     return ContextResult(
@@ -380,8 +407,7 @@ def _compose(snapshot: SessionSnapshot, plan: _Plan, budget: int, sources: _Sour
 def _counted(snapshot: SessionSnapshot, plan: _Plan, bodies: Mapping[int, Native]) -> int:
     """The size of the request's messages by our count, with notice and repairs."""
     notice = _notice_tokens(snapshot, plan.left_out, bodies)
-    repairs = REPAIR_TOKENS * _unanswered(snapshot.entries)
-    return total_tokens(plan.sent) + notice + repairs
+    return plan.sent_tokens + notice + REPAIR_TOKENS * snapshot.unanswered
 
 
 def _done(edits: Sequence[Edit]) -> list[str] | None:
@@ -397,12 +423,8 @@ def _done(edits: Sequence[Edit]) -> list[str] | None:
 
 def _budget(snapshot: SessionSnapshot, budget: int) -> RequestBudget:
     counters = snapshot.session.counters
-    added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * _unanswered(snapshot.entries)
+    added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
     return request_budget(counters, snapshot.settings, snapshot.counter, budget, added)
-
-
-def _unanswered(entries: Sequence[Entry]) -> int:
-    return max(0, sum(entry.open_calls for entry in entries))
 
 
 def _shortened(

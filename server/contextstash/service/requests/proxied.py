@@ -93,12 +93,14 @@ class RecordedList:
 
 @dataclass
 class Catalog:
-    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `calls` is where the
+    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `hashes` are their
+    SHA-256. `calls` is where the
     calls are, `images` are the blocks of a message that are images, with their tokens. `messages` is how many messages
     were read."""
 
     messages: int = 0
     outputs: dict[str, KnownOutput] = field(default_factory=dict)
+    hashes: dict[str, str] = field(default_factory=dict)
     call_ids: dict[tuple[int, int], str] = field(default_factory=dict)
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     images: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -122,6 +124,7 @@ def _add(catalog: Catalog, message: Message, outputs: Mapping[tuple[int, int], O
         if output is not None and block.call_id:
             catalog.call_ids[message.seq, place] = block.call_id
             catalog.outputs[block.call_id] = KnownOutput(output, message.created_at.timestamp())
+            catalog.hashes[block.call_id] = output.sha256
         elif block.type == "tool_call" and block.call_id:
             catalog.calls[block.call_id] = message.seq, place
         elif block.type == "image":
