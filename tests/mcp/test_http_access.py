@@ -19,6 +19,7 @@ from mcp.server.auth.provider import AccessToken
 
 from contextstash.access_tokens import SCOPES
 from contextstash.locations import token_file
+from contextstash.mcp.http import address_line
 from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.scopes import needed_scope
@@ -386,3 +387,9 @@ async def test_each_line_of_a_structured_log_is_an_object_that_names_the_request
     assert {(line["owner"], line["token"], line["level"]) for line in calls} == {("local", "local", "info")}
     assert all(line["milliseconds"] > 0 and line["time"] for line in calls)
     assert not any(hidden in log for hidden in (secret, "careful programmer", "module_0", "nobody"))
+
+
+def test_only_a_terminal_is_told_the_secret_that_opens_the_pages() -> None:
+    base = "http://127.0.0.1:1"
+    shown = [address_line(base, "/mcp", "?token=t", logged=logged) for logged in (False, True)]
+    assert shown == [f"contextstash serves {base}/mcp; to watch it: {base}/ui/{query}" for query in ("?token=t", "")]
