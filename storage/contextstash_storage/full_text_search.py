@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contextstash_storage.records import SearchHit
@@ -63,8 +63,8 @@ def search(db: sqlite3.Connection, owner: str, query: str, where: SearchFilter, 
     match = _expression(wanted, "OR", place.marks)
     whole = _expression(wanted, "AND", place.marks) if len(wanted) > 1 else None
     hits: list[SearchHit] = []
-    for most in (MATCHES, MORE_MATCHES):
-        rows = _matches(db, match, whole, where, place, most)
+    for most, tried in _attempts(db, place, where):
+        rows = _matches(db, match, whole, where, tried, most)
         hits = list(_hits(db, _ranked(db, rows, where), limit))
         if len(hits) >= limit or len(rows) == most or _count(db, match, most) < most:
             break
@@ -79,6 +79,16 @@ class _Place:
     owner: str
     marks: tuple[str, ...] = ()
     among: tuple[int, ...] | None = None
+
+
+def _attempts(db: sqlite3.Connection, place: _Place, where: SearchFilter) -> Iterator[tuple[int, _Place]]:
+    """How many matches are ranked, and where, until enough are found. Finding the owner's among all matches takes
+    longer, and comes last: only if others have so many better ones that they hide the owner's."""
+    yield MATCHES, place
+    yield MORE_MATCHES, place
+    if where.session_ids is None:
+        rows = db.execute("SELECT session FROM sessions WHERE owner = ?", (place.owner,))
+        yield MORE_MATCHES, replace(place, among=tuple(session for (session,) in rows))
 
 
 def _expression(wanted: Sequence[str], operator: str, places: Sequence[str]) -> str:

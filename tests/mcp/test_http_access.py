@@ -14,11 +14,14 @@ import anyio
 import httpx2
 import pytest
 from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 
 from contextstash.access_tokens import SCOPES
 from contextstash.locations import token_file
+from contextstash.mcp.http import address_line
 from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
-from contextstash.mcp.http_limits import RateLimit
+from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.scopes import needed_scope
 from contextstash.own_hosts import hosts_behind
 from contextstash_storage.databases import location_of
@@ -195,6 +198,15 @@ def test_a_session_of_the_protocol_is_unknown_to_another_token(served: Served) -
         assert reply.status_code == status
 
 
+@pytest.mark.parametrize("ending", ["", "%0A"])
+def test_a_body_is_checked_under_each_spelling_of_the_path(served: Served, ending: str) -> None:
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    body = b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'
+    mine = bearer(served.token("read"))
+    reply = httpx2.post(served.address + ending, content=body, headers=headers | mine, timeout=60)
+    assert (reply.status_code, "batches (a list) are not supported" in reply.text) == (400, True)
+
+
 def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
     token = bearer(served.token("read"))
     page = {"origin": "https://stash.example"}
@@ -241,6 +253,34 @@ def test_a_bucket_fills_again_at_its_rate_up_to_its_burst() -> None:
     assert sum(limit.take("a") == 0.0 for _ in range(10)) == 5
     at[0] = 1_000.0
     assert sum(limit.take("a") == 0.0 for _ in range(50)) == 20
+
+
+async def test_the_streams_of_one_owner_leave_room_for_others_and_give_theirs_back() -> None:
+    async def stream(*_: Any) -> None:
+        await anyio.sleep_forever()
+
+    async def status(owner: str) -> int | None:
+        """The status of one more request; None if it is passed on."""
+        statuses: list[int] = []
+
+        async def send(message: Any) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        with anyio.move_on_after(0.01):
+            await limit({"type": "http", "user": user(owner)}, None, send)
+        return statuses[0] if statuses else None
+
+    def user(owner: str) -> AuthenticatedUser:
+        return AuthenticatedUser(AccessToken(token="t", client_id="c", scopes=["read"], subject=owner))
+
+    limit = RunningLimit(stream, most=3)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(limit, {"type": "http", "user": user("busy")}, None, None)
+        await anyio.wait_all_tasks_blocked()
+        assert [await status("busy"), await status("calm")] == [429, None]
+        group.cancel_scope.cancel()
+    assert await status("busy") is None
 
 
 def test_the_bodies_of_all_requests_together_are_limited_and_each_gives_its_room_back() -> None:
@@ -347,3 +387,9 @@ async def test_each_line_of_a_structured_log_is_an_object_that_names_the_request
     assert {(line["owner"], line["token"], line["level"]) for line in calls} == {("local", "local", "info")}
     assert all(line["milliseconds"] > 0 and line["time"] for line in calls)
     assert not any(hidden in log for hidden in (secret, "careful programmer", "module_0", "nobody"))
+
+
+def test_only_a_terminal_is_told_the_secret_that_opens_the_pages() -> None:
+    base = "http://127.0.0.1:1"
+    shown = [address_line(base, "/mcp", "?token=t", logged=logged) for logged in (False, True)]
+    assert shown == [f"contextstash serves {base}/mcp; to watch it: {base}/ui/{query}" for query in ("?token=t", "")]

@@ -277,4 +277,10 @@ def test_the_pages_of_a_token_end_with_it_and_its_scopes_hold(served: tuple[str,
         refused = browser.post(f"{team.pages}/sessions/{SESSION}/prune", data={"form_token": form[1]})
         assert (refused.status_code, "scope write" in refused.text) == (403, True)
     assert httpx2.post(f"{team.pages}/enter", data={"token": "cst_guessed"}).status_code == 401
-    assert httpx2.post(f"{team.pages}/enter", content=b"token=" + b"x" * 5_000).status_code == 401
+    assert httpx2.post(f"{team.pages}/enter", content=b"token=" + b"x" * 5_000).status_code == 413
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[::1]:8787", "localhost"])
+def test_a_token_can_be_entered_under_each_name_of_this_machine(team: Team, host: str) -> None:
+    shown = httpx2.post(f"{team.pages}/enter", data={"token": team.alice}, headers={"host": host})
+    assert (shown.status_code, "set-cookie" in shown.headers) == (303, True)

@@ -9,12 +9,15 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx2
 import jwt
 import pytest
 
-from contextstash.mcp.oauth import OAuthOptions, OAuthTokens, check_issuer
+from contextstash.mcp import oauth
+from contextstash.mcp.oauth import IssuerError, OAuthOptions, OAuthTokens, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
@@ -121,6 +124,48 @@ async def test_an_issuer_that_does_not_respond_is_an_error_for_later(database: P
         reply = httpx2.post(served, json={}, headers={"authorization": f"Bearer {token}"})
         assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
         assert url not in reply.text
+
+
+def made_up(issuer: Issuer) -> str:
+    """A token with a key id that the issuer does not have."""
+    return jwt.encode({"iss": issuer.url}, "x" * 32, headers={"kid": "made up"})
+
+
+async def test_nobody_with_a_known_key_waits_for_one_that_somebody_made_up(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier, asked = OAuthTokens(OAuthOptions(issuer.url, PUBLIC)), anyio.Event()
+    known = issuer.token("alice", PUBLIC, "read")
+    assert await verifier.verify_token(known) is not None
+
+    async def hang(_: str) -> Any:
+        asked.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(oauth, "_read_keys", hang)
+    monkeypatch.setattr(oauth, "RETRY_SECONDS", 0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(verifier.verify_token, made_up(issuer))
+        await asked.wait()
+        with anyio.fail_after(30):
+            assert await verifier.verify_token(known) is not None
+        group.cancel_scope.cancel()
+
+
+async def test_an_issuer_that_does_not_respond_is_not_asked_for_each_request(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier, asked = OAuthTokens(OAuthOptions(issuer.url, PUBLIC)), []
+
+    async def fail(url: str) -> Any:
+        asked.append(url)
+        raise IssuerError("It does not respond.")
+
+    monkeypatch.setattr(oauth, "_read_keys", fail)
+    for _ in range(3):
+        with pytest.raises(IssuerError):
+            await verifier.verify_token(made_up(issuer))
+    assert asked == [issuer.url]
 
 
 @pytest.mark.parametrize("url", ["http://login.example", "login.example", "https://", "http://127.0.0.1.evil.com"])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contextstash_storage import full_text_search
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
@@ -81,6 +82,18 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Se
     assert {hit.session_id for hit in await store.search("needle")} == {SESSION, "two"}
     assert {hit.session_id for hit in await store.search("needle", session_ids=["two"])} == {"two"}
     assert await store.for_owner("another").search("needle") == []
+
+
+async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "MATCHES", 2)
+    monkeypatch.setattr(full_text_search, "MORE_MATCHES", 4)
+    other = store.for_owner("another")
+    await new_session(other, SESSION)
+    await record(other, *(says(f"needle needle {number}") for number in range(8)))
+    await record(store, says("a needle " + "in so much hay " * 50))
+    assert await found(store, "needle") == [0]
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])

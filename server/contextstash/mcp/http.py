@@ -21,7 +21,7 @@ from contextstash.loopback import serve
 from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
 from contextstash.mcp.http_hosts import HostChecks
-from contextstash.mcp.http_limits import RateLimit
+from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.http_options import HttpOptions
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import OpenStash
@@ -87,8 +87,8 @@ def run_http(
         return gates[0]
 
     def announce(address: str) -> str:
-        watch = f"; to watch it: {address}{PAGES}/{made[1]}" if made else ""
-        return announcement(f"contextstash serves {address}{path}{watch}", as_json=json_logs)
+        opening = made[1] if made else None
+        return announcement(address_line(address, path, opening, logged=json_logs), as_json=json_logs)
 
     async def drain() -> None:
         for gate in gates:
@@ -96,6 +96,13 @@ def run_http(
 
     behind_proxy = options.public_url is not None
     serve(app, options.host, options.port, announce, settings=SETTINGS, drain=drain, behind_proxy=behind_proxy)
+
+
+def address_line(address: str, path: str, opening: str | None, *, logged: bool) -> str:
+    """Where the server is, and its pages, if there is the query that opens them. A log (`logged`) is collected and read
+    by others, who must not get access by it: it has the address without the query, where a token must be entered."""
+    watch = "" if opening is None else f"; to watch it: {address}{PAGES}/{'' if logged else opening}"
+    return f"contextstash serves {address}{path}{watch}"
 
 
 def _checked(options: HttpOptions) -> OwnHosts:
@@ -138,6 +145,7 @@ def _endpoint(
     )
     if options.rate_limit:
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
+    endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
     endpoint.add_exception_handler(Exception, _failed)
     return endpoint

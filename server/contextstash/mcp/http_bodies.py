@@ -45,7 +45,8 @@ class StrictBodies:
         self._held = HeldBytes(MAX_HELD_BYTES)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"] != self._path:
+        # The endpoint also has the path /mcp%0A: the `$` of a route's pattern matches before a line break at the end.
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"].removesuffix("\n") != self._path:
             await self._app(scope, receive, send)
             return
         if not isinstance(scope.get("user"), AuthenticatedUser):

@@ -1,9 +1,10 @@
-"""How many requests a token may make a second: a token bucket for each."""
+"""How many requests a token may make a second, by a token bucket for each, and how many of an owner may run."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,38 @@ MAX_BUCKETS = 4_096
 
 BURST_SECONDS = 2.0
 """How many seconds' requests a token may make at once: an agent calls its tools in groups. A guess."""
+
+
+MAX_RUNNING_OF_OWNER = 200
+"""Requests and open streams of one owner at a time; a guess. A fifth of what the server runs: nobody can use it up
+alone, and a stream, which needs no further request, is not limited by any rate."""
+
+
+class RunningLimit:
+    """ASGI middleware behind the authentication. Too many requests of an owner at a time get status 429."""
+
+    def __init__(self, app: Any, most: int = MAX_RUNNING_OF_OWNER) -> None:
+        self._app = app
+        self._most = most
+        self._running: Counter[str] = Counter()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser):
+            await self._app(scope, receive, send)
+            return
+        owner = user.access_token.subject or ""
+        if self._running[owner] >= self._most:
+            text = f"{self._most} requests and streams of this token's owner run already. End some, or try again later."
+            await PlainTextResponse(text, 429, {"retry-after": "1"})(scope, receive, send)
+            return
+        self._running[owner] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running[owner] -= 1
+            if not self._running[owner]:
+                del self._running[owner]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ KEYS_SECONDS = 3_600.0
 
 RETRY_SECONDS = 30.0
 """How often keys may be read for a key id that is not known: anybody can make one up."""
+
+FAILED_SECONDS = 5.0
+"""How long an issuer that did not respond is not asked again: requests would wait for it one after another. A guess."""
 
 FETCH_SECONDS = 10.0
 LEEWAY_SECONDS = 30
@@ -63,7 +67,8 @@ class OAuthTokens:
     def __init__(self, options: OAuthOptions) -> None:
         self._options = options
         self._keys: dict[str | None, jwt.PyJWK] = {}
-        self._read_at = -KEYS_SECONDS
+        self._read_at = -math.inf
+        self._failed_at = -math.inf
         self._lock = anyio.Lock()
 
     async def verify_token(self, token: str) -> AccessToken | None:
@@ -98,13 +103,29 @@ class OAuthTokens:
         )
 
     async def _key(self, key_id: str | None) -> jwt.PyJWK | None:
-        """The public key with this id, None if the issuer has none."""
-        async with self._lock:
-            age = time.monotonic() - self._read_at
-            if age >= KEYS_SECONDS or (key_id not in self._keys and age >= RETRY_SECONDS):
-                self._keys = await _read_keys(self._options.issuer)
-                self._read_at = time.monotonic()
-            return self._keys.get(key_id)
+        """The public key with this id, None if the issuer has none. Whose key is known does not wait for the issuer,
+        which anybody can have asked for a key id that they made up."""
+        if self._is_due(key_id):
+            async with self._lock:
+                if self._is_due(key_id):
+                    await self._read()
+        return self._keys.get(key_id)
+
+    def _is_due(self, key_id: str | None) -> bool:
+        """Whether the keys must be read before this one is looked up."""
+        age = time.monotonic() - self._read_at
+        return age >= KEYS_SECONDS or (key_id not in self._keys and age >= RETRY_SECONDS)
+
+    async def _read(self) -> None:
+        """Read the keys, unless that failed a moment ago. Raises IssuerError."""
+        if time.monotonic() - self._failed_at < FAILED_SECONDS:
+            raise IssuerError(f"The keys of {self._options.issuer} could not be read a moment ago.")
+        try:
+            self._keys = await _read_keys(self._options.issuer)
+        except IssuerError:
+            self._failed_at = time.monotonic()
+            raise
+        self._read_at = time.monotonic()
 
 
 def _scopes(claims: Mapping[str, Any]) -> list[str]:

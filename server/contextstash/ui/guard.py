@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contextstash.access_tokens import SCOPES, TokenVerification, digest
 from contextstash.own_hosts import OwnHosts
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.ui.forms import Forms, replayed
 from contextstash_storage.records import LOCAL_OWNER
 
 COOKIE = "contextstash"
@@ -23,8 +25,11 @@ COOKIE = "contextstash"
 MAX_VISITS = 256
 """Browsers that have the pages open; a guess. The one that asked for none for the longest time must enter again."""
 
-MAX_FORM_BYTES = 1_000
+MAX_ENTRANCE_BYTES = 1_000
 """Of the form that enters a token: a token has 47 characters."""
+
+MAX_ACTION_BYTES = 1_000_000
+"""Of a form of a page: a restoration names handles of some 15 bytes, as many as a session has outputs. A guess."""
 
 HEADERS = {
     "content-security-policy": (
@@ -66,6 +71,7 @@ class Guard:
         self._path = path
         self._hosts = hosts
         self._tokens = tokens
+        self._entrances, self._actions = Forms(), Forms()  # strangers' forms cannot hold up users'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,6 +87,12 @@ class Guard:
 
         request = Request(scope, receive)
         refused = self._foreign(request) or await self._entered(request) or await self._denied(request)
+        if refused is None and request.method == "POST":
+            form = await self._actions.read(request, MAX_ACTION_BYTES)
+            if isinstance(form, bytes):
+                await self._app(scope, replayed(form, receive), send_guarded)
+                return
+            refused = form
         await (refused or self._app)(scope, receive, send_guarded)
 
     def _foreign(self, request: Request) -> Response | None:
@@ -100,7 +112,10 @@ class Guard:
             return self._set_cookie(request, Visit())
         if self._tokens is None or request.method != "POST" or request.url.path != f"{self._path}/enter":
             return None
-        secret = await _form_token(request)
+        form = await self._entrances.read(request, MAX_ENTRANCE_BYTES)
+        if isinstance(form, Response):
+            return form
+        secret = _token_in(form)
         token = await (await self._tokens()).verify(secret)
         if token is None:
             return _entrance(self._path, "This token is not valid.")
@@ -147,14 +162,9 @@ class Guard:
         return response
 
 
-async def _form_token(request: Request) -> str:
+def _token_in(form: bytes) -> str:
     """The token in the body of a form; empty if there is none."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            return ""
-    return parse_qs(body.decode("ascii", "replace")).get("token", [""])[0].strip()
+    return parse_qs(form.decode("ascii", "replace")).get("token", [""])[0].strip()
 
 
 def _entrance(path: str, text: str) -> Response:
@@ -169,7 +179,8 @@ def _entrance(path: str, text: str) -> Response:
 
 def _cookie(host: str) -> str:
     """The name of the cookie, with the port: browsers send a host's cookies to all its ports."""
-    return f"{COOKIE}-{host.rsplit(':', 1)[-1]}" if ":" in host else COOKIE
+    port = re.search(":([0-9]+)$", host)  # not in `[::1]`, whose colons belong to the address
+    return f"{COOKIE}-{port[1]}" if port else COOKIE
 
 
 def new_token() -> str:

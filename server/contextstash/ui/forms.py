@@ -1,0 +1,62 @@
+"""Bodies of the pages' forms: small, sent at once, and few at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message, Receive
+
+FORM_SECONDS = 10.0
+"""How long a form may take to arrive; a guess. A browser sends one at once."""
+
+MAX_FORMS = 32
+"""Forms that are read at a time; a guess. Anybody may send one, and each that is slow takes a place of the requests
+that the server runs at most: without this limit, a thousand slow ones would stop the server for all."""
+
+
+class Forms:
+    """Reads the bodies of forms."""
+
+    def __init__(self, most: int = MAX_FORMS, seconds: float = FORM_SECONDS) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._running = 0
+
+    async def read(self, request: Request, max_bytes: int) -> bytes | Response:
+        """The body of a form, or the response to one that is too large, too slow, or one too many."""
+        if self._running >= self._most:
+            text = "Too many forms arrive at the moment. Try again."
+            return PlainTextResponse(text, 503, {"retry-after": "1"})
+        self._running += 1
+        try:
+            with anyio.fail_after(self._seconds):
+                return await _body(request, max_bytes)
+        except TimeoutError:
+            return PlainTextResponse("The form did not arrive in time.", 408, {"connection": "close"})
+        except ClientDisconnect:
+            return PlainTextResponse("The form did not arrive.", 400)
+        finally:
+            self._running -= 1
+
+
+async def _body(request: Request, max_bytes: int) -> bytes | Response:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
+            text = f"This form is larger than {max_bytes:,} bytes."
+            return PlainTextResponse(text, 413, {"connection": "close"})
+    return body
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """An ASGI `receive` that returns this body first, and then the following events."""
+    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
