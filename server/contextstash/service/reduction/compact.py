@@ -171,9 +171,7 @@ async def _carry_out(
         return _nothing(snapshot, stripping.reason)
     turns = await covered_turns(access, snapshot, plan)
     archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
-    covered = {id(entry) for entry in plan.covered}
-    others = [entry for entry in snapshot.entries if id(entry) not in covered]
-    shown = await shown_turns(access, snapshot, others, archived)
+    shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
     history = await recent_history(access, snapshot, plan.last_seq)
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=shown)
     if earlier.summary is None:
@@ -205,6 +203,12 @@ async def _carry_out(
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _result(snapshot, edit, entries, count, reason, earlier, audit, stripping, dry_run)
+
+
+def _not_covered(snapshot: SessionSnapshot, plan: CompactPlan) -> list[Entry]:
+    """The entries that stay in the view."""
+    covered = {id(entry) for entry in plan.covered}
+    return [entry for entry in snapshot.entries if id(entry) not in covered]
 
 
 async def _edits(
