@@ -187,7 +187,9 @@ async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
         "events": [event.model_dump(mode="json") for event in events],
         "calls": [call.model_dump(mode="json") for call in calls],
         "requests": [_hash(await stash.read_request(session_id, call.call_id)) for call in calls],
-        "found": [hit.handle for hit in (await stash.search_history("ERROR", session_id=session_id)).hits],
+        "found": [
+            hit.handle for hit in (await stash.search_history("ERROR", session_id=session_id, unseen_first=False)).hits
+        ],
     }
 
 

@@ -189,13 +189,12 @@ async def _carry_out(
         summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
     )
     if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
-        return _nothing(
-            snapshot, f"Nothing done: the summary would take {edit.tokens:,} tokens and replace only {plan.tokens:,}."
-        )
+        sizes = f"{edit.tokens:,} tokens and replace only {plan.tokens:,}"
+        return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
     edits = await _edits(access, snapshot, plan, edit, archived, stripping)
     entries = await entries_after(access, snapshot, edits)
-    count = plan.messages
-    reason = f"{'Would summarize' if dry_run else 'Summarized'} {count} messages, {edit.first_seq} to {edit.last_seq}."
+    verb, count = "Would summarize" if dry_run else "Summarized", plan.messages
+    reason = f"{verb} {count} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         seconds = time.perf_counter() - started
         event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
