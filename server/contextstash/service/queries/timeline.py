@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from contextstash.context.view.view import part_named
 from contextstash.service.estimate import estimate_session
@@ -10,12 +12,15 @@ from contextstash.service.queries.savings import MAX_CALLS, SHRINKING
 from contextstash.service.queries.status import change_of
 from contextstash.service.results import Timeline, TimelinePoint
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Call, Event, TokenSum
+from contextstash_storage.records import Call, Edit, Event, TokenSum, TruncateEdit
 
 POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
+
+TOGETHER = timedelta(milliseconds=20)
+"""An edit and its event are stored in one transaction, the edit first, each with the time at which it is written."""
 
 UNRECORDED = "unrecorded"
 
@@ -33,6 +38,7 @@ async def timeline(access: Access, session_id: str, points_wanted: int = POINTS)
     runs = _by_run(await access.store.token_sums(session_id, width))
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
+    _apply_limits(runs, width, await access.store.read_edits(session_id), events)
     counted = _points(runs, width, total, [event for event in events if event.parts])
     points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     points.append(TimelinePoint(seq=total, parts=estimate.breakdown))
@@ -51,6 +57,24 @@ def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
         part = part_named(each.role, each.kind, each.type).value
         parts[part] = parts.get(part, 0) + each.tokens
     return runs
+
+
+def _apply_limits(runs: dict[int, Parts], width: int, edits: Sequence[Edit], events: Sequence[Event]) -> None:
+    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. What was cut
+    later is in the parts of its event."""
+    at = [event.created_at for event in events if event.kind in ("prune", "recovery") and event.created_at]
+    for edit in edits:
+        if isinstance(edit, TruncateEdit) and not _is_made_with(edit, at):
+            parts = runs.setdefault(edit.seq // width, {})
+            for part, change in edit.delta.items():
+                parts[part] = parts.get(part, 0) + change
+
+
+def _is_made_with(edit: TruncateEdit, at: Sequence[datetime]) -> bool:
+    """Whether one of the events at these times, in order, was stored together with the edit."""
+    made = edit.created_at
+    place = bisect_left(at, made) if made else 0
+    return made is not None and place < len(at) and at[place] - made <= TOGETHER
 
 
 def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Event]) -> Iterator[TimelinePoint]:
