@@ -107,7 +107,7 @@ def _relative(found: Measured, measured: dict[str, Measured]) -> float:
 def _svg(title: str, measured: dict[str, Measured]) -> str:
     series: dict[str, list[tuple[float, float]]] = {}
     for name, found in measured.items():
-        point = (min(2.0, _relative(found, measured)), found.in_view)
+        point = (_relative(found, measured), found.in_view)
         series.setdefault(name.split(", low water")[0], []).append(point)
     return curves(title, series)
 
