@@ -48,7 +48,11 @@ async def record_and_compact(
         done = (await answer(client, "record_messages", session_id=SESSION, agent="quick", messages=messages))["done"]
         more = [{"role": "user", "content": "go on"}]
         done += (await answer(client, "record_messages", session_id=SESSION, messages=more))["done"]
-        done.append((await answer(client, "compact_session", session_id=SESSION)).get("strategy") or "")
+        compacted = await answer(client, "compact_session", session_id=SESSION)
+        while "another compaction" in compacted["reason"]:  # the automatic one, which may only archive outputs
+            await asyncio.sleep(0.1)
+            compacted = await answer(client, "compact_session", session_id=SESSION)
+        done.append(compacted.get("strategy") or "")
         if asked is not None:
             await asyncio.to_thread(asked.asked.wait, 60)
     return list(done)

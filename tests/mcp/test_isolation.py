@@ -72,7 +72,7 @@ class Team:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     database = tmp_path_factory.mktemp("team") / "s.db"
-    with http_server(database, pages=True) as address:
+    with http_server(database, pages=True, rate_limit=100_000) as address:
         yield address, database
 
 
@@ -161,10 +161,11 @@ async def everything_of(client: Client, known: Known) -> str:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_no_tool_shows_or_changes_anothers_session(team: Team, mode: Mode) -> None:
+async def test_no_tool_shows_or_changes_anothers_session(served: tuple[str, Path], team: Team, mode: Mode) -> None:
+    attacker = new_token(served[1], f"mallory-{mode}", *ALL)  # without the sessions that Mallory made in the other mode
     async with (
         http_client(team.address, team.alice, mode) as alice,
-        http_client(team.address, team.mallory, mode) as mallory,
+        http_client(team.address, attacker, mode) as mallory,
     ):
         before = await everything_of(alice, team.known)
         assert SECRET in before

@@ -50,7 +50,7 @@ cannot name the task, the state and the next step."""
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
-RUNNING = "Nothing done: another compaction of this session is running; its summary will be available in a moment."
+RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
 
 
 @dataclass
