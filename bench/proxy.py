@@ -1,9 +1,9 @@
 """What the proxy saves, replayed: recorded sessions of Claude Code, request by request, through the real proxy.
 
-`python bench/proxy.py replay FOLDER [PATTERN]` sends the requests of native transcripts, at their recorded times and
+`python -m bench.proxy replay FOLDER [PATTERN]` sends the requests of native transcripts, at their recorded times and
 with their recorded prompt totals, to a provider on loopback that models the prompt cache; once directly, once through
 the proxy.
-`python bench/proxy.py latency` measures the added time to the first byte, beside direct requests in the same run.
+`python -m bench.proxy latency` measures the added time to the first byte, beside direct requests in the same run.
 """
 
 from __future__ import annotations
