@@ -14,6 +14,7 @@ from pathlib import Path
 
 from contextstash.atomic_file import PRIVATE, replace_file
 from contextstash.service.bounded_cache import BoundedCache
+from contextstash.token_scopes import SCOPES
 from contextstash_storage.errors import BadInputError, StoreError
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.tokens import Token, TokenStore
@@ -27,9 +28,6 @@ SECRET_BYTES = 32
 
 _SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
 """The form of each secret: 32 bytes in base64 are 43 characters."""
-
-SCOPES = ("read", "write", "admin")
-DEFAULT_SCOPES = ("read", "write")
 
 TRUSTED_SECONDS = 2.0
 """How long a token counts as valid after it was looked up, so that not each request reads the database. A revoked token

@@ -12,10 +12,9 @@ import anyio
 import anyio.lowlevel
 import uvicorn
 
+from contextstash.own_hosts import LOOPBACK
 from contextstash.signals import end_signals
 from contextstash_storage.errors import BadInputError
-
-HOSTS = ("127.0.0.1", "localhost", "::1")
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal. A guess."""
@@ -66,10 +65,10 @@ def serve(
     if listener is not None:
         anyio.run(_serve, app, listener, settings or {}, drain)
         return
-    if host not in HOSTS and not behind_proxy:
+    if host not in LOOPBACK and not behind_proxy:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
-            f" Serve on {', '.join(HOSTS[:-1])} or {HOSTS[-1]}."
+            f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
         )
     with _listening(host, port) as listener:
         named = f"[{host}]" if ":" in host else host

@@ -12,6 +12,9 @@ from urllib.parse import urlsplit
 
 from contextstash_storage.errors import BadInputError
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""This machine, as a host is written in an address that was parsed."""
+
 _OF_THIS_MACHINE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 """Any port, because a forwarded one differs from the port that the server listens on."""
 

@@ -17,13 +17,13 @@ from mcp import MCPError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.access_tokens import SCOPES
 from contextstash.locations import token_file
 from contextstash.mcp.http import address_line
 from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
 from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.scopes import needed_scope
 from contextstash.own_hosts import hosts_behind
+from contextstash.token_scopes import SCOPES
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine

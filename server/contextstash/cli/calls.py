@@ -10,7 +10,7 @@ import click
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, print_json, print_table, seconds
-from contextstash.cli.readable import counted
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from contextstash.cli.options import (
     settings_from,
 )
 from contextstash.cli.output import print_table
-from contextstash.cli.readable import counted
 from contextstash.configuration import Configuration, Layer, Remark
+from contextstash.context.text.counts import counted
 from contextstash.hosts.project_folder import project_folder
 from contextstash.locations import AGENTS_FOLDER, SETTINGS_FILE, settings_folders
 

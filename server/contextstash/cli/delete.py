@@ -11,7 +11,7 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json
-from contextstash.cli.readable import counted
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

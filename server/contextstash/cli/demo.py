@@ -12,8 +12,8 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.output import change_line, console, shortened, working
-from contextstash.cli.readable import counted
 from contextstash.cli.status import print_estimate
+from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
     from contextstash.demo.own_sessions import Survey

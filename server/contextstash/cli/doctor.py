@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
-from contextstash.cli.readable import counted
 from contextstash.configuration import Configuration, shown
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import click
 
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_table
-from contextstash.cli.readable import counted
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:

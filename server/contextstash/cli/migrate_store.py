@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.options import DatabaseType
-from contextstash.cli.readable import counted
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, change_line, print_json, print_table, working
-from contextstash.cli.readable import counted, short_id
+from contextstash.cli.readable import short_id
+from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
     from contextstash.service.results import PruneResult

@@ -23,11 +23,6 @@ def when(moment: str | None, now: datetime | None = None) -> str:
     return local.strftime("%d %b" if local.year == today.year else "%Y-%m-%d")
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: 1 session, 2 sessions."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def amount(tokens: int) -> str:
     """A number of tokens in at most four characters: 950, 9.5k, 68k, 1.2M."""
     if tokens < 1_000:

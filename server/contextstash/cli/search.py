@@ -16,8 +16,9 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, shortened
-from contextstash.cli.readable import counted, short_id, when
+from contextstash.cli.readable import short_id, when
 from contextstash.cli.whole_message import readable_arguments
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import handles_and_sessions
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import print_json, print_table
-from contextstash.cli.readable import counted
 from contextstash.cli.whole_message import message_text, readable_arguments
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

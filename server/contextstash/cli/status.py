@@ -14,8 +14,9 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.completion import session_ids
 from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import VIEW, console, level_style, print_json, print_plainly
-from contextstash.cli.readable import counted, when
+from contextstash.cli.readable import when
 from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType

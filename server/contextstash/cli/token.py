@@ -12,6 +12,7 @@ import click
 
 from contextstash.cli.options import DATABASE, JSON
 from contextstash.cli.output import print_table
+from contextstash.token_scopes import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from contextstash_storage.tokens import Token, TokenStore
 
 T = TypeVar("T")
-
-SCOPES = ("read", "write", "admin")
 
 
 @click.group()
@@ -36,7 +35,7 @@ def token() -> None:
     "scopes",
     type=click.Choice(SCOPES),
     multiple=True,
-    default=("read", "write"),
+    default=DEFAULT_SCOPES,
     show_default=True,
     help="What it allows; may be given several times: read, write (record, prune, …), admin (delete, metrics).",
 )

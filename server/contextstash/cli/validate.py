@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.output import shortened
-from contextstash.cli.readable import counted
+from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, BadMessageError
 
 if TYPE_CHECKING:

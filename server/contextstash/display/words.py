@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from contextstash.context.text.counts import counted
 from contextstash.display.long_texts import cut
 from contextstash.display.markdown import as_html
 
@@ -42,9 +43,9 @@ def when(stamp: str | None) -> str:
     return stamp[:16].replace("T", " ") if stamp else ""
 
 
-def plural(number: float, noun: str) -> str:
-    """A number of things: 1 output, 2 outputs."""
-    return f"{thousands(number)} {noun}{'' if number == 1 else 's'}"
+def seer(own_view: bool | None) -> str:
+    """Who sees the view of a session: not the model of a client that sends its own history (`own_view`)."""
+    return "contextstash's view shows" if own_view else "The model sees"
 
 
 def words(name: str) -> str:
@@ -60,5 +61,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "words": words,
     "cut": cut,
     "markdown": as_html,
-    "plural": plural,
+    "plural": counted,
+    "seer": seer,
 }

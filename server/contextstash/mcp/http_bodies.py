@@ -14,6 +14,7 @@ from mcp.types import INVALID_REQUEST, JSONRPCMessage, JSONRPCRequest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from contextstash.asgi_bodies import replayed
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, refusal, too_large, written
 from contextstash.mcp.surrogates import HALVES, has_lone_surrogate, with_placeholders
 
@@ -72,7 +73,7 @@ class StrictBodies:
             status = 413 if read.kind == "too large" else 400
             await Response(written(reply), status, media_type="application/json")(scope, receive, send)
             return
-        await self._app(_with_length(scope, len(read)), _replayed(read, receive), send)
+        await self._app(_with_length(scope, len(read)), replayed(read, receive), send)
 
 
 class TooMuchHeldError(Exception):
@@ -168,13 +169,3 @@ def _with_placeholders(message: JSONRPCMessage) -> bytes | None:
 def _with_length(scope: Any, length: int) -> Any:
     headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
     return {**scope, "headers": [*headers, (b"content-length", str(length).encode())]}
-
-
-def _replayed(body: bytes, receive: Any) -> Any:
-    """An ASGI `receive` that returns this body first, and then the following events."""
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Any:
-        return waiting.pop() if waiting else await receive()
-
-    return replay

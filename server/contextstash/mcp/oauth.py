@@ -14,7 +14,9 @@ import httpx2
 import jwt
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.access_tokens import SCOPES, valid_owner
+from contextstash.access_tokens import valid_owner
+from contextstash.own_hosts import LOOPBACK
+from contextstash.token_scopes import SCOPES
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER
 
@@ -58,7 +60,7 @@ def check_issuer(issuer: str) -> None:
 
 def _is_this_machine(url: str) -> bool:
     parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")
+    return parts.scheme == "http" and parts.hostname in LOOPBACK
 
 
 class OAuthTokens:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from contextstash.own_hosts import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -23,8 +24,6 @@ HOP_BY_HOP = frozenset(
     }
 )
 """Headers about one connection, which a proxy must not pass on (RFC 9110, section 7.6.1)."""
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def check_upstream(url: str) -> str:

@@ -31,7 +31,7 @@ from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import ArchiveEdit, Message, Native, Output, Session
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -211,6 +211,10 @@ class Access:
         """The messages that no summary or rewind hides; those that were read with their bodies before, from memory."""
         known = await self._known.read(session)
         return await self._known.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
+
+    async def edits(self, session: Session) -> tuple[Edit, ...]:
+        """All edits of a session, those that were read before from memory."""
+        return (await self._known.read(session)).edits
 
     async def shows_whole(self, session: Session) -> Callable[[int], bool]:
         """Whether the view shows a message, by its position, none of its outputs archived."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from contextstash.display.words import seer
 from contextstash.service.results import BesideMessage, BesideSummary, ContextStatus
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ PAGE_MESSAGES = 200
 
 def seer_of(status: ContextStatus) -> str:
     """Who sees the view of a session. A client that sends its own history never shows it to its model."""
-    return "The model sees" if status.estimate.view_tokens is None else "contextstash's view shows"
+    return seer(status.estimate.view_tokens is not None)
 
 
 async def side_by_side(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import Message, Receive
 
 FORM_SECONDS = 10.0
 """How long a form may take to arrive; a guess. A browser sends one at once."""
@@ -50,13 +47,3 @@ async def _body(request: Request, max_bytes: int) -> bytes | Response:
             text = f"This form is larger than {max_bytes:,} bytes."
             return PlainTextResponse(text, 413, {"connection": "close"})
     return body
-
-
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """An ASGI `receive` that returns this body first, and then the following events."""
-    waiting: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return replay

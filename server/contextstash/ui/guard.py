@@ -14,10 +14,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contextstash.access_tokens import SCOPES, TokenVerification, digest
+from contextstash.access_tokens import TokenVerification, digest
+from contextstash.asgi_bodies import replayed
 from contextstash.own_hosts import OwnHosts
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.ui.forms import Forms, replayed
+from contextstash.token_scopes import SCOPES
+from contextstash.ui.forms import Forms
 from contextstash_storage.records import LOCAL_OWNER
 
 COOKIE = "contextstash"

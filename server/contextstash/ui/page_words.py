@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-_ELSEWHERE = re.compile(
-    r"\b(?:prune_tool_outputs|compact_session|restore_outputs|search_history|get_archived_output|get_summary"
-    r"|list_sessions|context_status|estimate_context|record_messages|configure_session|delete_session|keep_last"
-    r"|protect_tokens|minimum_tokens|session_id)\b|`contextstash "
-)
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
+
+ARGUMENTS = ("keep_last", "protect_tokens", "minimum_tokens", "session_id")
+"""Of our tools, as messages name them."""
+
+_ELSEWHERE = re.compile(rf"\b(?:{'|'.join((*sorted(OWN_TOOLS), *ARGUMENTS))})\b|`contextstash ")
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s+")
 
 

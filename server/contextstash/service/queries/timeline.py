@@ -38,7 +38,7 @@ async def timeline(access: Access, session_id: str, points_wanted: int = POINTS)
     runs = _by_run(await access.store.token_sums(session_id, width))
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
-    _apply_limits(runs, width, await access.store.read_edits(session_id), events)
+    _apply_limits(runs, width, await access.edits(session), events)
     counted = _points(runs, width, total, [event for event in events if event.parts])
     points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
     points.append(TimelinePoint(seq=total, parts=estimate.breakdown))
