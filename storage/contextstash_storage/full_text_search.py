@@ -6,13 +6,15 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
+from contextstash_storage.derived_form import fields_of
 from contextstash_storage.records import SearchHit
+from contextstash_storage.rows import STORED_TIME, time_of
 from contextstash_storage.search_documents import Document, Kind, kind_mark, pieces, tool_mark
 from contextstash_storage.search_index import call_of_pair, read_searchable, session_mark
 from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.stored_outputs import ARGUMENT, CHARACTERS, TOOL
 
 MATCHES = 400
 """How many matching rows are ranked at first: several for each of the at most 50 hits."""
@@ -24,6 +26,8 @@ CALL_CHARACTERS = 4_000
 """How much of a call's arguments stands before its output's text, for the snippet."""
 
 _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
+
+_WEIGHTS = {"place": 0.0, "call": CALL_WEIGHT, "text": 1.0}
 
 LARGE_SHARE = 0.5
 """From this share of the database's messages on, the sessions that are searched are found among all matches: for each
@@ -44,9 +48,9 @@ FROM search_pieces CROSS JOIN search_entries ON entry = search_pieces.rowid CROS
 WHERE search_pieces MATCH ? AND rank MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
 ORDER BY rank LIMIT ?
 """
-_OUTPUTS = """
+_OUTPUTS = f"""
 SELECT pair, message, messages.session, messages.seq, search_entries.block,
-    record ->> '$.tool', record ->> '$.argument', record ->> '$.characters', messages.created_at
+    {TOOL}, {ARGUMENT}, {CHARACTERS}, {STORED_TIME}
 FROM search_entries JOIN messages USING (message)
 JOIN outputs ON outputs.session = messages.session AND outputs.seq = messages.seq
     AND outputs.block = search_entries.block
@@ -128,24 +132,30 @@ def _any(words: Sequence[str], operator: str = "OR") -> str:
 def _matches(
     db: sqlite3.Connection, match: str, whole: str | None, where: SearchFilter, place: _Place, most: int
 ) -> list[Match]:
-    weights = f"bm25(0.0, {CALL_WEIGHT}, 1.0)"
+    weights = _weights(db)
     having_all = frozenset[int]()
     if whole is not None:
         found = db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?", (whole, most))
         having_all = frozenset(entry for (entry,) in found)
     # The time of a message is behind its body: it is read only if it is needed.
-    created_at = "NULL" if where.any_time else "messages.created_at"
+    time = "NULL" if where.any_time else STORED_TIME
     if place.among is None:
-        rows = db.execute(_MATCHES.format(created=created_at), (match, weights, most, place.owner))
+        rows = db.execute(_MATCHES.format(created=time), (match, weights, most, place.owner))
     else:
         values = (match, weights, json.dumps(place.among), most)
-        rows = db.execute(_MATCHES_AMONG.format(created=created_at), values)
+        rows = db.execute(_MATCHES_AMONG.format(created=time), values)
     matches = []
     for entry, message, session, seq, block, piece, kind, pair, score, created in rows:
         if where.admits(created):
             weight = WHOLE_WEIGHT if entry in having_all else 1.0
             matches.append(Match(message, session, seq, block, piece, Kind(kind), pair, score * weight))
     return matches
+
+
+def _weights(db: sqlite3.Connection) -> str:
+    """The ranking function. The columns of the index are in another order in databases of former versions."""
+    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(search_pieces)")]
+    return f"bm25({', '.join(str(_WEIGHTS[name]) for name in columns)})"
 
 
 def _count(db: sqlite3.Connection, match: str, most: int) -> int:
@@ -198,26 +208,24 @@ def _document(db: sqlite3.Connection, message: int, block: int) -> Document | No
 
 
 def _hit(db: sqlite3.Connection, hit: Ranked, text: str) -> SearchHit:
-    session_id, role, created = db.execute(
-        "SELECT session_id, derived ->> '$.role', messages.created_at FROM messages JOIN sessions USING (session)"
-        " WHERE message = ?",
+    session_id, derived, created = db.execute(
+        f"SELECT session_id, derived, {STORED_TIME} FROM messages JOIN sessions USING (session) WHERE message = ?",
         (hit.message,),
     ).fetchone()
     output = db.execute(
-        "SELECT handle, record ->> '$.tool', record ->> '$.argument' FROM outputs"
-        " WHERE session = ? AND seq = ? AND block = ?",
+        f"SELECT handle, {TOOL}, {ARGUMENT} FROM outputs WHERE session = ? AND seq = ? AND block = ?",
         (hit.session, hit.seq, hit.block),
     ).fetchone()
     handle, tool, argument = output or (None, None, None)
     return SearchHit(
         session_id=session_id,
         seq=hit.seq,
-        role=role,
+        role=fields_of(derived)["role"],
         handles=() if handle is None else (handle,),
         tool=tool,
         text="\n".join(part for part in (_heading(db, hit, tool, argument), text) if part),
         score=hit.score,
-        created_at=datetime.fromisoformat(created),
+        created_at=time_of(created),
     )
 
 

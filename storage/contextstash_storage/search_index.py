@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from contextstash_storage.bodies import unfolded
+from contextstash_storage.bodies import put_together, unfolded
+from contextstash_storage.compression import Dictionary
+from contextstash_storage.derived_form import CALL_MARK, fields_of, text_size
+from contextstash_storage.dictionaries import dictionary_of
 from contextstash_storage.hidden_sessions import DELETED_OWNER
 from contextstash_storage.records import Block, NewMessage
 from contextstash_storage.search_documents import Document, Kind, Piece, documents, pieces
+from contextstash_storage.stored_outputs import ARGUMENT, TOOL
+from contextstash_storage.text_references import is_referring, referred, sources
 
 INLINE_CHARACTERS = 120_000
 """A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
@@ -41,7 +45,8 @@ _BLOCKS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Searchable:
-    """A stored message as the index needs it. `stored` and `blobs` are its packed text."""
+    """A stored message as the index needs it. `stored` is its text, which is made whole by the body, its large strings
+    (path and content) and the dictionary of its session."""
 
     message: int
     session: int
@@ -49,10 +54,18 @@ class Searchable:
     blocks: tuple[Block, ...]
     calls: dict[int, tuple[str, str]]
     stored: bytes
-    blobs: tuple[bytes, ...]
+    body: bytes
+    blobs: tuple[tuple[str, bytes], ...]
+    dictionary: Dictionary | None
 
     def documents(self) -> list[Document]:
-        return documents(unfolded(self.stored, self.blobs), self.blocks, self.calls)
+        return documents(self._text(), self.blocks, self.calls)
+
+    def _text(self) -> str:
+        if not is_referring(self.stored):
+            return unfolded(self.stored, [content for _, content in self.blobs])
+        body = put_together(self.body, self.blobs, self.dictionary)
+        return referred(self.stored, sources(body, self.calls.values()))
 
     def pieces(self) -> list[Piece]:
         return list(pieces(self.documents()))
@@ -61,28 +74,29 @@ class Searchable:
 def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
     """What the index needs of a stored message; None if it has no text, or is gone."""
     row = db.execute(
-        "SELECT session, seq, derived, search_text FROM messages WHERE message = ? AND search_text IS NOT NULL",
+        "SELECT session, seq, derived, search_text, body FROM messages WHERE message = ? AND search_text IS NOT NULL",
         (message,),
     ).fetchone()
     if row is None:
         return None
-    session, seq, derived, stored = row
+    session, seq, derived, stored, body = row
     blobs = db.execute(
-        "SELECT content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
+        "SELECT path, content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
     )
     calls = db.execute(
-        "SELECT block, record ->> '$.tool', record ->> '$.argument' FROM outputs WHERE session = ? AND seq = ?"
-        " ORDER BY block",
+        f"SELECT block, {TOOL}, {ARGUMENT} FROM outputs WHERE session = ? AND seq = ? ORDER BY block",
         (session, seq),
     )
     return Searchable(
         message,
         session,
         seq,
-        tuple(Block.model_validate(block) for block in json.loads(derived).get("blocks", ())),
+        tuple(Block.model_validate(block) for block in fields_of(derived).get("blocks", ())),
         {block: (tool, argument or "") for block, tool, argument in calls},
         stored,
-        tuple(content for (content,) in blobs),
+        body,
+        tuple(blobs.fetchall()),
+        dictionary_of(db, session),
     )
 
 
@@ -98,7 +112,8 @@ def is_long(db: sqlite3.Connection, message: int) -> bool:
         " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
         (message,),
     ).fetchone() or ("{}", 0)
-    return bool(max(text_size(derived), packed or 0) > INLINE_CHARACTERS) or derived.count('"type"') > INLINE_BLOCKS
+    blocks = fields_of(derived).get("blocks", ())
+    return bool(max(text_size(blocks), packed or 0) > INLINE_CHARACTERS) or len(blocks) > INLINE_BLOCKS
 
 
 def pieces_at_once(found: Iterable[Piece]) -> int:
@@ -109,11 +124,6 @@ def pieces_at_once(found: Iterable[Piece]) -> int:
             return number
         characters += len(piece.text)
     return PIECE_SET_SIZE
-
-
-def text_size(derived: str) -> int:
-    """The characters of a message's text, by what is stored with it as `derived`."""
-    return sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
 
 
 def insert_pieces(
@@ -217,8 +227,8 @@ class RecordedCalls:
     def _rows(self) -> Iterator[tuple[int, str]]:
         return self._db.execute(
             "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ?"
-            " AND instr(derived, '\"tool_call\"') AND search_text IS NOT NULL ORDER BY seq DESC",
-            self._before,
+            " AND (instr(derived, ?) OR instr(derived, '\"tool_call\"')) AND search_text IS NOT NULL ORDER BY seq DESC",
+            (*self._before, CALL_MARK),
         )
 
 
@@ -238,7 +248,7 @@ class MessageCalls:
     @cached_property
     def _pairs(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for number, block in enumerate(json.loads(self._derived).get("blocks", ())):
+        for number, block in enumerate(fields_of(self._derived).get("blocks", ())):
             if block["type"] == "tool_call" and block.get("call_id"):
                 found.setdefault(block["call_id"], own_pair(self._message, number))
         return found
