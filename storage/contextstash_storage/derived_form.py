@@ -16,7 +16,7 @@ from contextstash_storage.records import Block, BlockType, Kind, NewMessage, Rol
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 KINDS: tuple[Kind, ...] = ("message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary")
 TYPES: tuple[BlockType, ...] = ("text", "thinking", "tool_call", "tool_result", "image", "document", "opaque")
-_BLOCK = ("tokens", "size", "call_id", "tool", "argument")
+_BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument")
 _USAGE = ("prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens")
 
 _MAX_KINDS = 16
@@ -41,8 +41,8 @@ def compact(message: NewMessage) -> str:
 def _row(block: Block) -> list[Any]:
     others: dict[str, Any] = {name: True for name in ("is_error", "breakpoint") if getattr(block, name)}
     others |= {} if block.pixels is None else {"pixels": block.pixels}
-    fields = [getattr(block, name) for name in _BLOCK]
-    return _trimmed([TYPES.index(block.type), *(0 if field is None else field for field in fields), others])
+    fields = [getattr(block, name) for name in _BLOCK[1:]]
+    return _trimmed([TYPES.index(block.type), *fields, others])
 
 
 def _trimmed(values: list[Any]) -> list[Any]:
@@ -53,27 +53,23 @@ def _trimmed(values: list[Any]) -> list[Any]:
 
 
 def fields_of(stored: str) -> dict[str, Any]:
-    """The fields of a message that are derived, by name."""
+    """The fields of a message that are derived, by name. A view makes those of thousands of messages."""
     read = _parsed(stored)
     if isinstance(read, dict):
         return read
-    place, *rest = read
-    role, kind = divmod(place, _MAX_KINDS)
+    role, kind = divmod(read[0], _MAX_KINDS)
     fields: dict[str, Any] = {"role": ROLES[role], "kind": KINDS[kind]}
-    if rest:
-        fields["blocks"] = [_block(row) for row in rest[0]]
-    if len(rest) > 1:
-        fields |= rest[1]
+    if len(read) > 1:
+        fields["blocks"] = blocks = []
+        for row in read[1]:
+            block = dict(zip(_BLOCK, row, strict=False))
+            block["type"] = TYPES[row[0]]
+            blocks.append(block if len(row) <= len(_BLOCK) else block | row[-1])
+    if len(read) > 2:
+        fields |= read[2]
         if "usage" in fields:
             fields["usage"] = dict(zip(_USAGE, fields["usage"], strict=False))
     return fields
-
-
-def _block(row: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a block, without those that are absent."""
-    fields = {"type": TYPES[row[0]]}
-    fields |= {name: value for name, value in zip(_BLOCK, row[1:], strict=False) if value != 0}
-    return fields | row[len(_BLOCK) + 1] if len(row) > len(_BLOCK) + 1 else fields
 
 
 def _parsed(stored: str) -> Any:

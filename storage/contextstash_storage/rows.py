@@ -172,4 +172,4 @@ def stored_time(time: datetime) -> tuple[str, int | None]:
 
 def time_of(stored: str | int) -> datetime:
     """The time of STORED_TIME."""
-    return _EPOCH + stored * _MICROSECOND if isinstance(stored, int) else datetime.fromisoformat(stored)
+    return datetime.fromisoformat(stored) if isinstance(stored, str) else _EPOCH + timedelta(0, 0, stored)
