@@ -14,6 +14,7 @@ from contextstash_storage.compression import Dictionary
 from contextstash_storage.derived_form import group_of
 from contextstash_storage.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.large_bodies import LARGE_BODY, insert_large
 from contextstash_storage.logs import insert_call
 from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.preparation import Prepared, prepare
@@ -189,6 +190,8 @@ def insert_message(
     message of one transaction: how many outputs have each handle's name."""
     message = prepared.message
     created = message.created_at or now()
+    body = packed_body(prepared, dictionary)
+    is_large = len(body) >= LARGE_BODY
     number = db.execute(
         "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, created, search_text)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -197,13 +200,15 @@ def insert_message(
             seq,
             stored_fingerprint(prepared.fingerprint),
             message.key,
-            packed_body(prepared, dictionary),
+            b"" if is_large else body,
             prepared.columns.derived,
             *stored_time(created),
             prepared.columns.search_text,
         ),
     ).lastrowid
     assert number is not None
+    if is_large:
+        insert_large(db, number, body)
     _insert_blobs(db, number, prepared)
     for output in message.outputs:
         _insert_output(db, row, output, seq, {} if handles is None else handles)

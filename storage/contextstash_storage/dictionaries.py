@@ -7,6 +7,7 @@ import random
 import sqlite3
 
 from contextstash_storage.compression import CONSTANT, Dictionary, session_dictionary, unpacked
+from contextstash_storage.large_bodies import BODY
 
 LOOKED_AT_EVERY = 16
 """After how many messages it is looked whether a session is long enough for a dictionary."""
@@ -54,11 +55,13 @@ def is_due(before: int, after: int) -> bool:
 def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dictionary | None:
     """Make a dictionary for the messages to come, if a session of so many messages is long enough."""
     newest = (session, messages - NEWEST)
-    [size] = db.execute("SELECT sum(length(body)) FROM messages WHERE session = ? AND seq >= ?", newest).fetchone()
+    sizes = f"SELECT sum(length({BODY})) FROM messages WHERE session = ? AND seq >= ?"
+    [size] = db.execute(sizes, newest).fetchone()
     if (size or 0) < MIN_PACKED:
         return None
     content = b""
-    for (body,) in db.execute("SELECT body FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC", newest):
+    bodies = f"SELECT {BODY} FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC"
+    for (body,) in db.execute(bodies, newest):
         content = unpacked(body) + content
         if len(content) >= CONTENT:
             break

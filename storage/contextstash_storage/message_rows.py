@@ -10,6 +10,7 @@ from typing import Any
 
 from contextstash_storage.compression import Dictionary
 from contextstash_storage.dictionaries import dictionary_of
+from contextstash_storage.large_bodies import BODY
 from contextstash_storage.records import Message
 from contextstash_storage.rows import STORED_TIME, message_of
 
@@ -61,7 +62,7 @@ def _rows(
     """The rows of a session that meet a condition; its row is the first of the values."""
     condition = f"session = ? AND {condition}"
     rows = db.execute(
-        f"SELECT {_COLUMNS}, {'body' if bodies else 'NULL'} FROM messages WHERE {condition} ORDER BY seq", values
+        f"SELECT {_COLUMNS}, {BODY if bodies else 'NULL'} FROM messages WHERE {condition} ORDER BY seq", values
     ).fetchall()
     if not bodies:
         return MessageRows(session_id, rows, bodies=False)

@@ -13,6 +13,7 @@ from contextstash_storage.compression import Dictionary
 from contextstash_storage.derived_form import CALL_MARK, fields_of, text_size
 from contextstash_storage.dictionaries import dictionary_of
 from contextstash_storage.hidden_sessions import DELETED_OWNER
+from contextstash_storage.large_bodies import BODY
 from contextstash_storage.records import Block, NewMessage
 from contextstash_storage.search_documents import Document, Kind, Piece, documents, pieces
 from contextstash_storage.stored_outputs import ARGUMENT, TOOL
@@ -74,7 +75,8 @@ class Searchable:
 def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
     """What the index needs of a stored message; None if it has no text, or is gone."""
     row = db.execute(
-        "SELECT session, seq, derived, search_text, body FROM messages WHERE message = ? AND search_text IS NOT NULL",
+        f"SELECT session, seq, derived, search_text, {BODY} FROM messages"
+        " WHERE message = ? AND search_text IS NOT NULL",
         (message,),
     ).fetchone()
     if row is None:

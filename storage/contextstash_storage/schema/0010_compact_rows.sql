@@ -7,6 +7,12 @@ CREATE TABLE dictionaries (
 );
 CREATE UNIQUE INDEX dictionaries_by_session ON dictionaries (session, mark);
 
+-- Bodies that take much of a page: among the other rows they would leave gaps. `messages.body` is empty then.
+CREATE TABLE large_bodies (
+    message INTEGER PRIMARY KEY REFERENCES messages (message) ON DELETE CASCADE,
+    content BLOB NOT NULL
+);
+
 -- Microseconds since 1970, in UTC. Rows without it have the text `created_at`, which is empty in the others.
 ALTER TABLE messages ADD COLUMN created INTEGER;
 
