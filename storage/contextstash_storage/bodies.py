@@ -14,10 +14,8 @@ from contextstash_storage.compression import PLAIN, ZLIB, Dictionary, unpacked
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 
-LARGE_STRING = 8_000
-"""Strings longer than this, in characters, are blobs. A shorter one, compressed, does not fill a page of 4 KB, and
-often two of them do not fit into one; within its message it is also compressed better. Of 1,024, 4,096 and 8,000: with
-8,000 the recorded sessions take 5 to 20 % less than with 1,024."""
+LARGE_STRING = 1_024
+"""Strings longer than this, in characters, are blobs, if a store does not say otherwise."""
 
 MAX_LEVELS = 200
 """Levels of nesting allowed in a body; Python's JSON reader and writer fail at about 900."""
@@ -111,16 +109,17 @@ def unpacked_text(stored: bytes) -> str:
     return unpacked(stored).decode("utf-8", "surrogatepass")
 
 
-def take_apart(body: Native) -> Parts:
-    """What to store for a body. Raises BadMessageError if it is nested too deep to be read back."""
+def take_apart(body: Native, large: int = LARGE_STRING) -> Parts:
+    """What to store for a body whose strings of more than `large` characters are blobs. Raises BadMessageError if it is
+    nested too deep to be read back."""
     blobs: list[Blob] = []
-    rest = _without_large(body, (), blobs)
+    rest = _without_large(body, (), blobs, large)
     return Parts(to_bytes(rest), tuple(blobs))
 
 
-def _without_large(value: Any, path: Path, blobs: list[Blob]) -> Any:
+def _without_large(value: Any, path: Path, blobs: list[Blob], large: int) -> Any:
     if isinstance(value, str):
-        if len(value) <= LARGE_STRING:
+        if len(value) <= large:
             return value
         digest = hashlib.sha256(text_bytes(value)).digest()
         blobs.append(Blob(path, value, digest))
@@ -128,9 +127,9 @@ def _without_large(value: Any, path: Path, blobs: list[Blob]) -> Any:
     if isinstance(value, dict | list) and len(path) >= MAX_LEVELS:
         raise BadMessageError(f"A message is nested more than {MAX_LEVELS} levels deep; flatten it.")
     if isinstance(value, dict):
-        return {key: _without_large(child, (*path, key), blobs) for key, child in value.items()}
+        return {key: _without_large(child, (*path, key), blobs, large) for key, child in value.items()}
     if isinstance(value, list):
-        return [_without_large(child, (*path, place), blobs) for place, child in enumerate(value)]
+        return [_without_large(child, (*path, place), blobs, large) for place, child in enumerate(value)]
     _check_number(value)
     return value
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from contextstash_storage.bodies import Parts, fingerprint, folded, packed, packed_text, take_apart
+from contextstash_storage.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
@@ -38,8 +38,10 @@ ColumnsOf = Callable[[NewMessage, Parts, tuple[bytes, ...]], Columns]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """In which form a store keeps messages: how it packs a large string, and how it makes a message's columns."""
+    """In which form a store keeps messages: from how many characters on strings are large, how it packs these, and how
+    it makes a message's columns."""
 
+    large_string: int
     packed_text: Callable[[str], bytes]
     columns: ColumnsOf
 
@@ -74,7 +76,7 @@ def _plain_columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) 
     return Columns(packed(parts.rest), blobs, derived(message), folded(text, parts.blobs) if text else None)
 
 
-PLAIN_FORM = Form(packed_text, _plain_columns)
+PLAIN_FORM = Form(LARGE_STRING, packed_text, _plain_columns)
 """Each column can be read on its own; the form of databases before compact_form.py, and of PostgreSQL."""
 
 
@@ -90,7 +92,7 @@ def _prepared(message: NewMessage, may_end: bool, form: Form, known: dict[bytes,
     _check_storable(message.key)
     if message.usage is not None:  # then the reply's id has a column of its own
         _check_storable(message.group)
-    parts = take_apart(message.body)
+    parts = take_apart(message.body, form.large_string)
     for blob in parts.blobs:
         if blob.sha256 not in known:
             known[blob.sha256] = form.packed_text(blob.text)
