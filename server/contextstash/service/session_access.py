@@ -167,7 +167,7 @@ class Access:
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
-        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
+        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder, _encode_all))
 
     def has_counted(self, counter: Counter) -> bool:
         """Whether this counter has been used: at the first use its vocabulary is loaded, which takes 0.3 s."""
@@ -234,11 +234,11 @@ class Access:
         return get_format(session.format).read(native).texts[output.block]
 
     async def output_texts(
-        self, snapshot: SessionSnapshot, outputs: Sequence[Output]
+        self, snapshot: SessionSnapshot, outputs: Sequence[Output], at_once: int = READ_AT_ONCE
     ) -> AsyncIterator[list[tuple[Output, str]]]:
         """Outputs in order of position, each with its full original text, in batches."""
-        for start in range(0, len(outputs), READ_AT_ONCE):
-            batch = outputs[start : start + READ_AT_ONCE]
+        for start in range(0, len(outputs), at_once):
+            batch = outputs[start : start + at_once]
             messages = await self.messages_at(snapshot, {output.seq for output in batch})
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
@@ -275,6 +275,12 @@ def _encoder(name: str) -> Callable[[str], int]:
     from contextstash.tokenizer import count_with
 
     return count_with(name)
+
+
+def _encode_all(name: str, texts: Sequence[str]) -> list[int]:
+    from contextstash.tokenizer import count_all_with
+
+    return count_all_with(name, texts)
 
 
 def as_json(value: object) -> str:
