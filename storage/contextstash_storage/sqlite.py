@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,8 +66,10 @@ from contextstash_storage.rows import check_changes, from_json, no_handle, now, 
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.sqlite_tokens import SqliteTokens
 from contextstash_storage.store import Count, EditsAfter, EditsBefore
+from contextstash_storage.stored_news import NewsRows, read_news
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
@@ -388,15 +391,18 @@ class SqliteStore:
 
         return await self._write(work)
 
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        def work(db: sqlite3.Connection, row: int) -> list[Output]:
-            rows = db.execute(
-                "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
-                (row, first, MAX_INTEGER if last is None else last),
-            )
-            return [from_json(Output, record) for (record,) in rows]
+    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
+        def work(db: sqlite3.Connection) -> NewsRows:
+            return read_news(db, self.owner, session_id, known, _outputs_between)
 
-        return await self._of_session(session_id, work)
+        read = await self._reader.read(work)
+        count = len(read.rows.rows)
+        messages = read.rows.messages() if count <= FEW else await asyncio.to_thread(read.rows.messages)
+        return replace(read.news, messages=tuple(messages))
+
+    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
+        end = MAX_INTEGER if last is None else last
+        return await self._of_session(session_id, lambda db, row: _outputs_between(db, row, first, end))
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         def work(db: sqlite3.Connection) -> tuple[str, Output]:
@@ -563,6 +569,14 @@ class SqliteStore:
     async def _change_session(self, session_id: str, work: Callable[[sqlite3.Connection, int], Result]) -> Result:
         """What `work`, which writes, returns for a session's row."""
         return await self._write(lambda db: work(db, session_row(db, self.owner, session_id)[0]))
+
+
+def _outputs_between(db: sqlite3.Connection, row: int, first: int, last: int) -> list[Output]:
+    """The outputs of the messages `first` to `last` of a session, in order."""
+    rows = db.execute(
+        "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block", (row, first, last)
+    )
+    return [from_json(Output, record) for (record,) in rows]
 
 
 def _changed(db: sqlite3.Connection, row: int, session: Session, counters: Counters, event: Event | None) -> Session:

@@ -32,6 +32,7 @@ from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
+from contextstash_storage.session_news import SessionNews
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -181,12 +182,16 @@ class Access:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
         return await self.snapshot_of(await self.session(given), scope)
 
-    async def snapshot_of(self, session: Session, scope: Scope) -> SessionSnapshot:
-        """A snapshot of a session as of this state of it."""
+    async def news(self, given: str | None) -> SessionNews:
+        """The session a call refers to, as stored now, with what is new in it. Raises SessionNotFoundError."""
+        return await self._known.news(await self.session_id(given))
+
+    async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
+        """A snapshot of a session as of this state of it, which the news are of too."""
         settings = self.settings(session)
         counter = self.counter(settings, session.model)
         budget = self.budget(settings, session.model, session)
-        known = await self._known.read(session)
+        known = await self._known.read(session, news)
         part = await read_view(self._known, known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
