@@ -39,8 +39,8 @@ MAX_LISTED = 40
 
 
 OUTPUTS_AT_ONCE = 250
-"""Outputs whose placeholders are counted at a time: while that is done, the next are read and described. Of 100, 250
-and 500, with 250 a prune takes the least time."""
+"""Outputs whose placeholders are counted at a time: while that is done, the next are read and described. A prune takes
+as long with 125 or 500."""
 
 
 def client_note(snapshot: SessionSnapshot) -> str | None:
@@ -200,14 +200,17 @@ async def archive_outputs(
     them with `even_if_larger`. While placeholders are counted, which does not keep Python's lock, the next ones are
     written."""
     writer = _ArchiveWriter(snapshot, chosen, even_if_larger)
-    weighing: asyncio.Future[None] | None = None
+    count_all = snapshot.counter.count_all
+    described: list[_Described] = []
+    counting: asyncio.Future[list[int]] | None = None
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
-        described = await asyncio.to_thread(writer.describe, batch)
-        if weighing is not None:
-            await weighing
-        weighing = asyncio.ensure_future(asyncio.to_thread(writer.weigh, described))
-    if weighing is not None:
-        await weighing
+        before, described = described, await asyncio.to_thread(writer.describe, batch)
+        if counting is not None:
+            await asyncio.to_thread(writer.weigh, before, await counting)
+        placeholders = [each.placeholder for each in described]
+        counting = asyncio.ensure_future(asyncio.to_thread(count_all, placeholders))
+    if counting is not None:
+        await asyncio.to_thread(writer.weigh, described, await counting)
     return writer.made
 
 
@@ -243,9 +246,8 @@ class _ArchiveWriter:
             described.append(_Described(output, kept, digest, placeholder_of(self._snapshot, output, digest)))
         return described
 
-    def weigh(self, described: Sequence[_Described]) -> None:
-        """Add the edits of these outputs."""
-        counted = self._snapshot.counter.count_all([each.placeholder for each in described])
+    def weigh(self, described: Sequence[_Described], counted: Sequence[int]) -> None:
+        """Add the edits of these outputs, whose placeholders take so many tokens by themselves."""
         for each, tokens in zip(described, counted, strict=True):
             output = each.output
             edit = archive_edit_of(self._snapshot, output, each.placeholder, tokens)
