@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,9 +67,11 @@ from contextstash_storage.rows import check_changes, from_json, no_handle, now, 
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.sqlite_tokens import SqliteTokens
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
-from contextstash_storage.stored_outputs import OUTPUT_COLUMNS, output_of
+from contextstash_storage.stored_news import NewsRows, read_news
+from contextstash_storage.stored_outputs import OUTPUT_COLUMNS, output_of, outputs_between
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
@@ -390,15 +393,18 @@ class SqliteStore:
 
         return await self._write(work)
 
-    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        def work(db: sqlite3.Connection, row: int) -> list[Output]:
-            rows = db.execute(
-                f"SELECT {OUTPUT_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
-                (row, first, MAX_INTEGER if last is None else last),
-            )
-            return [output_of(found) for found in rows]
+    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
+        def work(db: sqlite3.Connection) -> NewsRows:
+            return read_news(db, self.owner, session_id, known)
 
-        return await self._of_session(session_id, work)
+        read = await self._reader.read(work)
+        count = len(read.rows.rows)
+        messages = read.rows.messages() if count <= FEW else await asyncio.to_thread(read.rows.messages)
+        return replace(read.news, messages=tuple(messages))
+
+    async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
+        end = MAX_INTEGER if last is None else last
+        return await self._of_session(session_id, lambda db, row: outputs_between(db, row, first, end))
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
         def work(db: sqlite3.Connection) -> tuple[str, Output]:

@@ -30,6 +30,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.tokens import TokenStore
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
@@ -185,6 +186,11 @@ class SessionStore(Protocol):
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         """The messages at these positions, with their bodies, in order of position."""
+        ...
+
+    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
+        """The session, its newest request, and beyond what the reader knows of it its edits and its messages with their
+        outputs: what each turn of an agent loop needs, as of one moment."""
         ...
 
     async def find_key(self, session_id: str, key: str) -> int | None:

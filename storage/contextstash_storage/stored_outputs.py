@@ -61,3 +61,12 @@ def output_of(row: tuple[Any, ...]) -> Output:
         sha256=sha256.hex(),
         is_error=bool(is_error),
     )
+
+
+def outputs_between(db: sqlite3.Connection, session: int, first: int, last: int) -> list[Output]:
+    """The outputs of the messages `first` to `last` of a session, in order."""
+    rows = db.execute(
+        f"SELECT {OUTPUT_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
+        (session, first, last),
+    )
+    return [output_of(row) for row in rows]

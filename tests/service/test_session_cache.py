@@ -126,8 +126,17 @@ async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_d
                 with suppress(BadInputError):
                     await take(other if by_other else one, step, name, number, copies)
                 for scope in (Scope(bodies=True), Scope(bodies=True, all_outputs=True)):
-                    kept = await one._access.snapshot(SESSION, scope)
-                    again = await Access(one._access.store).snapshot(SESSION, scope)
-                    assert kept.session == again.session
-                    assert (kept.edits, kept.overlay) == (again.edits, again.overlay)
-                    assert (kept.entries, kept.outputs) == (again.entries, again.outputs)
+                    await check_kept(one, scope)
+
+
+async def check_kept(stash: Stash, scope: Scope) -> None:
+    """What is kept in memory, advanced by the news, equals what is read again; so do the messages to send."""
+    store = stash._access.store
+    news = await stash._access.news(SESSION)
+    assert ([] if news.request is None else [news.request]) == await store.read_requests(SESSION)
+    kept = await stash._access.snapshot_of(news.session, scope, news)
+    again = await Access(store).snapshot(SESSION, scope)
+    assert kept.session == again.session
+    assert (kept.edits, kept.overlay) == (again.edits, again.overlay)
+    assert (kept.entries, kept.outputs) == (again.entries, again.outputs)
+    assert await stash.read_context(SESSION) == await Stash(store).read_context(SESSION)

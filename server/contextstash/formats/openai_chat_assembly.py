@@ -38,6 +38,12 @@ NULLABLE = ("content", "refusal")
 """Keys that may be null in a request; any other key with the value null is left out."""
 
 
+CONTENT_KEYS = ("tool_calls", "function_call", "refusal", "audio")
+"""Keys other than `content` that give a message content."""
+
+RESULT_ROLES = ("tool", "function")
+
+
 def legacy_call_id(name: str) -> str:
     """The id that pairs a legacy `function_call`, which has no id, with its result."""
     return f"function_call:{name}"
@@ -61,7 +67,7 @@ def assemble(natives: Sequence[Native]) -> list[Native]:
     open_slots: Open = {}
     for native in natives:
         message = _request_shaped(native)
-        if message["role"] in ("tool", "function"):
+        if message["role"] in RESULT_ROLES:
             if not _answer(message, open_slots) and (shown := _orphan(message)):
                 slots.append(_Slot(shown))
         elif not is_empty(message):
@@ -83,13 +89,15 @@ def _request_shaped(native: Native) -> Native:
             for key, value in message.items()
             if key not in REPLY_KEYS and (value is not None or key in NULLABLE)
         }
-    if message["role"] != "assistant" or message.get("tool_calls") == []:
+    role, content = message["role"], message.get("content")
+    if role != "assistant":
         message.pop("tool_calls", None)
-    if message["role"] != "assistant":
         message.pop("function_call", None)
-    if message.get("content") == []:
-        message["content"] = None
-    if message["role"] in ("tool", "function") and message.get("content") is None:
+    elif message.get("tool_calls") == []:
+        del message["tool_calls"]
+    if content == []:
+        content = message["content"] = None
+    if content is None and role in RESULT_ROLES:
         message["content"] = ""
     audio = message.get("audio")
     if isinstance(audio, dict) and "id" in audio and len(audio) > 1:
@@ -100,8 +108,7 @@ def _request_shaped(native: Native) -> Native:
 def is_empty(message: Native) -> bool:
     """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
     of this format refuse it, and a model learns nothing from it."""
-    content_keys = ("tool_calls", "function_call", "refusal", "audio")
-    return not message.get("content") and not any(message.get(key) for key in content_keys)
+    return not message.get("content") and not any(message.get(key) for key in CONTENT_KEYS)
 
 
 def _answer(result: Native, open_slots: Open) -> bool:
@@ -110,7 +117,7 @@ def _answer(result: Native, open_slots: Open) -> bool:
     if not waiting:
         return False
     slot = waiting.pop()
-    slot.open_calls = [call for call in slot.open_calls if call[0] != call_id]
+    slot.open_calls = [call for call in slot.open_calls if call[0] != call_id] if len(slot.open_calls) > 1 else []
     slot.results.append(result)
     return True
 

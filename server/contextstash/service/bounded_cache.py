@@ -6,7 +6,7 @@ Its keys are names that callers choose: sessions, agents and models, hence any n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -26,6 +26,10 @@ class BoundedCache(Generic[Key, Value]):
     def get(self, key: Key) -> Value | None:
         """The key's value; None if it was never set or has been removed."""
         return self._known.get(key)
+
+    def last(self, matches: Callable[[Key], bool]) -> Value | None:
+        """The value that was set last of the keys that match; None if none does."""
+        return next((self._known[key] for key in reversed(self._known) if matches(key)), None)
 
     def set(self, key: Key, value: Value) -> Value:
         """Store the value in place of an earlier one, and return it."""

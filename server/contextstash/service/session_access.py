@@ -32,6 +32,7 @@ from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
+from contextstash_storage.session_news import SessionNews
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class Access:
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
-        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
+        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder, _encode_all))
 
     def has_counted(self, counter: Counter) -> bool:
         """Whether this counter has been used: at the first use its vocabulary is loaded, which takes 0.3 s."""
@@ -181,12 +182,16 @@ class Access:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
         return await self.snapshot_of(await self.session(given), scope)
 
-    async def snapshot_of(self, session: Session, scope: Scope) -> SessionSnapshot:
-        """A snapshot of a session as of this state of it."""
+    async def news(self, given: str | None) -> SessionNews:
+        """The session a call refers to, as stored now, with what is new in it. Raises SessionNotFoundError."""
+        return await self._known.news(await self.session_id(given))
+
+    async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
+        """A snapshot of a session as of this state of it, which the news are of too."""
         settings = self.settings(session)
         counter = self.counter(settings, session.model)
         budget = self.budget(settings, session.model, session)
-        known = await self._known.read(session)
+        known = await self._known.read(session, news)
         part = await read_view(self._known, known, settings, counter, scope, budget.usable)
         if scope.all_outputs or settings.pin:
             recorded = await self.store.read_outputs(session.session_id)
@@ -234,11 +239,11 @@ class Access:
         return get_format(session.format).read(native).texts[output.block]
 
     async def output_texts(
-        self, snapshot: SessionSnapshot, outputs: Sequence[Output]
+        self, snapshot: SessionSnapshot, outputs: Sequence[Output], at_once: int = READ_AT_ONCE
     ) -> AsyncIterator[list[tuple[Output, str]]]:
         """Outputs in order of position, each with its full original text, in batches."""
-        for start in range(0, len(outputs), READ_AT_ONCE):
-            batch = outputs[start : start + READ_AT_ONCE]
+        for start in range(0, len(outputs), at_once):
+            batch = outputs[start : start + at_once]
             messages = await self.messages_at(snapshot, {output.seq for output in batch})
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
@@ -275,6 +280,12 @@ def _encoder(name: str) -> Callable[[str], int]:
     from contextstash.tokenizer import count_with
 
     return count_with(name)
+
+
+def _encode_all(name: str, texts: Sequence[str]) -> list[int]:
+    from contextstash.tokenizer import count_all_with
+
+    return count_all_with(name, texts)
 
 
 def as_json(value: object) -> str:

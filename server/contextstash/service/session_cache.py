@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from contextstash.context.view.session_snapshot import Place
-from contextstash.context.view.view import Entry, Overlay, edits_in_force
+from contextstash.context.view.view import Entry, Overlay, edits_in_force, message_entries
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Edit, Message, Output, Session
+from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.store import SessionStore
 
 MAX_SESSIONS = 8
@@ -27,6 +28,8 @@ MAX_TOKENS = 2_000_000
 MAX_ADVANCED = 100
 """Up to so many new messages are read at once with the check of the known ones; more are read if they are needed."""
 
+NOTHING_KNOWN = KnownPart()
+
 NO_EDITS = edits_in_force(())
 
 Span = tuple[int, int]
@@ -35,8 +38,8 @@ Span = tuple[int, int]
 @dataclass(frozen=True)
 class KnownSession:
     """What is known of a session, as of its state `session`: all its edits, those in force, and some of its messages,
-    their entries in the view and their outputs, by position. It is not changed but replaced, so that tasks cannot
-    disturb each other."""
+    their entries in the view and their outputs, by position. `view` is the whole view of the first `viewed` messages,
+    empty if that is not known. It is not changed but replaced, so that tasks cannot disturb each other."""
 
     session: Session
     edits: tuple[Edit, ...] = ()
@@ -44,10 +47,17 @@ class KnownSession:
     messages: Mapping[int, Message] = field(default_factory=dict)
     entries: Mapping[int, Entry] = field(default_factory=dict)
     outputs: Mapping[int, tuple[Output, ...]] = field(default_factory=dict)
+    view: tuple[Entry, ...] = ()
+    viewed: int = 0
 
     @property
     def key(self) -> tuple[str, datetime]:
         return self.session.session_id, self.session.created_at
+
+    @property
+    def known_part(self) -> KnownPart:
+        """What need not be read again: all but the newest message and edit."""
+        return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1), MAX_ADVANCED)
 
 
 class SessionCache:
@@ -60,12 +70,20 @@ class SessionCache:
     def __len__(self) -> int:
         return len(self._known)
 
-    async def read(self, session: Session) -> KnownSession:
-        """The edits of a session as of this state of it, and those of its messages that are known."""
+    async def news(self, session_id: str) -> SessionNews:
+        """The session as it is now, and what is new in it, for `read`. Raises SessionNotFoundError."""
+        known = self._known.last(lambda key: key[0] == session_id)
+        part = NOTHING_KNOWN if known is None else known.known_part
+        return await self._store.read_news(session_id, part)
+
+    async def read(self, session: Session, news: SessionNews | None = None) -> KnownSession:
+        """The edits of a session as of this state of it, and those of its messages that are known. With `news`, which
+        are of the same state, nothing that is in them is read."""
         known = self._known.get((session.session_id, session.created_at))
-        advanced = None if known is None else await self._advanced(known, session)
+        reader = _Reader(self._store, session, news)
+        advanced = None if known is None else await self._advanced(known, reader)
         if advanced is None:
-            edits = await self._edits(session, 0)
+            edits = await reader.edits(0)
             advanced = KnownSession(session, edits, edits_in_force(edits) if edits else NO_EDITS)
         return self._known.set(advanced.key, advanced)
 
@@ -92,13 +110,28 @@ class SessionCache:
             self._keep_outputs(known, found)
         return {(output.seq, output.block): output for each in messages for output in found[each.seq]}
 
-    def keep(self, known: KnownSession, messages: Sequence[Message], view: Iterable[Entry]) -> None:
+    def keep(self, known: KnownSession, messages: Sequence[Message], view: Sequence[Entry], *, whole: bool) -> None:
         """Keep these messages, which have bodies, and the view made of them for the next call, in place of those that
-        were kept before."""
-        size = sum(message.tokens for message in messages)
-        kept = {message.seq: message for message in messages} if size <= MAX_TOKENS else {}
-        entries = {entry.message.seq: entry for entry in view if entry.message and entry.message.seq in kept}
-        self._known.set(known.key, replace(known, messages=kept, entries=entries))
+        were kept before; `whole` says that it is all of the view."""
+        kept = {message.seq: message for message in messages} if _size(messages) <= MAX_TOKENS else {}
+        entries = {entry.message.seq: entry for entry in view if entry.message} if kept else {}
+        viewed = known.session.counters.messages if kept and whole else 0
+        shown = tuple(view) if viewed else ()
+        self._known.set(known.key, replace(known, messages=kept, entries=entries, view=shown, viewed=viewed))
+
+    def grown(self, known: KnownSession) -> tuple[Entry, ...] | None:
+        """The whole view, if it is known but for a few new messages, which are known too: as no edit came since, their
+        entries follow the others. Kept for the next call; None if it must be made of all messages."""
+        count = known.session.counters.messages
+        new = [known.messages.get(seq) for seq in range(known.viewed, count)] if known.view else [None]
+        messages = [message for message in new if message is not None]
+        if len(messages) < len(new) or _size(known.messages.values()) > MAX_TOKENS:
+            return None
+        added = message_entries(messages, known.overlay)
+        view = (*known.view, *added)
+        entries = {**known.entries, **{entry.first_seq: entry for entry in added}}
+        self._known.set(known.key, replace(known, entries=entries, view=view, viewed=count))
+        return view
 
     def _keep_outputs(self, known: KnownSession, outputs: Mapping[int, tuple[Output, ...]]) -> None:
         current = self._known.get(known.key)
@@ -106,43 +139,79 @@ class SessionCache:
             kept = {seq: found for seq, found in outputs.items() if seq in current.messages}
             self._known.set(known.key, replace(current, outputs=kept))
 
-    async def _advanced(self, known: KnownSession, session: Session) -> KnownSession | None:
+    async def _advanced(self, known: KnownSession, reader: _Reader) -> KnownSession | None:
         """What is known, with what is new; None if what is known is of another session."""
+        session = reader.session
         before, after = known.session.counters, session.counters
         counts = (after.messages, after.edits)
         if known.session.updated_at == session.updated_at and (before.messages, before.edits) == counts:
             return replace(known, session=session)
         if after.messages < before.messages or after.edits < before.edits:
             return None
-        newest = await self._newest(known, session)
-        read = await self._edits(session, max(0, len(known.edits) - 1)) if after.edits else ()
-        if newest is None or read[: len(known.edits[-1:])] != known.edits[-1:]:
+        part = known.known_part
+        newest = {} if part.first is None else await reader.messages_from(part)
+        read = await reader.edits(part.edits) if after.edits else ()
+        if part.first is not None and newest.pop(part.first, None) != known.messages[part.first]:
             return None
+        if read[: len(known.edits[-1:])] != known.edits[-1:]:
+            return None
+        advanced = replace(
+            known,
+            session=session,
+            messages={**known.messages, **newest},
+            outputs={**known.outputs, **reader.outputs_of(newest)},
+        )
         edits = (*known.edits[:-1], *read)
-        advanced = replace(known, session=session, messages={**known.messages, **newest})
         if len(edits) == len(known.edits):
             return advanced
-        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={})
-
-    async def _newest(self, known: KnownSession, session: Session) -> dict[int, Message] | None:
-        """The newest known message, and those after it if they are few; None if it is another one by now."""
-        newest = max(known.messages, default=None)
-        if newest is None:
-            return {}
-        last = session.counters.messages - 1
-        read = await self._read(session, newest, last if last - newest <= MAX_ADVANCED else newest, True)
-        if read[newest] != known.messages[newest]:
-            return None
-        return {seq: message for seq, message in read.items() if seq != newest}
-
-    async def _edits(self, session: Session, after: int) -> tuple[Edit, ...]:
-        """The edits behind number `after`, up to this state of the session."""
-        if not session.counters.edits:
-            return ()
-        return tuple(await self._store.read_edits(session.session_id, after=after))[: session.counters.edits - after]
+        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={}, view=(), viewed=0)
 
     async def _read(self, session: Session, first: int, last: int, bodies: bool) -> dict[int, Message]:
-        read = await self._store.read_messages(session.session_id, first=first, last=last, bodies=bodies)
+        return await _Reader(self._store, session, None).messages(first, last, bodies)
+
+
+def _size(messages: Iterable[Message]) -> int:
+    return sum([message.tokens for message in messages])
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads from the news of a session, or from the store what is not in them."""
+
+    store: SessionStore
+    session: Session
+    news: SessionNews | None
+
+    async def messages_from(self, part: KnownPart) -> dict[int, Message]:
+        """The newest known message, and those after it if they are few."""
+        if self.news is not None and self.news.known.first == part.first:
+            return {message.seq: message for message in self.news.messages}
+        first, last = part.span(self.session.counters) or (0, -1)
+        return await self.messages(first, last, True)
+
+    async def messages(self, first: int, last: int, bodies: bool) -> dict[int, Message]:
+        """Messages by position. Raises SessionNotFoundError if they are not there any more."""
+        read = await self.store.read_messages(self.session.session_id, first=first, last=last, bodies=bodies)
         if len(read) <= last - first:
-            raise SessionNotFoundError(f"The session '{session.session_id}' was deleted while it was read.")
+            raise SessionNotFoundError(f"The session '{self.session.session_id}' was deleted while it was read.")
         return {message.seq: message for message in read}
+
+    def outputs_of(self, messages: Iterable[int]) -> dict[int, tuple[Output, ...]]:
+        """The outputs of these messages that are in the news, by position."""
+        if self.news is None:
+            return {}
+        read = {message.seq for message in self.news.messages}
+        found: dict[int, tuple[Output, ...]] = {seq: () for seq in messages if seq in read}
+        for output in self.news.outputs:
+            if output.seq in found:
+                found[output.seq] += (output,)
+        return found
+
+    async def edits(self, after: int) -> tuple[Edit, ...]:
+        """The edits behind number `after`, up to this state of the session."""
+        count = self.session.counters.edits
+        if not count:
+            return ()
+        if self.news is not None and self.news.known.edits == after:
+            return self.news.edits[: count - after]
+        return tuple(await self.store.read_edits(self.session.session_id, after=after))[: count - after]

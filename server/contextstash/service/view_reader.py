@@ -63,10 +63,12 @@ async def read_view(
         part = await reader.part(spans, scope)
         if part is not None:
             return part
+    if scope.bodies and (grown := cache.grown(known)) is not None:
+        return ViewPart(grown)
     messages = await cache.messages(known, spans, bodies=scope.bodies)
     entries = await _entries(known, messages, known.entries)
     if scope.bodies:
-        cache.keep(known, messages, entries)
+        cache.keep(known, messages, entries, whole=True)
     return ViewPart(entries)
 
 
@@ -93,7 +95,7 @@ class _Reader:
         entries = await _entries(self.known, messages, self.made)
         beyond = await asyncio.to_thread(self._beyond, entries, body[0][0], newest[0].seq - 1)
         if beyond is not None and scope.bodies:
-            self.cache.keep(self.known, messages, entries)
+            self.cache.keep(self.known, messages, entries, whole=False)
         return None if beyond is None else ViewPart(entries, beyond)
 
     async def _head(self, spans: Sequence[Span], bodies: bool) -> list[Message]:

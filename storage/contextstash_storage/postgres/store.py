@@ -23,6 +23,7 @@ from contextstash_storage.postgres import (
     requests,
     session_copy,
     session_extras,
+    session_news,
     sessions,
     view_edits,
 )
@@ -61,6 +62,7 @@ from contextstash_storage.rows import check_changes
 from contextstash_storage.search_query import RANKED_HITS, SearchFilter
 from contextstash_storage.search_ranking import weighed
 from contextstash_storage.session_extras import SessionExtras
+from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 from contextstash_storage.view_edits import number_edits
@@ -221,6 +223,9 @@ class PostgresStore:
             session_id,
             lambda db, key: messages.read_range(db, key, first, MAX_INTEGER if last is None else last, bodies=bodies),
         )
+
+    async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
+        return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
         return await self._of_session(session_id, lambda db, key: messages.read_at(db, key, seqs))

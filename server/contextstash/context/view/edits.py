@@ -29,16 +29,25 @@ Weighed = TypeVar("Weighed", bound=EditRecord)
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> ArchiveEdit:
     """The edit that shows an output as its placeholder. The caller adds the change of the counters (`weighed`)."""
+    shown = placeholder_of(snapshot, output, digest)
+    return archive_edit_of(snapshot, output, shown, snapshot.counter.count(shown))
+
+
+def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
+    """The placeholder of an output, in the words that the settings choose."""
     if snapshot.settings.placeholder == DESCRIBED:
-        shown = placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
-    else:
-        shown = filled_placeholder(snapshot.settings.placeholder, output, digest)
+        return placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
+    return filled_placeholder(snapshot.settings.placeholder, output, digest)
+
+
+def archive_edit_of(snapshot: SessionSnapshot, output: Output, shown: str, counted: int) -> ArchiveEdit:
+    """The edit that shows an output as this placeholder, which takes so many tokens by itself."""
     return ArchiveEdit(
         seq=output.seq,
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=_result_tokens(snapshot, output, shown),
+        tokens=_result_tokens(snapshot, output, counted),
     )
 
 
@@ -50,15 +59,15 @@ def limited_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: O
         block=output.block,
         handle=output.handle,
         text=shown,
-        tokens=_result_tokens(snapshot, output, shown),
+        tokens=_result_tokens(snapshot, output, snapshot.counter.count(shown)),
     )
 
 
-def _result_tokens(snapshot: SessionSnapshot, output: Output, shown: str) -> int:
-    """The tokens of a tool result with this text, with what the provider counts for the result and the message around
-    it: they stay when the text is replaced."""
+def _result_tokens(snapshot: SessionSnapshot, output: Output, counted: int) -> int:
+    """The tokens of a tool result whose text takes `counted`, with what the provider counts for the result and the
+    message around it: they stay when the text is replaced."""
     overhead = snapshot.settings.message_overhead if output.block == 0 else 0
-    return snapshot.counter.count(shown) + snapshot.counter.result_overhead + overhead
+    return counted + snapshot.counter.result_overhead + overhead
 
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: int) -> TruncateEdit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from contextstash_storage.records import (
     Edit,
     Kind,
     Message,
+    Native,
     NewMessage,
     Part,
     Replacement,
@@ -28,6 +29,9 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
+
+NO_POSITION = 2**63 - 1
+"""Above the position of any message: the largest number that a database stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,13 @@ class Entry:
         blocks = self.message.blocks if self.message else ()
         return sum((block.type == "tool_call") - (block.type == "tool_result") for block in blocks)
 
+    def sent(self, body: Native, make: Callable[[], list[Native]]) -> list[Native]:
+        """What `make` returns, which is made of this entry and the JSON that was recorded: once, for many requests."""
+        known: tuple[Native, list[Native]] | None = self.__dict__.get("_sent")
+        if known is None or known[0] is not body:
+            known = self.__dict__["_sent"] = (body, make())  # as functools.cached_property does
+        return known[1]
+
     @property
     def is_system(self) -> bool:
         return self.message is not None and self.message.role == "system"
@@ -248,20 +259,31 @@ def build_view(
 ) -> list[Entry]:
     """The view's entries in order. `messages` must include all that no cover hides. `known` are entries, by position,
     of messages in which no edit since has changed anything: what they add up to is known too."""
+    hidden = _Spans(overlay.covers)
+    added = [Entry(summary=edit) for edit in overlay.summaries]
+    added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
+    return _merged(message_entries(messages, overlay, known), sorted(added, key=_place))
+
+
+def message_entries(
+    messages: Iterable[Message], overlay: Overlay, known: Mapping[int, Entry] = MappingProxyType({})
+) -> list[Entry]:
+    """The entries of those messages that the view shows, in order; without those that edits add between them."""
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
+    shown = range(0)
     for message in messages:
         seq = message.seq
-        if not message.agent_visible or (hidden and seq in hidden):
+        if seq not in shown:
+            shown = hidden.gap(seq)
+        if not message.agent_visible or seq not in shown:
             continue
         made = known.get(seq)
         if made is None or made.message is not message:
             made = Entry(message, replaced=_replaced(message, overlay), stripped=seq in stripped)
         entries.append(made)
-    added = [Entry(summary=edit) for edit in overlay.summaries]
-    added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
-    return _merged(entries, sorted(added, key=_place))
+    return entries
 
 
 def _merged(entries: list[Entry], added: Sequence[Entry]) -> list[Entry]:
@@ -318,8 +340,12 @@ class _Spans:
                 self._starts.append(first)
                 self._ends.append(last)
 
-    def __bool__(self) -> bool:
-        return bool(self._starts)
+    def gap(self, seq: int) -> range:
+        """The positions around this one that are in no span; empty if it is in one."""
+        place = bisect_right(self._starts, seq)
+        first = self._ends[place - 1] + 1 if place else 0
+        end = self._starts[place] if place < len(self._starts) else NO_POSITION
+        return range(first, end) if seq >= first else range(0)
 
     def __contains__(self, seq: int) -> bool:
         place = bisect_right(self._starts, seq) - 1

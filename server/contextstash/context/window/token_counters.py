@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from contextstash.context.window.image_tokens import ImageTokens, claude_image, openai_image
 from contextstash.context.window.settings import ContextSettings
@@ -13,6 +14,9 @@ from contextstash_storage.records import Block
 
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
+
+ListEncoder = Callable[[str, Sequence[str]], list[int]]
+"""`encode(name, texts)`: the tokens of each text by a vocabulary, as the counting function counts them."""
 
 UNREADABLE_TOKENS = 50
 """The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown. A
@@ -62,7 +66,8 @@ class Counter:
     """Counts a text in a model's tokens. `name` describes the method for people.
 
     `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
-    whole message, not for each block. `image` is the rule for images, if the model's provider documents one.
+    whole message, not for each block. `image` is the rule for images, if the model's provider documents one. `raw_all`
+    measures each of many texts as `raw` does; None if that takes no less time.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Counter:
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
     image: ImageTokens | None = None
+    raw_all: Callable[[Sequence[str]], list[int]] | None = None
 
     @property
     def is_approximate(self) -> bool:
@@ -81,6 +87,11 @@ class Counter:
     def count(self, text: str) -> int:
         """Tokens of a text."""
         return self.tokens(self.raw(text))
+
+    def count_all(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text."""
+        measured = map(self.raw, texts) if self.raw_all is None else self.raw_all(texts)
+        return [self.tokens(size) for size in measured]
 
     def tokens(self, measured: int) -> int:
         """The tokens of a measured size."""
@@ -102,16 +113,25 @@ RULES_OF_THUMB: dict[str, Counter] = {
 """The estimates of the systems that the presets reproduce, by the value of the setting `estimator`."""
 
 
-def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) -> Counter:
+def counter_for(
+    model: str | None, settings: ContextSettings, encoder: Encoder, encode_all: ListEncoder | None = None
+) -> Counter:
     """The counter that the settings name, for a model."""
     if settings.estimator in RULES_OF_THUMB:
         return RULES_OF_THUMB[settings.estimator]
     family = family_of(model)
     if settings.estimator == "tiktoken":
         vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
-        return Counter(vocabulary, encoder(vocabulary))
+        return Counter(vocabulary, encoder(vocabulary), raw_all=encode_all and partial(encode_all, vocabulary))
     name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
-    return Counter(name, encoder(family.vocabulary), family.factor, family.result_overhead, image=family.image)
+    return Counter(
+        name,
+        encoder(family.vocabulary),
+        family.factor,
+        family.result_overhead,
+        image=family.image,
+        raw_all=encode_all and partial(encode_all, family.vocabulary),
+    )
 
 
 def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
-from contextstash.context.view.edits import archive_edit, replaced, weighed
+from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
 from contextstash.context.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.context.view.prune_plan import (
     BY_SETTINGS,
@@ -36,6 +36,11 @@ from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 MAX_LISTED = 40
 """Archived outputs that a result lists. A guess: at about 50 tokens each, the list stays near 2,000 tokens."""
+
+
+OUTPUTS_AT_ONCE = 250
+"""Outputs whose placeholders are counted at a time: while that is done, the next are read and described. A prune takes
+as long with 125 or 500."""
 
 
 def client_note(snapshot: SessionSnapshot) -> str | None:
@@ -192,22 +197,62 @@ async def archive_outputs(
     access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, even_if_larger: bool = False
 ) -> list[Archived]:
     """The edits that archive the chosen outputs: those whose placeholder takes fewer tokens than the output, or all of
-    them with `even_if_larger`."""
-    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
-    costs = {(candidate.output.seq, candidate.output.block): candidate.view_tokens for candidate in chosen}
-    made: list[Archived] = []
+    them with `even_if_larger`. While placeholders are counted, which does not keep Python's lock, the next ones are
+    written."""
+    writer = _ArchiveWriter(snapshot, chosen, even_if_larger)
+    count_all = snapshot.counter.count_all
+    described: list[_Described] = []
+    counting: asyncio.Future[list[int]] | None = None
+    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
+        before, described = described, await asyncio.to_thread(writer.describe, batch)
+        if counting is not None:
+            await asyncio.to_thread(writer.weigh, before, await counting)
+        placeholders = [each.placeholder for each in described]
+        counting = asyncio.ensure_future(asyncio.to_thread(count_all, placeholders))
+    if counting is not None:
+        await asyncio.to_thread(writer.weigh, described, await counting)
+    return writer.made
 
-    def make(batch: Sequence[tuple[Output, str]]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An output with its text, its digest and its placeholder, which is not counted yet."""
+
+    output: Output
+    text: str
+    digest: str
+    placeholder: str
+
+
+class _ArchiveWriter:
+    """Makes the edits that archive outputs, in their order."""
+
+    def __init__(self, snapshot: SessionSnapshot, chosen: Sequence[Candidate], even_if_larger: bool) -> None:
+        self.made: list[Archived] = []
+        self._snapshot = snapshot
+        self._even_if_larger = even_if_larger
+        self._costs = {(each.output.seq, each.output.block): each.view_tokens for each in chosen}
+        wanted = {each.output.seq for each in chosen}
+        self._shown = {
+            entry.message.seq: entry for entry in snapshot.entries if entry.message and entry.message.seq in wanted
+        }
+
+    def describe(self, batch: Sequence[tuple[Output, str]]) -> list[_Described]:
+        """The digests and placeholders of these outputs."""
+        described = []
         for output, text in batch:
             digest = digest_output(output.tool, output.argument, text, output.is_error)
-            edit = archive_edit(snapshot, output, digest)
-            if edit.tokens < costs[output.seq, output.block] or even_if_larger:
-                before = shown[output.seq]
-                after = replaced(before, output.block, edit)
-                kept = text if even_if_larger else ""
-                made.append(Archived(weighed(edit, before, after), output, kept, digest))
-                shown[output.seq] = after
+            kept = text if self._even_if_larger else ""
+            described.append(_Described(output, kept, digest, placeholder_of(self._snapshot, output, digest)))
+        return described
 
-    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):
-        await asyncio.to_thread(make, batch)
-    return made
+    def weigh(self, described: Sequence[_Described], counted: Sequence[int]) -> None:
+        """Add the edits of these outputs, whose placeholders take so many tokens by themselves."""
+        for each, tokens in zip(described, counted, strict=True):
+            output = each.output
+            edit = archive_edit_of(self._snapshot, output, each.placeholder, tokens)
+            if edit.tokens < self._costs[output.seq, output.block] or self._even_if_larger:
+                before = self._shown[output.seq]
+                after = replaced(before, output.block, edit)
+                self.made.append(Archived(weighed(edit, before, after), output, each.text, each.digest))
+                self._shown[output.seq] = after

@@ -215,11 +215,11 @@ def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
 async def _read(
     access: Access, session_id: str | None, format_name: str | None, budget: int | None, within_reach: bool
 ) -> tuple[SessionSnapshot, int, _Sources]:
-    session = await access.session(session_id)
-    newest = await access.store.read_requests(session.session_id) if session.counters.requests else []
-    after = await _left_out_before(access, session, newest[0]) if newest else -1
+    news = await access.news(session_id)
+    session = news.session
+    after = await _left_out_before(access, session, news.request) if news.request else -1
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
-    snapshot = await access.snapshot_of(session, scope)
+    snapshot = await access.snapshot_of(session, scope, news)
     if format_name is not None and get_format(format_name).name != snapshot.format.name:
         raise BadInputError(
             f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
@@ -227,7 +227,7 @@ async def _read(
     limit = budget or snapshot.budget.usable
     snapshot = await _without_large_summaries(access, snapshot, limit)
     bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
-    return snapshot, limit, _Sources(bodies, await declared_system(access, session), newest[0] if newest else None)
+    return snapshot, limit, _Sources(bodies, await declared_system(access, session), news.request)
 
 
 async def _left_out_before(access: Access, session: Session, last: Request) -> int:
@@ -454,12 +454,19 @@ def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[N
     """An entry in its provider's JSON; empty if the message held only thinking, and that is stripped."""
     if entry.message is None:
         return [fmt.user_message(entry.edit.text)]
-    body: Native | None = bodies[entry.message.seq]
-    if entry.replaced and body is not None:
-        body = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
-    if entry.stripped and body is not None:
-        body = fmt.without_thinking(body)
-    return [] if body is None else [body]
+    body = bodies[entry.message.seq]
+    if not entry.replaced and not entry.stripped:
+        return [body]
+    return entry.sent(body, lambda: _changed(fmt, body, entry))
+
+
+def _changed(fmt: Format, body: Native, entry: Entry) -> list[Native]:
+    changed: Native | None = body
+    if entry.replaced:
+        changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+    if entry.stripped and changed is not None:
+        changed = fmt.without_thinking(changed)
+    return [] if changed is None else [changed]
 
 
 def _notice(snapshot: SessionSnapshot, span: LeftOutSpan, bodies: Mapping[int, Native]) -> str:
