@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from contextstash_storage.message_rows import FEW
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Cursor, Message, Output
 from contextstash_storage.rows import from_json, message_of, no_handle
 
 _COLUMNS = "seq, key, derived, created_at"
+
+Made = TypeVar("Made")
 
 
 async def read_range(db: Connection, key: Key, first: int, last: int, *, bodies: bool) -> list[Message]:
@@ -22,21 +27,38 @@ async def read_at(db: Connection, key: Key, seqs: Sequence[int]) -> list[Message
     return await _read(db, key, "seq = ANY($3)", (list(seqs),), bodies=True)
 
 
+_LARGE = """
+LEFT JOIN LATERAL (
+    SELECT array_agg(path ORDER BY number) AS paths, array_agg(content ORDER BY number) AS contents
+    FROM message_blobs AS b CROSS JOIN LATERAL (
+        SELECT content FROM blobs WHERE owner = $1 AND session_id = $2 AND sha256 = b.sha256 OFFSET 0
+    ) AS blob WHERE b.owner = $1 AND b.session_id = $2 AND b.seq = messages.seq
+) AS large ON true
+"""
+"""The large strings of each message, by one statement with it. Each is looked up by its key: without statistics
+PostgreSQL would join the tables whole."""
+
+
 async def _read(db: Connection, key: Key, condition: str, values: Sequence[object], *, bodies: bool) -> list[Message]:
-    where = f"WHERE {OF_SESSION} AND {condition} ORDER BY seq"
-    if not bodies:
-        rows = await db.fetch(f"SELECT {_COLUMNS} FROM messages {where}", *key, *values)
-        return [message_of(key[1], _row(row), None) for row in rows]
-    blobs: dict[int, list[tuple[str, bytes]]] = {}
-    found = await db.fetch(
-        f"SELECT seq, path, content FROM message_blobs JOIN blobs USING (owner, session_id, sha256) {where}, number",
+    columns = f"{_COLUMNS}, body, paths, contents" if bodies else _COLUMNS
+    rows = await db.fetch(
+        f"SELECT {columns} FROM messages {_LARGE if bodies else ''} WHERE {OF_SESSION} AND {condition} ORDER BY seq",
         *key,
         *values,
     )
-    for seq, path, content in found:
-        blobs.setdefault(seq, []).append((path, content))
-    rows = await db.fetch(f"SELECT {_COLUMNS}, body FROM messages {where}", *key, *values)
-    return [message_of(key[1], _row(row), (row[4], blobs.get(row[0], []))) for row in rows]
+    return await made(lambda row: _message(key[1], row, bodies=bodies), rows)
+
+
+async def made(make: Callable[[Any], Made], rows: Sequence[Any]) -> list[Made]:
+    """What each row is made into: of many rows in a thread, so that other calls need not wait."""
+    if len(rows) <= FEW:
+        return [make(row) for row in rows]
+    return await asyncio.to_thread(lambda: [make(row) for row in rows])
+
+
+def _message(session_id: str, row: Sequence[Any], *, bodies: bool) -> Message:
+    stored = (row[4], list(zip(row[5] or (), row[6] or (), strict=True))) if bodies else None
+    return message_of(session_id, _row(row), stored)
 
 
 def _row(row: Sequence[object]) -> tuple[int, str | None, str, str]:
@@ -61,7 +83,7 @@ async def read_outputs(db: Connection, key: Key, first: int, last: int) -> list[
         first,
         last,
     )
-    return [from_json(Output, record) for (record,) in rows]
+    return await made(lambda row: from_json(Output, row[0]), rows)
 
 
 async def find_output(db: Connection, owner: str, handle: str, session_id: str | None) -> tuple[str, Output]:

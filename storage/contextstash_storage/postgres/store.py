@@ -109,10 +109,10 @@ class PostgresStore:
         await self._database.close()
 
     async def owners(self) -> list[str]:
-        return await self._database.read(sessions.owners)
+        return await self._database.read_one(sessions.owners)
 
     async def read_extras(self, session_id: str) -> SessionExtras:
-        return await self._of_session(session_id, session_extras.read)
+        return await self._together(session_id, session_extras.read)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         await self._change(session_id, lambda db, key, _: session_extras.put(db, key, extras))
@@ -139,7 +139,7 @@ class PostgresStore:
         return stored
 
     async def get_session(self, session_id: str) -> Session:
-        return await self._database.read(lambda db: read_session(db, self._key(session_id)))
+        return await self._database.read_one(lambda db: read_session(db, self._key(session_id)))
 
     async def list_sessions(
         self,
@@ -158,7 +158,7 @@ class PostgresStore:
         return await self._database.read(lambda db: activity.totals(db, self.owner, without_agent))
 
     async def mark(self) -> StoreMark:
-        return await self._database.read(lambda db: activity.mark(db, self.owner))
+        return await self._database.read_one(lambda db: activity.mark(db, self.owner))
 
     async def session_tools(self, session_id: str) -> list[ToolSum]:
         return await self._of_session(session_id, activity.session_tools)
@@ -167,7 +167,7 @@ class PostgresStore:
         return await self._of_session(session_id, activity.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
-        return await self._database.read(
+        return await self._database.read_one(
             lambda db: sessions.find_ids(db, self.owner, prefix, limit, without_agent or "")
         )
 
@@ -210,7 +210,7 @@ class PostgresStore:
         return bodies.fingerprint(body)
 
     async def get_cursor(self, source: str) -> Cursor | None:
-        return await self._database.read(lambda db: messages.read_cursor(db, self.owner, source))
+        return await self._database.read_one(lambda db: messages.read_cursor(db, self.owner, source))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
@@ -261,13 +261,13 @@ class PostgresStore:
         )
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        return await self._database.read(lambda db: messages.find_output(db, self.owner, handle, session_id))
+        return await self._database.read_one(lambda db: messages.find_output(db, self.owner, handle, session_id))
 
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
-        return await self._database.read(lambda db: view_edits.find_summary(db, self.owner, summary_id, session_id))
+        return await self._database.read_one(lambda db: view_edits.find_summary(db, self.owner, summary_id, session_id))
 
     async def find_handles(self, prefix: str, limit: int) -> list[str]:
-        return await self._database.read(lambda db: messages.find_handles(db, self.owner, prefix, limit))
+        return await self._database.read_one(lambda db: messages.find_handles(db, self.owner, prefix, limit))
 
     async def search(
         self,
@@ -374,13 +374,22 @@ class PostgresStore:
         await self._keep(session_id, lambda db, key, _: requests.keep_proxied(db, key, proxied))
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-        return await self._database.read(lambda db: requests.recent_proxied(db, self.owner, since, limit))
+        return await self._database.read_one(lambda db: requests.recent_proxied(db, self.owner, since, limit))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
 
     async def _of_session(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
-        """What `work`, which only reads, returns for a session."""
+        """What `work`, which reads by one statement, returns for a session. Whether there is such a session is asked
+        only if nothing was found: each question is a round trip."""
+        key = self._key(session_id)
+        found = await self._database.read_one(lambda db: work(db, key))
+        if not found:
+            await self._database.read_one(lambda db: sessions.check_session(db, key))
+        return found
+
+    async def _together(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
+        """The same for `work` that reads by several statements, of one state of the session."""
         key = self._key(session_id)
 
         async def checked(db: Connection) -> Result:
