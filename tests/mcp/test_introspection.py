@@ -184,6 +184,29 @@ async def test_a_token_that_was_valid_does_not_suffer_from_those_that_somebody_m
     await tokens.close()
 
 
+async def test_requests_that_wait_for_a_slow_issuer_leave_room_for_those_that_need_not(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(introspection, "MAX_WAITING", 3)
+    tokens, known = verifier(issuer), issuer.opaque_token("alice", PUBLIC, "read")
+    assert await tokens.verify_token(known) is not None
+
+    async def hang(_: str) -> Any:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(tokens, "_asked", hang)
+    async with anyio.create_task_group() as group:
+        for made_up in ("same", "same", "other"):
+            group.start_soon(tokens.verify_token, made_up)
+        await anyio.wait_all_tasks_blocked()
+        for made_up in ("same", "one-more"):
+            with pytest.raises(IssuerError, match="Too many"):
+                await tokens.verify_token(made_up)
+        assert await tokens.verify_token(known) is not None
+        group.cancel_scope.cancel()
+    await tokens.close()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

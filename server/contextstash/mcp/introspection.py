@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
@@ -43,12 +44,16 @@ METADATA_SECONDS = 3_600.0
 MAX_TOKENS = 4_096
 """Tokens that are remembered, valid and refused ones each, some 500 bytes a token."""
 
-MAX_ASKED = 8
+MAX_ASKED = 16
 """Questions to the issuer at a time about tokens that were not valid before, and as many about others; a guess."""
 
-STRANGERS_A_SECOND = 20.0
+MAX_WAITING = 200
+"""Requests that wait for what the issuer says about tokens of one of these kinds; a guess. Each takes a place of the
+1,000 requests that the server runs, and the issuer may take FETCH_SECONDS to fail."""
+
+STRANGERS_A_SECOND = 100.0
 """Questions a second about tokens that were not valid before; a guess. Anybody can make tokens up, and the issuer must
-not be flooded with them; some tokens a second are new in a large team."""
+not be flooded with them; all clients of a team are new after a restart."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,4096}=*")
 """What a bearer token is made of (RFC 6750); the length is a guess."""
@@ -87,6 +92,18 @@ class _Questions:
     def __init__(self, issuer: str) -> None:
         self.places = anyio.Semaphore(MAX_ASKED)
         self.failures = Failures(issuer)
+        self._waiting = 0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a request that waits. Raises IssuerError if too many do."""
+        if self._waiting >= MAX_WAITING:
+            raise IssuerError("Too many requests wait for the issuer.")
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
 
 class OpaqueTokens:
@@ -109,17 +126,24 @@ class OpaqueTokens:
         if not _TOKEN.fullmatch(token):
             return None
         sha256 = digest(token)
+        answer = self._known(sha256)
+        if answer is None:
+            with (self._before if self._valid.get(sha256) else self._strangers).waiting():
+                answer = await self._waited_for(sha256, token)
+        return None if answer.token is None else answer.token.model_copy(update={"token": token})
+
+    async def _waited_for(self, sha256: bytes, token: str) -> _Answer:
+        """What the issuer says about a token, which is asked once for all requests that wait for it."""
         while (answer := self._known(sha256)) is None:
             if (asked := self._asking.get(sha256)) is not None:
                 await asked.wait()
                 continue
             self._asking[sha256] = anyio.Event()
             try:
-                answer = await self._learn(sha256, token)
-                break
+                return await self._learn(sha256, token)
             finally:
                 self._asking.pop(sha256).set()
-        return None if answer.token is None else answer.token.model_copy(update={"token": token})
+        return answer
 
     async def close(self) -> None:
         """Close the connections to the issuer."""
