@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from itertools import accumulate
 
 from contextstash_storage.records import SearchHit
 from contextstash_storage.search_documents import Document, Kind, kind_mark, pieces, tool_mark
-from contextstash_storage.search_index import call_of_pair, read_searchable, session_mark
-from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_index import (
+    Searchable,
+    call_of_pair,
+    read_searchable,
+    read_searchables,
+    session_mark,
+)
+from contextstash_storage.search_query import RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.search_scores import best_entries, best_entries_among, is_shared, marked, own_entries
+from contextstash_storage.store import Weigh
 
 MATCHES = 400
-"""How many matching rows are ranked at first: several for each of the at most 50 hits."""
+"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
+
+FEWER_MATCHES = 200
+"""How many are ranked for few hits: these and MATCHES_A_HIT for each. 10 hits are as good with 300 as with 400 rows."""
+
+MATCHES_A_HIT = 10
 
 MORE_MATCHES = 20_000
 """How many are ranked if too few of the first belong to the sessions that are searched."""
@@ -26,173 +41,256 @@ CALL_CHARACTERS = 4_000
 _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
 LARGE_SHARE = 0.5
-"""From this share of the database's messages on, the sessions that are searched are found among all matches: for each
-word of a query that names where to search, FTS5 counts the rows, and that takes longer than the ranking itself."""
+"""From this share of the database's messages on, the matches of the sessions that are searched are taken out of the
+best of all sessions: for each word of a query that names where to search, FTS5 counts the rows, and that takes longer
+than the ranking itself."""
 
-_MATCHES = """
-SELECT entry, message, messages.session, seq, block, piece, kind, pair, -score, {created}
-FROM (
-    SELECT rowid AS entry, rank AS score FROM search_pieces
-    WHERE search_pieces MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?
-)
-JOIN search_entries USING (entry) JOIN messages USING (message) JOIN sessions USING (session)
-WHERE sessions.owner = ?
+SIFTED = 1.2
+"""How many times as many of the best of all sessions are looked through as are expected to hold MATCHES of those."""
+
+SIFTED_KINDS = 2.5
+"""The same if only outputs, or only messages, are searched: about half of the rows are of that kind."""
+
+READ_TOGETHER = 10
+"""How many texts of hits are read by one query; each may have tens of megabytes."""
+
+_SESSIONS = """
+SELECT session, counters ->> '$.messages' FROM sessions
+WHERE owner = ? AND (? IS NULL OR session_id IN (SELECT value FROM json_each(?)))
 """
-_MATCHES_AMONG = """
-SELECT entry, message, messages.session, seq, block, piece, kind, pair, -rank, {created}
-FROM search_pieces CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
-WHERE search_pieces MATCH ? AND rank MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
-ORDER BY rank LIMIT ?
+_ENTRIES = """
+SELECT entry, message, messages.session, seq, block, piece, kind, pair, {created}, sessions.owner
+FROM json_each(?) JOIN search_entries ON entry = value JOIN messages USING (message) JOIN sessions USING (session)
 """
-_OUTPUTS = """
-SELECT pair, message, messages.session, messages.seq, search_entries.block,
-    record ->> '$.tool', record ->> '$.argument', record ->> '$.characters', messages.created_at
+_OUTPUT = "outputs.record ->> '$.tool', outputs.record ->> '$.argument', outputs.record ->> '$.characters'"
+_OUTPUTS_OF_CALLS = f"""
+SELECT pair, message, messages.session, messages.seq, outputs.block, {_OUTPUT}, {{created}}
 FROM search_entries JOIN messages USING (message)
 JOIN outputs ON outputs.session = messages.session AND outputs.seq = messages.seq
     AND outputs.block = search_entries.block
 WHERE pair IN (SELECT value FROM json_each(?)) AND kind = ? AND piece = 0
 """
+_OUTPUTS_AT = f"""
+SELECT session, seq, block, {_OUTPUT} FROM json_each(?)
+JOIN outputs ON session = value ->> 0 AND seq = value ->> 1 AND block = value ->> 2
+"""
 
 
-def search(db: sqlite3.Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
+def search(
+    db: sqlite3.Connection, owner: str, query: str, where: SearchFilter, limit: int, weigh: Weigh | None = None
+) -> list[SearchHit]:
     """The best hits for any of the query's terms, see SessionStore.search."""
     wanted = terms(query)
     place = _place_of(db, owner, where)
     if not wanted or place is None or limit <= 0:
         return []
-    match = _expression(wanted, "OR", place.marks)
-    whole = _expression(wanted, "AND", place.marks) if len(wanted) > 1 else None
-    hits: list[SearchHit] = []
-    for most, tried in _attempts(db, place, where):
-        rows = _matches(db, match, whole, where, tried, most)
-        hits = list(_hits(db, _ranked(db, rows, where), limit))
-        if len(hits) >= limit or len(rows) == most or _count(db, match, most) < most:
+    ranks = min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
+    hits: list[tuple[Ranked, str]] = []
+    for found in _attempts(db, place, wanted, ranks):
+        matches = _matches(db, found, where, place)
+        is_enough = len(matches) >= ranks
+        if found.is_sifted and not (is_enough or found.is_complete):
+            continue
+        hits, is_certain = _best_hits(db, _ranked(db, matches, where), limit, weigh)
+        if is_enough or found.is_complete or is_certain:
             break
-    return hits
+    return [_hit(db, hit, text) for hit, text in hits]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a query searches: `marks` restrict it within FTS5; with `among`, its matches are those in these sessions,
-    else those in sessions of the owner."""
+    """Where a query searches: in `sessions`, or in all of the owner if it is None, and of these rows only those with
+    all of `marks` and one of `kinds`. `messages` is how many messages the sessions have, `share` what part of the
+    database that is; both are 0 if all sessions of its only owner are searched."""
 
     owner: str
-    marks: tuple[str, ...] = ()
-    among: tuple[int, ...] | None = None
+    sessions: tuple[int, ...] | None
+    marks: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    messages: int
+    is_database_shared: bool
+    share: float
+
+    def holds(self, session: int, owner: str, kind: int) -> bool:
+        """Whether a row that has the marks is searched."""
+        if owner != self.owner or (self.kinds and kind not in self.kinds):
+            return False
+        return self.sessions is None or session in self.sessions
 
 
-def _attempts(db: sqlite3.Connection, place: _Place, where: SearchFilter) -> Iterator[tuple[int, _Place]]:
-    """How many matches are ranked, and where, until enough are found. Finding the owner's among all matches takes
-    longer, and comes last: only if others have so many better ones that they hide the owner's."""
-    yield MATCHES, place
-    yield MORE_MATCHES, place
-    if where.session_ids is None:
-        rows = db.execute("SELECT session FROM sessions WHERE owner = ?", (place.owner,))
-        yield MORE_MATCHES, replace(place, among=tuple(session for (session,) in rows))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Entries by score, and those that have all terms. Of them the `most` best count which the place holds; there are
+    no others if they are `is_complete`. Sifted ones count only if they are enough."""
+
+    scores: Mapping[int, float]
+    having_all: Collection[int]
+    most: int
+    is_complete: bool
+    is_sifted: bool = False
 
 
-def _expression(wanted: Sequence[str], operator: str, places: Sequence[str]) -> str:
-    """The query for FTS5, each term quoted so that no character in it is an operator."""
-    return " AND ".join([f"{{call text}} : ({_any(wanted, operator)})", *places])
+def _attempts(db: sqlite3.Connection, place: _Place, wanted: Sequence[str], ranks: int) -> Iterator[_Found]:
+    """What matches, found in the quickest way first, until there is enough."""
+    kinds = (marked([kind_mark(kind) for kind in place.kinds]),) if place.kinds else ()
+    if place.is_database_shared:
+        marks = (*_session_marks(place), *kinds, *place.marks)
+        scores, having_all = own_entries(db, place.owner, wanted, marks, place.messages)
+        yield _Found(scores, having_all, ranks, is_complete=True)
+        return
+    if place.sessions is None or place.share < LARGE_SHARE:
+        marks = (*_session_marks(place), *kinds, *place.marks)
+        for most in (ranks, MORE_MATCHES):
+            yield _best(wanted, most, partial(best_entries, db, marks=marks))
+        return
+    sifted = round((SIFTED_KINDS if kinds else SIFTED) * ranks / place.share)
+    yield replace(_best(wanted, sifted, partial(best_entries, db, marks=place.marks)), most=ranks, is_sifted=True)
+    among = partial(best_entries_among, db, marks=(*kinds, *place.marks), sessions=place.sessions)
+    yield _best(wanted, ranks, among)
+
+
+def _best(wanted: Sequence[str], most: int, entries: Callable[..., dict[int, float]]) -> _Found:
+    """The best with any of the terms. Those with all terms are among them whatever their rank, since one term of a call
+    outweighs many of a text."""
+    scores = entries(wanted=wanted, operator="OR", most=most)
+    whole = entries(wanted=wanted, operator="AND", most=most) if len(wanted) > 1 else {}
+    return _Found({**whole, **scores}, whole.keys(), most, is_complete=len(scores) < most)
+
+
+def _session_marks(place: _Place) -> tuple[str, ...]:
+    return (marked([session_mark(session) for session in place.sessions]),) if place.sessions else ()
 
 
 def _place_of(db: sqlite3.Connection, owner: str, where: SearchFilter) -> _Place | None:
     """Where a query searches; None if there are no such sessions."""
-    places = []
-    among = None
-    if where.session_ids is not None:
-        rows = db.execute(
-            "SELECT session, counters ->> '$.messages' FROM sessions"
-            " WHERE owner = ? AND session_id IN (SELECT value FROM json_each(?))",
-            (owner, json.dumps(list(where.session_ids))),
-        ).fetchall()
-        if not rows:
-            return None
-        sessions = tuple(session for session, _ in rows)
-        [newest] = db.execute("SELECT max(message) FROM messages").fetchone()
-        if sum(messages or 0 for _, messages in rows) >= LARGE_SHARE * (newest or 0):
-            among = sessions
-        else:
-            places.append(_any([session_mark(session) for session in sessions]))
-    if kinds := _KINDS[where.scope]:
-        places.append(_any([kind_mark(kind) for kind in kinds]))
-    if where.tool is not None:
-        places.append(_any([tool_mark(where.tool)]))
-    return _Place(owner, tuple(f"place : ({place})" for place in places), among)
+    named = None if where.session_ids is None else json.dumps(list(where.session_ids))
+    is_database_shared = is_shared(db, owner)
+    rows = db.execute(_SESSIONS, (owner, named, named)).fetchall() if named or is_database_shared else []
+    if named and not rows:
+        return None
+    messages = sum(messages or 0 for _, messages in rows)
+    [newest] = db.execute("SELECT max(message) FROM messages").fetchone()
+    return _Place(
+        owner,
+        None if named is None else tuple(session for session, _ in rows),
+        () if where.tool is None else (marked([tool_mark(where.tool)]),),
+        _KINDS[where.scope],
+        messages,
+        is_database_shared,
+        messages / max(1, newest or 0),
+    )
 
 
-def _any(words: Sequence[str], operator: str = "OR") -> str:
-    return f" {operator} ".join(f'"{word}"' for word in words)
+def _matches(db: sqlite3.Connection, found: _Found, where: SearchFilter, place: _Place) -> list[Match]:
+    """The rows that are searched, best first; those with all terms before others."""
+    weights = {entry: WHOLE_WEIGHT * found.scores[entry] for entry in found.having_all}
+    scores = {**found.scores, **weights}
+    entries = sorted(scores, key=lambda entry: (-scores[entry], -entry))
+    matches: list[Match] = []
+    for first in range(0, len(entries), found.most):
+        if len(matches) >= found.most:
+            break
+        matches += _read(db, entries[first : first + found.most], scores, where, place)
+    return matches[: found.most]
 
 
-def _matches(
-    db: sqlite3.Connection, match: str, whole: str | None, where: SearchFilter, place: _Place, most: int
+def _read(
+    db: sqlite3.Connection, entries: Sequence[int], scores: Mapping[int, float], where: SearchFilter, place: _Place
 ) -> list[Match]:
-    weights = f"bm25(0.0, {CALL_WEIGHT}, 1.0)"
-    having_all = frozenset[int]()
-    if whole is not None:
-        found = db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?", (whole, most))
-        having_all = frozenset(entry for (entry,) in found)
-    # The time of a message is behind its body: it is read only if it is needed.
-    created_at = "NULL" if where.any_time else "messages.created_at"
-    if place.among is None:
-        rows = db.execute(_MATCHES.format(created=created_at), (match, weights, most, place.owner))
-    else:
-        values = (match, weights, json.dumps(place.among), most)
-        rows = db.execute(_MATCHES_AMONG.format(created=created_at), values)
-    matches = []
-    for entry, message, session, seq, block, piece, kind, pair, score, created in rows:
-        if where.admits(created):
-            weight = WHOLE_WEIGHT if entry in having_all else 1.0
-            matches.append(Match(message, session, seq, block, piece, Kind(kind), pair, score * weight))
-    return matches
+    """Those of these entries that are searched, in the same order."""
+    found = {
+        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry])
+        for entry, message, session, seq, block, piece, kind, pair, created, owner in db.execute(
+            _with_time(_ENTRIES, where), (json.dumps(sorted(entries)),)
+        )
+        if place.holds(session, owner, kind) and where.admits(created)
+    }
+    return [found[entry] for entry in entries if entry in found]
 
 
-def _count(db: sqlite3.Connection, match: str, most: int) -> int:
-    """How many rows match, counted up to `most`."""
-    counted = "SELECT count(*) FROM (SELECT rowid FROM search_pieces WHERE search_pieces MATCH ? LIMIT ?)"
-    return int(db.execute(counted, (match, most)).fetchone()[0])
+def _with_time(query: str, where: SearchFilter) -> str:
+    """The query with the time of each message if that is needed: it is stored behind the body."""
+    return query.format(created="NULL" if where.any_time else "messages.created_at")
 
 
 def _ranked(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter) -> list[Ranked]:
     if where.scope == "messages":
         return ranked(matches, ())
-    pairs = {match.pair for match in matches if match.pair is not None}
-    rows = db.execute(_OUTPUTS, (json.dumps(sorted(pairs)), Kind.OUTPUT.value))
-    outputs = [
+    found = ranked(matches, _outputs(db, matches, where))
+    return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
+
+
+def _outputs(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter) -> list[PairedOutput]:
+    """The outputs that match, and all outputs of calls that match."""
+    calls = {match.pair for match in matches if match.kind is Kind.CALL}
+    rows = db.execute(_with_time(_OUTPUTS_OF_CALLS, where), (json.dumps(sorted(calls)), Kind.OUTPUT.value))
+    of_calls = [
         PairedOutput(pair, message, session, seq, block, tool, argument or "", characters)
         for pair, message, session, seq, block, tool, argument, characters, created in rows
         if where.admits(created)
     ]
-    found = ranked(matches, outputs)
-    return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
+    others = {
+        (match.session, match.seq, match.block): match
+        for match in matches
+        if match.kind is Kind.OUTPUT and match.pair not in calls
+    }
+    alone = []
+    for session, seq, block, tool, argument, characters in db.execute(_OUTPUTS_AT, (json.dumps(sorted(others)),)):
+        match = others[session, seq, block]
+        pair = match.pair or 0
+        alone.append(PairedOutput(pair, match.message, session, seq, block, tool, argument or "", characters))
+    return [*of_calls, *alone]
 
 
-def _hits(db: sqlite3.Connection, found: Sequence[Ranked], limit: int) -> Iterator[SearchHit]:
-    """The first hits, without outputs whose lines are in better ones."""
+def _best_hits(
+    db: sqlite3.Connection, found: Sequence[Ranked], limit: int, weigh: Weigh | None
+) -> tuple[list[tuple[Ranked, str]], bool]:
+    """The best hits with their texts, without outputs whose lines are in hits with a better score; and whether further
+    matches could not change them. A text is read only if its hit, or one behind it, can be among the best."""
+    considered = limit if weigh is None else RANKED_HITS * limit
+    scores = _weighed_scores(db, found, weigh)
+    best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
     shown = ShownLines()
-    count = 0
-    for hit in found:
-        text = _text(db, hit)
+    hits: list[tuple[float, Ranked, str]] = []
+    for (hit, text), score, behind in zip(_with_texts(db, found), scores, best_behind, strict=True):
         if hit.kind is Kind.OUTPUT and not shown.adds(text):
             continue
-        yield _hit(db, hit, text)
-        count += 1
-        if count == limit:
-            return
+        hits.append((score, hit, text))
+        if len(hits) == considered or sum(kept >= behind for kept, _, _ in hits) >= limit:
+            break
+    best = sorted(hits, key=lambda scored: -scored[0])[:limit]
+    return [(replace(hit, score=score), text) for score, hit, text in best], len(hits) >= limit
 
 
-def _text(db: sqlite3.Connection, hit: Ranked) -> str:
+def _with_texts(db: sqlite3.Connection, found: Sequence[Ranked]) -> Iterator[tuple[Ranked, str]]:
+    for first in range(0, len(found), READ_TOGETHER):
+        some = found[first : first + READ_TOGETHER]
+        searchables = read_searchables(db, [hit.message for hit in some])
+        yield from ((hit, _text(searchables.get(hit.message), hit)) for hit in some)
+
+
+def _weighed_scores(db: sqlite3.Connection, found: Sequence[Ranked], weigh: Weigh | None) -> list[float]:
+    if weigh is None:
+        return [hit.score for hit in found]
+    sessions = json.dumps(sorted({hit.session for hit in found}))
+    names = dict(
+        db.execute(
+            "SELECT session, session_id FROM sessions WHERE session IN (SELECT value FROM json_each(?))", (sessions,)
+        )
+    )
+    return [weigh(names[hit.session], hit.seq) * hit.score for hit in found]
+
+
+def _text(searchable: Searchable | None, hit: Ranked) -> str:
     """The text of the piece that matches best."""
-    document = _document(db, hit.message, hit.block)
+    document = _document(searchable, hit.block)
     if document is None:
         return ""
     texts = [piece.text for piece in pieces([document])]
     return texts[min(hit.piece, len(texts) - 1)]
 
 
-def _document(db: sqlite3.Connection, message: int, block: int) -> Document | None:
-    searchable = read_searchable(db, message)
+def _document(searchable: Searchable | None, block: int) -> Document | None:
     found = searchable.documents() if searchable else []
     return next((document for document in found if document.block == block), None)
 
@@ -225,5 +323,8 @@ def _heading(db: sqlite3.Connection, hit: Ranked, tool: str | None, argument: st
     """The call that an output is of, whole if it matches."""
     if hit.kind is not Kind.OUTPUT:
         return ""
-    document = None if hit.call is None else _document(db, *call_of_pair(hit.call))
+    document = None
+    if hit.call is not None:
+        message, block = call_of_pair(hit.call)
+        document = _document(read_searchable(db, message), block)
     return f"{tool} {argument or ''}".strip() if document is None else document.text[:CALL_CHARACTERS]

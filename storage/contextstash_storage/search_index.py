@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,20 @@ _BLOCKS = 65_536
 """More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
 
 
+_SEARCHABLE = """
+SELECT message, session, seq, derived, search_text FROM json_each(?) JOIN messages ON message = value
+WHERE search_text IS NOT NULL
+"""
+_BLOBS = """
+SELECT message, content FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
+ORDER BY message, number
+"""
+_CALLS = """
+SELECT message, outputs.block, record ->> '$.tool', record ->> '$.argument'
+FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (session, seq) ORDER BY message, block
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Searchable:
     """A stored message as the index needs it. `stored` and `blobs` are its packed text."""
@@ -60,30 +75,30 @@ class Searchable:
 
 def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
     """What the index needs of a stored message; None if it has no text, or is gone."""
-    row = db.execute(
-        "SELECT session, seq, derived, search_text FROM messages WHERE message = ? AND search_text IS NOT NULL",
-        (message,),
-    ).fetchone()
-    if row is None:
-        return None
-    session, seq, derived, stored = row
-    blobs = db.execute(
-        "SELECT content FROM message_blobs JOIN blobs USING (blob) WHERE message = ? ORDER BY number", (message,)
-    )
-    calls = db.execute(
-        "SELECT block, record ->> '$.tool', record ->> '$.argument' FROM outputs WHERE session = ? AND seq = ?"
-        " ORDER BY block",
-        (session, seq),
-    )
-    return Searchable(
-        message,
-        session,
-        seq,
-        tuple(Block.model_validate(block) for block in json.loads(derived).get("blocks", ())),
-        {block: (tool, argument or "") for block, tool, argument in calls},
-        stored,
-        tuple(content for (content,) in blobs),
-    )
+    return read_searchables(db, [message]).get(message)
+
+
+def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, Searchable]:
+    """What the index needs of those of these messages that are stored and have a text."""
+    named = (json.dumps(sorted(messages)),)
+    blobs: defaultdict[int, list[bytes]] = defaultdict(list)
+    for message, content in db.execute(_BLOBS, named):
+        blobs[message].append(content)
+    calls: defaultdict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
+    for message, block, tool, argument in db.execute(_CALLS, named):
+        calls[message][block] = (tool, argument or "")
+    return {
+        message: Searchable(
+            message,
+            session,
+            seq,
+            tuple(Block.model_validate(block) for block in json.loads(derived).get("blocks", ())),
+            calls[message],
+            stored,
+            tuple(blobs[message]),
+        )
+        for message, session, seq, derived, stored in db.execute(_SEARCHABLE, named)
+    }
 
 
 def is_indexed_later(message: NewMessage) -> bool:

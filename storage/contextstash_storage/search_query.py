@@ -33,6 +33,9 @@ of a question are often in another message than its answer. Of 0, 0.3, 0.4 and 0
 SAME_LINES = 0.6
 """An output with this share of its lines in a better hit is left out. 0.6, 0.7 and 0.8 were tried."""
 
+RANKED_HITS = 4
+"""How many times as many hits as are wanted are found before they are weighed; 10 finds no more."""
+
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
 _WORD = re.compile(r"[^\W_]+")
 

@@ -8,8 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from contextstash_storage.records import SearchHit
 from contextstash_storage.search_documents import Kind
 from contextstash_storage.search_query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, SAME_LINES
+from contextstash_storage.store import Weigh
 
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
@@ -17,7 +19,7 @@ COMPARED_CHARACTERS = 20_000
 MIN_LINE = 13
 """Shorter lines (brackets, blank ones) are in many outputs that are not the same."""
 
-_LINE_NUMBER = re.compile(r"\s*\d+[→\t: |]+")
+_LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,14 @@ def _grouped(
     return hits
 
 
+def weighed(hits: Sequence[SearchHit], limit: int, weigh: Weigh | None) -> list[SearchHit]:
+    """The best of the hits by their weighed scores."""
+    if weigh is None:
+        return list(hits[:limit])
+    found = [hit.model_copy(update={"score": weigh(hit.session_id, hit.seq) * hit.score}) for hit in hits]
+    return sorted(found, key=lambda hit: -hit.score)[:limit]
+
+
 class ShownLines:
     """The lines of the outputs that are among the hits already."""
 
@@ -140,7 +150,8 @@ class ShownLines:
     def adds(self, text: str) -> bool:
         """Whether an output shows enough that no better hit does; it is then remembered."""
         lines = _lines(text)
-        if lines and any(len(lines & shown) >= SAME_LINES * len(lines) for shown in self._shown):
+        least = SAME_LINES * len(lines)
+        if lines and any(not lines.isdisjoint(shown) and len(lines & shown) >= least for shown in self._shown):
             return False
         self._shown.append(lines)
         return True
@@ -150,8 +161,9 @@ def _lines(text: str) -> frozenset[str]:
     """The lines of a text that are long enough to tell it apart, without the line numbers that tools write."""
     found = set()
     for line in text[:COMPARED_CHARACTERS].splitlines():
-        number = _LINE_NUMBER.match(line)
-        stripped = (line[number.end() :] if number else line).strip()
+        stripped = line.strip()
+        if stripped[:1].isdigit() and (number := _LINE_NUMBER.match(stripped)):
+            stripped = stripped[number.end() :].strip()
         if len(stripped) >= MIN_LINE:
             found.add(stripped)
     return frozenset(found)

@@ -66,7 +66,7 @@ from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.sqlite_tokens import SqliteTokens
-from contextstash_storage.store import Count, EditsAfter, EditsBefore
+from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
@@ -440,9 +440,10 @@ class SqliteStore:
         after: datetime | None = None,
         before: datetime | None = None,
         limit: int = 10,
+        weigh: Weigh | None = None,
     ) -> list[SearchHit]:
         where = SearchFilter(session_ids, scope, tool, after, before)
-        return await self._reader.read(lambda db: full_text_search.search(db, self.owner, query, where, limit))
+        return await self._reader.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:
         return await self._reader.read(queued_messages)

@@ -46,6 +46,9 @@ EditsBefore = Callable[[Counters], Sequence[Edit]]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""
 
+Weigh = Callable[[str, int], float]
+"""`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
+
 
 class SessionStore(Protocol):
     """What one owner has stored. Sessions of other owners do not exist for it.
@@ -256,11 +259,13 @@ class SessionStore(Protocol):
         after: datetime | None = None,
         before: datetime | None = None,
         limit: int = 10,
+        weigh: Weigh | None = None,
     ) -> list[SearchHit]:
         """Best hits first; the documents, terms, weights and order are those of `search_documents`, `search_query` and
         `search_ranking`. A call and its output are one hit, of the output; one that repeats the lines of a better hit
         is left out. Only `session_ids` are searched, and messages from `after` on and before `before`; `scope`: `all`,
-        `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool."""
+        `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool. With
+        `weigh`, the order is that of the weighed scores among the first RANKED_HITS times `limit` hits."""
         ...
 
     async def unindexed_messages(self) -> int:

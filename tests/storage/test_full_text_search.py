@@ -10,7 +10,7 @@ from contextstash_storage import full_text_search
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
-from tests.support.stored_sessions import SESSION, answers, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
 
 async def found(store: SessionStore, query: str, **rest: object) -> list[int]:
@@ -22,6 +22,15 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionS
     hits = await found(store, "parser tokenizer")
     assert (hits[0], sorted(hits)) == (2, [0, 1, 2])
     assert await found(store, "parser tokenizer", limit=1) == [2]
+
+
+async def test_a_text_with_all_terms_comes_first_however_many_calls_have_one_of_them(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "MATCHES", 3)
+    run = [message for number in range(6) for message in (calls(f"call_{number}", "parser"), says("hello"))]
+    await record(store, *run, says("in a long text " * 30 + "the parser and its tokenizer"))
+    assert (await found(store, "parser tokenizer"))[0] == len(run)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +105,20 @@ async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
     assert await found(store, "needle") == [0]
 
 
+async def test_neither_scores_nor_order_tell_how_often_others_have_a_word(store: SessionStore) -> None:
+    other = store.for_owner("another")
+    await new_session(other, SESSION)
+    await record(other, *(says(f"this is my word {number}") for number in range(30)))
+    await record(store, *(says(f"some hay and mercury {number}") for number in range(3)))
+    await record(store, *(says(f"some hay and venus {number}") for number in range(4)))
+    before = await store.search("mercury venus")
+    await record(other, *(says(f"this is about mercury {number}") for number in range(30)))
+    after = await store.search("mercury venus")
+    assert [hit.seq for hit in after] == [hit.seq for hit in before]
+    assert [hit.score for hit in after] == pytest.approx([hit.score for hit in before], rel=1e-6)
+    assert len(before) == 7
+
+
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
 async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SessionStore, text: str) -> None:
     await record(store, says(text + " needle"))
@@ -115,3 +138,25 @@ async def test_a_session_is_searched_alike_whether_it_is_most_of_the_database_or
     assert alone[0] in {2, 5, 8, 11}
     assert await found(store, "parser", session_ids=["other"]) == []
     assert len(await found(store, "mountains", session_ids=["other"])) == 10
+
+
+@pytest.mark.parametrize("scope", ["all", "outputs", "messages"])
+async def test_matches_of_other_sessions_that_rank_better_do_not_hide_those_of_a_large_one(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, scope: str
+) -> None:
+    monkeypatch.setattr(full_text_search, "MATCHES", 9)
+    hay = "in so much hay " * 40
+    own = [(calls(f"call_{number}", "ls"), answers(f"call_{number}", f"needle {hay}")) for number in range(8)]
+    await record(store, says(f"a needle {hay}"), *(message for pair in own for message in pair))
+    await new_session(store, "small")
+    await record(store, *(says(f"needle needle {number}") for number in range(10)), session_id="small")
+    hits = await found(store, "needle", session_ids=[SESSION], scope=scope)
+    assert (0 in hits) == (scope != "outputs")
+    assert (16 in hits) == (scope != "messages")  # the newest of the equal outputs
+
+
+async def test_what_is_weighed_down_comes_behind_what_is_not(store: SessionStore) -> None:
+    await record(store, says("parser parser parser"), says("parser and hay"), says("one parser among much more hay"))
+    first, *rest = await found(store, "parser")
+    assert await found(store, "parser", weigh=lambda _, seq: 0.1 if seq == first else 1.0) == [*rest, first]
+    assert await found(store, "parser", limit=1, weigh=lambda _, seq: 0.1 if seq == first else 1.0) == rest[:1]

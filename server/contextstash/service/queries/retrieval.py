@@ -17,6 +17,7 @@ from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResu
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
+from contextstash_storage.store import Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000
 MAX_PAGE_TOKENS = 8_000
@@ -42,8 +43,6 @@ SHOWN_WEIGHT = 0.3
 needs next, one search then finds 60 instead of 54 % (Codex, 16k) and 74 instead of 73 % (32k); 0 finds no more, and
 would leave out the best hit if it is in the view."""
 
-RANKED_HITS = 4
-"""How many times as many hits as are wanted are ranked by what the view shows; 10 finds no more."""
 NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
 SCOPES = ("session", "outputs", "messages", "project", "everywhere")
 
@@ -157,12 +156,11 @@ async def search_history(
         tool=tool,
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
-        limit=most if own is None else RANKED_HITS * most,
+        limit=most,
+        weigh=None if own is None else await _unseen_first(access, own),
     )
-    if own is not None:
-        hits = await _unseen_first(access, own, hits)
     terms = query[:MAX_QUERY_CHARACTERS].split()
-    shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits[:most]])
+    shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits])
     return SearchResult(hits=shown, note=await _note(access, shown))
 
 
@@ -179,16 +177,10 @@ async def _sessions(access: Access, session_id: str | None, scope: str | None, p
     return [session_id]
 
 
-async def _unseen_first(access: Access, session_id: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """The hits, those that the session's view shows weighted down."""
+async def _unseen_first(access: Access, session_id: str) -> Weigh:
+    """What the session's view shows is weighed down."""
     shows = await access.shows_whole(await access.store.get_session(session_id))
-    weighted = [
-        hit.model_copy(update={"score": SHOWN_WEIGHT * hit.score})
-        if hit.session_id == session_id and shows(hit.seq)
-        else hit
-        for hit in hits
-    ]
-    return sorted(weighted, key=lambda hit: -hit.score)
+    return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
 
 
 async def _note(access: Access, hits: Sequence[Hit]) -> str | None:

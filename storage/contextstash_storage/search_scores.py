@@ -1,0 +1,104 @@
+"""How well the entries of the index in SQLite match a query, by BM25 of the entries that the owner may see.
+
+FTS5 knows how rare a word is in the whole index. If several owners share it, the scores and the order of one's own hits
+would tell how many texts of others have a word: so there each term is scored for itself, and its rarity replaced. What
+remains of others in a score is the average length of all entries.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from math import log
+
+from contextstash_storage.hidden_sessions import DELETED_OWNER
+from contextstash_storage.search_query import CALL_WEIGHT
+
+ENTRIES_A_MESSAGE = 2
+"""Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
+
+LEAST_RARITY = 1e-6
+"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
+
+_SCORE = f"-bm25(search_pieces, 0.0, {CALL_WEIGHT}, 1.0) AS score"
+_BEST = f"""
+SELECT rowid, {_SCORE} FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
+"""
+_BEST_AMONG = f"""
+SELECT entry, {_SCORE} FROM search_pieces
+CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
+WHERE search_pieces MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
+ORDER BY score DESC, entry DESC LIMIT ?
+"""
+_OWN = f"""
+SELECT entry, {_SCORE} FROM search_pieces
+CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
+CROSS JOIN sessions USING (session)
+WHERE search_pieces MATCH ? AND sessions.owner = ?
+"""
+
+
+def is_shared(db: sqlite3.Connection, owner: str) -> bool:
+    """Whether another owner has sessions in the database."""
+    named = (owner, DELETED_OWNER)
+    return db.execute("SELECT 1 FROM sessions WHERE owner NOT IN (?, ?) LIMIT 1", named).fetchone() is not None
+
+
+def best_entries(
+    db: sqlite3.Connection, wanted: Sequence[str], operator: str, marks: Sequence[str], most: int
+) -> dict[int, float]:
+    """The best entries with any (`OR`) or all (`AND`) of the terms and with all marks, and their scores."""
+    return dict(db.execute(_BEST, (_expression(wanted, operator, marks), most)))
+
+
+def best_entries_among(
+    db: sqlite3.Connection,
+    wanted: Sequence[str],
+    operator: str,
+    marks: Sequence[str],
+    most: int,
+    sessions: Sequence[int],
+) -> dict[int, float]:
+    """The same of these sessions, which are most of the database."""
+    return dict(db.execute(_BEST_AMONG, (_expression(wanted, operator, marks), json.dumps(sessions), most)))
+
+
+def own_entries(
+    db: sqlite3.Connection, owner: str, wanted: Sequence[str], marks: Sequence[str], messages: int
+) -> tuple[dict[int, float], set[int]]:
+    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all terms.
+    `messages` is how many messages are searched."""
+    [indexed] = db.execute("SELECT count(*) FROM search_entries").fetchone()
+    scores: dict[int, float] = {}
+    having_all: set[int] | None = None
+    for term in wanted:
+        word = [term]
+        [count] = db.execute(
+            "SELECT count(*) FROM search_pieces WHERE search_pieces MATCH ?", (_expression(word, "OR", ()),)
+        ).fetchone()
+        found = dict(db.execute(_OWN, (_expression(word, "OR", marks), owner)))
+        factor = _rarity(len(found), ENTRIES_A_MESSAGE * messages) / _rarity(count, indexed)
+        for entry, score in found.items():
+            scores[entry] = scores.get(entry, 0.0) + factor * score
+        having_all = set(found) if having_all is None else having_all & found.keys()
+    return scores, having_all or set()
+
+
+def _rarity(count: int, entries: int) -> float:
+    """The inverse document frequency as FTS5's bm25 function computes it."""
+    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
+
+
+def _expression(wanted: Sequence[str], operator: str, marks: Sequence[str]) -> str:
+    """The query for FTS5, each term quoted so that no character in it is an operator."""
+    return " AND ".join([f"{{call text}} : ({any_of(wanted, operator)})", *marks])
+
+
+def marked(words: Sequence[str]) -> str:
+    """An entry has one of these words as a mark."""
+    return f"place : ({any_of(words)})"
+
+
+def any_of(words: Sequence[str], operator: str = "OR") -> str:
+    return f" {operator} ".join(f'"{word}"' for word in words)
