@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from math import log
 
 from contextstash_storage.bodies import unfolded
-from contextstash_storage.full_text_search import CALL_CHARACTERS, MATCHES, MORE_MATCHES
+from contextstash_storage.full_text_search import (
+    CALL_CHARACTERS,
+    FEWER_MATCHES,
+    MATCHES,
+    MATCHES_A_HIT,
+    MORE_MATCHES,
+    READ_TOGETHER,
+)
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Block, Role, SearchHit
 from contextstash_storage.search_documents import Document, Kind, documents, pieces, storable
 from contextstash_storage.search_index import call_of_pair
-from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
 """A term in more entries than this says little: it only adds to the score of what other terms find. Each entry takes
@@ -173,7 +182,9 @@ class Scope:
     words: float
 
 
-async def search(db: Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
+async def search(
+    db: Connection, owner: str, query: str, where: SearchFilter, limit: int, weigh: Weigh | None = None
+) -> list[SearchHit]:
     """The best hits for any of the query's terms, see SessionStore.search."""
     wanted = terms(query)
     if not wanted or limit <= 0:
@@ -185,11 +196,12 @@ async def search(db: Connection, owner: str, query: str, where: SearchFilter, li
     reader = _Reader(db, owner)
     found = await _terms(db, wanted, scope)
     if not any(count for _, count in found):
-        return await reader.hits(await _with_part(db, owner, query, where, limit, reader), limit)
+        considered = limit if weigh is None else RANKED_HITS * limit
+        return await reader.hits(await _with_part(db, owner, query, where, considered, reader), limit, weigh)
     hits: list[SearchHit] = []
-    for most in (MATCHES, MORE_MATCHES):
+    for most in (min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit), MORE_MATCHES):
         matches, all_read = await _matches(db, owner, found, scope, where, most, reader)
-        hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit)
+        hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit, weigh)
         if len(hits) >= limit or all_read:
             break
     return hits
@@ -338,24 +350,29 @@ class _Reader:
         self.numbers = {session: number for number, session in enumerate(order)}
         self.sessions = dict(enumerate(order))
 
-    async def hits(self, found: Sequence[Ranked], limit: int) -> list[SearchHit]:
-        """The first hits, without outputs whose lines are in better ones."""
+    async def hits(self, found: Sequence[Ranked], limit: int, weigh: Weigh | None) -> list[SearchHit]:
+        """The best hits, without outputs whose lines are in better ones. A text is read only if its hit, or one behind
+        it, can be among the best."""
+        considered = limit if weigh is None else RANKED_HITS * limit
+        scores = [hit.score * (weigh(self.sessions[hit.session], hit.seq) if weigh else 1.0) for hit in found]
+        best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
         shown = ShownLines()
-        hits: list[SearchHit] = []
-        for start in range(0, len(found), 2 * limit):
-            some = found[start : start + 2 * limit]
-            stored = await self._stored(some)
-            for hit in some:
-                text = stored[hit.message].piece(hit)
-                if hit.kind is Kind.OUTPUT and not shown.adds(text):
-                    continue
-                hits.append(self._hit(stored, hit, text))
-                if len(hits) == limit:
-                    return hits
-        return hits
+        hits: list[tuple[float, Ranked, dict[int, _Stored]]] = []
+        stored: dict[int, _Stored] = {}
+        for place, (hit, score, behind) in enumerate(zip(found, scores, best_behind, strict=True)):
+            if place % READ_TOGETHER == 0:
+                stored = await self._stored(found[place : place + READ_TOGETHER])
+            if hit.kind is Kind.OUTPUT and not shown.adds(stored[hit.message].piece(hit)):
+                continue
+            hits.append((score, hit, stored))
+            if len(hits) == considered or sum(kept >= behind for kept, _, _ in hits) >= limit:
+                break
+        best = sorted(hits, key=lambda scored: -scored[0])[:limit]
+        return [self._hit(stored, replace(hit, score=score)) for score, hit, stored in best]
 
-    def _hit(self, stored: dict[int, _Stored], hit: Ranked, text: str) -> SearchHit:
+    def _hit(self, stored: dict[int, _Stored], hit: Ranked) -> SearchHit:
         own = stored[hit.message]
+        text = own.piece(hit)
         handle, tool, argument = own.outputs.get(hit.block, (None, None, None))
         heading = ""
         if hit.kind is Kind.OUTPUT:

@@ -58,8 +58,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.rows import check_changes
-from contextstash_storage.search_query import RANKED_HITS, SearchFilter
-from contextstash_storage.search_ranking import weighed
+from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
@@ -283,9 +282,7 @@ class PostgresStore:
         weigh: Weigh | None = None,
     ) -> list[SearchHit]:
         where = SearchFilter(session_ids, scope, tool, after, before)
-        ranked = limit if weigh is None else RANKED_HITS * limit
-        hits = await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, ranked))
-        return weighed(hits, limit, weigh)
+        return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:
         return 0
