@@ -215,13 +215,13 @@ class PostgresStore:
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
-        return await self._of_session(
-            session_id,
-            lambda db, key: messages.read_range(db, key, first, MAX_INTEGER if last is None else last, bodies=bodies),
-        )
+        end = MAX_INTEGER if last is None else last
+        read = self._of_session if not bodies or messages.are_few(end - first + 1) else self._together
+        return await read(session_id, lambda db, key: messages.read_range(db, key, first, end, bodies=bodies))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        return await self._of_session(session_id, lambda db, key: messages.read_at(db, key, seqs))
+        read = self._of_session if messages.are_few(len(seqs)) else self._together
+        return await read(session_id, lambda db, key: messages.read_at(db, key, seqs))
 
     async def find_key(self, session_id: str, key: str) -> int | None:
         return await self._of_session(session_id, lambda db, session: messages.find_key(db, session, key))
