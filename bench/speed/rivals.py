@@ -10,8 +10,8 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -32,11 +32,12 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Rival:
-    """Packages of PyPI or npm, and the driver that uses them."""
+    """Packages of PyPI or npm, and the driver that uses them with one of these interpreters, or with Node."""
 
     name: str
     driver: str
     packages: tuple[str, ...]
+    pythons: tuple[str, ...] = (sys.executable,)
 
     @property
     def is_npm(self) -> bool:
@@ -46,6 +47,7 @@ class Rival:
 RIVALS = (
     Rival("LangChain", "langchain_middleware.py", ("langchain", "tiktoken")),
     Rival("headroom", "headroom_compress.py", ("headroom-ai",)),
+    Rival("OpenHands", "openhands_condenser.py", ("openhands-sdk",), ("python3.13", "python3.12")),
     Rival("context-mode", "context_mode.mjs", ("context-mode",)),
 )
 
@@ -100,10 +102,19 @@ def _command(rival: Rival, folder: Path) -> list[str]:
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     done = place / "installed"
     if not done.exists():
-        venv.create(place, with_pip=True)
+        _installed([_interpreter(rival), "-m", "venv", str(place)])
         _installed([str(python), "-m", "pip", "install", "--quiet", *rival.packages])
         done.touch()
     return [str(python), driver]
+
+
+def _interpreter(rival: Rival) -> str:
+    """The first of a rival's interpreters that runs here. Raises UnavailableError if none does."""
+    for python in rival.pythons:
+        with suppress(OSError):
+            if not subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode:
+                return python
+    raise UnavailableError(f"it needs one of {', '.join(rival.pythons)}")
 
 
 def _installed(command: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from contextstash_storage.records import Call, Session
-from contextstash_storage.rows import SESSION_COLUMNS, from_json, session_of, session_row
+from contextstash_storage.rows import SESSION_COLUMNS, TIME_TEXT, from_json, session_of, session_row
+from contextstash_storage.stored_outputs import TOKENS, TOOL
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 MAX_TOOLS = 200
@@ -15,7 +16,7 @@ MAX_TOOLS = 200
 
 # A session without messages stands where its last change puts it.
 _LAST_MESSAGE = (
-    "coalesce((SELECT created_at FROM messages WHERE messages.session = sessions.session"
+    f"coalesce((SELECT {TIME_TEXT} FROM messages WHERE messages.session = sessions.session"
     " ORDER BY seq DESC LIMIT 1), updated_at)"
 )
 
@@ -98,7 +99,7 @@ def last_calls(db: sqlite3.Connection, session: int, limit: int) -> list[Call]:
 
 def _tools(db: sqlite3.Connection, where: str, values: Sequence[object]) -> tuple[ToolSum, ...]:
     rows = db.execute(
-        "SELECT record ->> '$.tool', count(*), sum(record ->> '$.tokens') FROM outputs JOIN sessions USING (session)"
+        f"SELECT {TOOL}, count(*), sum({TOKENS}) FROM outputs JOIN sessions USING (session)"
         f" WHERE {where} GROUP BY 1 ORDER BY 3 DESC LIMIT {MAX_TOOLS}",
         values,
     )

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contextstash_storage.bodies import Blob
+from contextstash_storage.compact_form import packed_body
+from contextstash_storage.compression import Dictionary
+from contextstash_storage.derived_form import group_of
+from contextstash_storage.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.large_bodies import LARGE_BODY, insert_large
 from contextstash_storage.logs import insert_call
 from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.preparation import Prepared, prepare
@@ -30,10 +35,12 @@ from contextstash_storage.repeats import (
     known_by_position,
     looks_repeated,
     note_piece,
+    stored_fingerprint,
 )
 from contextstash_storage.requests import book_usage
-from contextstash_storage.rows import from_json, now, session_row, to_json
+from contextstash_storage.rows import from_json, now, session_row, stored_time, to_json
 from contextstash_storage.search_index import insert_pieces, queue
+from contextstash_storage.stored_outputs import insert_output
 from contextstash_storage.view_edits import insert_edits
 
 __all__ = ["Batch", "Progress", "append_piece", "insert_message", "prepare"]
@@ -136,6 +143,7 @@ def _store_messages(
     are stored then, those stored now, and the counters."""
     counters = session.counters
     handles: dict[str, int] = {}
+    dictionary = dictionary_of(db, row)
     stored: list[Message] = []
     begun = time.monotonic()
     characters = 0
@@ -148,10 +156,12 @@ def _store_messages(
         if message.key is not None and has_key(db, row, message.key):
             continue
         seq = counters.messages
-        stored.append(insert_message(db, row, batch.session_id, seq, prepared, handles))
+        stored.append(insert_message(db, row, batch.session_id, seq, prepared, dictionary, handles))
         if message.usage is not None:
             _store_call(db, row, message, with_counters(session, counters), seq)
         counters = batch.count(counters, message, seq)
+    if dictionary is None and is_due(session.counters.messages, counters.messages):
+        make_dictionary(db, row, counters.messages)
     return done, tuple(stored), counters
 
 
@@ -172,27 +182,33 @@ def insert_message(
     session_id: str,
     seq: int,
     prepared: Prepared,
+    dictionary: Dictionary | None,
     handles: dict[str, int] | None = None,
 ) -> Message:
-    """Store a message at its position, with its outputs and what of it can be found. `handles` is kept from message to
+    """Store a message at its position, with its outputs and what of it can be found. `dictionary` is that of its
+    session; `handles` is kept from message to
     message of one transaction: how many outputs have each handle's name."""
     message = prepared.message
     created = message.created_at or now()
+    body = packed_body(prepared, dictionary)
+    is_large = len(body) >= LARGE_BODY
     number = db.execute(
-        "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, search_text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, created, search_text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             row,
             seq,
-            prepared.fingerprint,
+            stored_fingerprint(prepared.fingerprint),
             message.key,
-            prepared.parts.rest,
-            prepared.derived,
-            created.isoformat(),
-            prepared.search_text,
+            b"" if is_large else body,
+            prepared.columns.derived,
+            *stored_time(created),
+            prepared.columns.search_text,
         ),
     ).lastrowid
     assert number is not None
+    if is_large:
+        insert_large(db, number, body)
     _insert_blobs(db, number, prepared)
     for output in message.outputs:
         _insert_output(db, row, output, seq, {} if handles is None else handles)
@@ -204,7 +220,7 @@ def insert_message(
 
 
 def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
-    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.blobs, strict=True)):
+    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.columns.blobs, strict=True)):
         db.execute(
             "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
             (number, place, json.dumps(blob.path), _blob(db, blob, content)),
@@ -223,11 +239,7 @@ def _blob(db: sqlite3.Connection, blob: Blob, content: bytes) -> int:
 def _insert_output(db: sqlite3.Connection, row: int, output: Output, seq: int, handles: dict[str, int]) -> None:
     """Store an output under its handle, or under the next free one of that name."""
     handle = _free_handle(db, row, output.handle, handles)
-    placed = output.model_copy(update={"handle": handle, "seq": seq})
-    db.execute(
-        "INSERT INTO outputs (session, handle, seq, block, record) VALUES (?, ?, ?, ?, ?)",
-        (row, handle, seq, output.block, to_json(placed)),
-    )
+    insert_output(db, row, output.model_copy(update={"handle": handle, "seq": seq}))
 
 
 def _free_handle(db: sqlite3.Connection, row: int, name: str, handles: dict[str, int]) -> str:
@@ -276,7 +288,7 @@ def _reply_start(db: sqlite3.Connection, row: int, group: str | None, seq: int) 
         return seq
     rows = db.execute("SELECT seq, derived FROM messages WHERE session = ? AND seq < ? ORDER BY seq DESC", (row, seq))
     for before, text in rows:
-        if json.loads(text).get("group") != group:
+        if group_of(text) != group:
             break
         seq = before
     return seq

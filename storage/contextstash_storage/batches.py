@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from contextstash_storage.append_messages import Batch, Progress, append_piece
+from contextstash_storage.compact_form import COMPACT_FORM
 from contextstash_storage.connection import Connection
 from contextstash_storage.errors import (
     BadInputError,
@@ -31,7 +32,7 @@ async def append_in_pieces(group: GroupCommit, batch: Batch, messages: Sequence[
     for one piece at a time. A small batch is committed together with others."""
     writer, lock = group.writer, group.lock
     if is_large(messages):
-        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages))
+        batch = replace(batch, messages=await asyncio.to_thread(prepare, messages, COMPACT_FORM))
         progress = await _locked(writer, lock, batch, Progress())
     else:
         batch, progress = await _prepared_and_begun(group, batch, messages)
@@ -60,7 +61,7 @@ async def _prepared_and_begun(
     than the work."""
 
     def prepared() -> Callable[[sqlite3.Connection], tuple[Batch, Progress]]:
-        whole = replace(batch, messages=prepare(messages))
+        whole = replace(batch, messages=prepare(messages, COMPACT_FORM))
         return lambda db: (whole, append_piece(db, whole, Progress()))
 
     return await group.write(prepared)

@@ -69,6 +69,7 @@ _PARTS = (
     ("batches", "batch_id"),
     ("requests", "request"),
     ("declared_parts", "version"),
+    ("dictionaries", "mark"),
 )
 
 Result = TypeVar("Result")

@@ -6,11 +6,12 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from itertools import accumulate
 
+from contextstash_storage.derived_form import fields_of
 from contextstash_storage.records import SearchHit
+from contextstash_storage.rows import STORED_TIME, time_of
 from contextstash_storage.search_documents import Document, Kind, kind_mark, pieces, tool_mark
 from contextstash_storage.search_index import (
     Searchable,
@@ -23,6 +24,7 @@ from contextstash_storage.search_query import RANKED_HITS, WHOLE_WEIGHT, SearchF
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
 from contextstash_storage.search_scores import best_entries, best_entries_among, is_shared, marked, own_entries
 from contextstash_storage.store import Weigh
+from contextstash_storage.stored_outputs import ARGUMENT, CHARACTERS, TOOL
 
 MATCHES = 400
 """How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
@@ -62,16 +64,15 @@ _ENTRIES = """
 SELECT entry, message, messages.session, seq, block, piece, kind, pair, {created}, sessions.owner
 FROM json_each(?) JOIN search_entries ON entry = value JOIN messages USING (message) JOIN sessions USING (session)
 """
-_OUTPUT = "outputs.record ->> '$.tool', outputs.record ->> '$.argument', outputs.record ->> '$.characters'"
 _OUTPUTS_OF_CALLS = f"""
-SELECT pair, message, messages.session, messages.seq, outputs.block, {_OUTPUT}, {{created}}
+SELECT pair, message, messages.session, messages.seq, outputs.block, {TOOL}, {ARGUMENT}, {CHARACTERS}, {{created}}
 FROM search_entries JOIN messages USING (message)
 JOIN outputs ON outputs.session = messages.session AND outputs.seq = messages.seq
     AND outputs.block = search_entries.block
 WHERE pair IN (SELECT value FROM json_each(?)) AND kind = ? AND piece = 0
 """
 _OUTPUTS_AT = f"""
-SELECT session, seq, block, {_OUTPUT} FROM json_each(?)
+SELECT session, seq, outputs.block, {TOOL}, {ARGUMENT}, {CHARACTERS} FROM json_each(?)
 JOIN outputs ON session = value ->> 0 AND seq = value ->> 1 AND block = value ->> 2
 """
 
@@ -210,7 +211,7 @@ def _read(
 
 def _with_time(query: str, where: SearchFilter) -> str:
     """The query with the time of each message if that is needed: it is stored behind the body."""
-    return query.format(created="NULL" if where.any_time else "messages.created_at")
+    return query.format(created="NULL" if where.any_time else STORED_TIME)
 
 
 def _ranked(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilter) -> list[Ranked]:
@@ -296,26 +297,24 @@ def _document(searchable: Searchable | None, block: int) -> Document | None:
 
 
 def _hit(db: sqlite3.Connection, hit: Ranked, text: str) -> SearchHit:
-    session_id, role, created = db.execute(
-        "SELECT session_id, derived ->> '$.role', messages.created_at FROM messages JOIN sessions USING (session)"
-        " WHERE message = ?",
+    session_id, derived, created = db.execute(
+        f"SELECT session_id, derived, {STORED_TIME} FROM messages JOIN sessions USING (session) WHERE message = ?",
         (hit.message,),
     ).fetchone()
     output = db.execute(
-        "SELECT handle, record ->> '$.tool', record ->> '$.argument' FROM outputs"
-        " WHERE session = ? AND seq = ? AND block = ?",
+        f"SELECT handle, {TOOL}, {ARGUMENT} FROM outputs WHERE session = ? AND seq = ? AND block = ?",
         (hit.session, hit.seq, hit.block),
     ).fetchone()
     handle, tool, argument = output or (None, None, None)
     return SearchHit(
         session_id=session_id,
         seq=hit.seq,
-        role=role,
+        role=fields_of(derived)["role"],
         handles=() if handle is None else (handle,),
         tool=tool,
         text="\n".join(part for part in (_heading(db, hit, tool, argument), text) if part),
         score=hit.score,
-        created_at=datetime.fromisoformat(created),
+        created_at=time_of(created),
     )
 
 

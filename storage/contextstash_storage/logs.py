@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
 
-from contextstash_storage.records import CachedSummary, Call, Event, EventKind, Kind, Role, TokenSum
+from contextstash_storage.derived_form import tokens_of
+from contextstash_storage.records import BlockType, CachedSummary, Call, Event, EventKind, Kind, Role, TokenSum
 from contextstash_storage.rows import from_json, now, to_json
 
 
@@ -57,36 +55,17 @@ def read_calls(db: sqlite3.Connection, session: int, after: int, limit: int) -> 
     return [from_json(Call, record).model_copy(update={"call_id": number}) for number, record in rows]
 
 
-_HEAD = re.compile(r'\{"role": ?"(\w+)"(?:, ?"kind": ?"(\w+)")?')
-_BLOCK = re.compile(r'"type": ?"(\w+)", ?"tokens": ?(\d+)')
-_INVISIBLE = re.compile(r'"agent_visible": ?false')
-
-
 def token_sums(db: sqlite3.Connection, session: int, width: int) -> list[TokenSum]:
-    """Tokens by run of messages, role, kind and type of block. What is stored as `derived` is searched instead of
-    parsed, which takes a sixth of the time: 0.3 s for 100,000 messages."""
-    sums: Counter[tuple[int, Role, Kind, str]] = Counter()
+    """Tokens by run of messages, role, kind and type of block."""
+    sums: Counter[tuple[int, Role, Kind, BlockType]] = Counter()
     for seq, derived in db.execute("SELECT seq, derived FROM messages WHERE session = ?", (session,)):
-        head, blocks = _HEAD.match(derived), _BLOCK.findall(derived)
-        if head is None or len(blocks) != derived.count('"tokens"'):
-            sums.update(_parsed(seq // width, derived))
-        elif not _INVISIBLE.search(derived):
-            role, kind = head.groups(default="message")
-            for name, tokens in blocks:
-                sums[seq // width, cast(Role, role), cast(Kind, kind), name] += int(tokens)
+        role, kind, blocks = tokens_of(derived)
+        for name, tokens in blocks:
+            sums[seq // width, role, kind, name] += tokens
     return [
         TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens)
         for (run, role, kind, name), tokens in sums.items()
     ]
-
-
-def _parsed(run: int, derived: str) -> Counter[tuple[int, Role, Kind, str]]:
-    """The same for one message whose fields are in an unusual order."""
-    message = json.loads(derived)
-    sums: Counter[tuple[int, Role, Kind, str]] = Counter()
-    for block in message.get("blocks", ()) if message.get("agent_visible", True) else ():
-        sums[run, message["role"], message.get("kind", "message"), block["type"]] += block.get("tokens", 0)
-    return sums
 
 
 def read_cached_summary(db: sqlite3.Connection, session: int, key: str) -> CachedSummary | None:

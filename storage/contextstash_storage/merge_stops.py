@@ -15,8 +15,8 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
+from contextstash_storage.derived_form import fields_of, text_size
 from contextstash_storage.hidden_sessions import DELETED_OWNER
-from contextstash_storage.search_index import text_size
 
 STOP_PAGES = 32
 """Pages of the index, of 4 KB, for each of which there is a stop, so that at most twice as many are read between two
@@ -69,7 +69,7 @@ def is_much(db: sqlite3.Connection) -> bool:
     total = 0
     rows = db.execute("SELECT derived FROM messages JOIN sessions USING (session) WHERE owner = ?", (DELETED_OWNER,))
     for (derived,) in rows:
-        total += text_size(derived)
+        total += text_size(fields_of(derived).get("blocks", ()))
         if total >= MIN_CHARACTERS:
             return True
     return False

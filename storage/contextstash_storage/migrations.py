@@ -20,6 +20,10 @@ def migrations() -> list[tuple[int, str]]:
     return sorted(found)
 
 
+def _schema_file(name: str) -> str:
+    return files("contextstash_storage").joinpath("schema", name).read_text(encoding="utf-8")
+
+
 def migrate(db: sqlite3.Connection, known: Sequence[tuple[int, str]] | None = None) -> None:
     """Bring a database up to date with the migrations `known`, by default all of them, in one transaction.
     Raises StoreVersionError if it is newer than this program."""
@@ -39,9 +43,15 @@ def _apply(db: sqlite3.Connection, known: Sequence[tuple[int, str]]) -> None:
     version = _version(db)  # again: another process may have migrated it meanwhile
     for number, sql in known:
         if number > version:
-            for statement in _statements(sql):
-                db.execute(statement)
+            _run(db, sql)
             db.execute(f"PRAGMA user_version = {number}")
+    if not version and known == migrations():
+        _run(db, _schema_file("new_database.sql"))
+
+
+def _run(db: sqlite3.Connection, sql: str) -> None:
+    for statement in _statements(sql):
+        db.execute(statement)
 
 
 def _statements(sql: str) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from contextstash_storage.bodies import Parts, fingerprint, folded, packed_text, take_apart
+from contextstash_storage.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage
 from contextstash_storage.rows import derived
@@ -22,17 +22,40 @@ ASIDE_MESSAGES = 100
 
 
 @dataclass(frozen=True, slots=True)
+class Columns:
+    """What is stored of a message: its body without large strings, these packed, what is derived from it, and its text
+    for the index, if it has any."""
+
+    body: bytes
+    blobs: tuple[bytes, ...]
+    derived: str
+    search_text: bytes | None
+
+
+ColumnsOf = Callable[[NewMessage, Parts, tuple[bytes, ...]], Columns]
+"""Makes the columns of a message, given its parts and its packed large strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """In which form a store keeps messages: from how many characters on strings are large, how it packs these, and how
+    it makes a message's columns."""
+
+    large_string: int
+    packed_text: Callable[[str], bytes]
+    columns: ColumnsOf
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message made ready for its row. `blobs` are the packed contents of its large strings; `pieces` are the rows of
-    the search index for its text, None if there is so much that it is indexed later; `may_end` says whether a batch may
-    be cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
+    """A message made ready for its row, whose `columns` each store has in its own form. `pieces` are the rows of the
+    search index for its text, None if there is so much that it is indexed later; `may_end` says whether a batch may be
+    cut after it: no tool call is separated from its result there, and no reply from the rest of it."""
 
     message: NewMessage
     parts: Parts
-    blobs: tuple[bytes, ...]
-    derived: str
+    columns: Columns
     fingerprint: bytes
-    search_text: bytes | None
     pieces: tuple[Piece, ...] | None
     may_end: bool = True
 
@@ -48,27 +71,36 @@ def is_large(messages: Sequence[NewMessage]) -> bool:
     return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
 
 
-def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
+def _plain_columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) -> Columns:
+    text = message.search_text
+    return Columns(packed(parts.rest), blobs, derived(message), folded(text, parts.blobs) if text else None)
+
+
+PLAIN_FORM = Form(LARGE_STRING, packed_text, _plain_columns)
+"""Each column can be read on its own; the form of databases before compact_form.py, and of PostgreSQL."""
+
+
+def prepare(messages: Sequence[NewMessage], form: Form) -> list[Prepared]:
     """Do the work that needs no database. Raises BadInputError or BadMessageError if a message cannot be stored."""
-    packed: dict[bytes, bytes] = {}
-    return [_prepared(message, may_end, packed) for message, may_end in zip(messages, _ends(messages), strict=True)]
+    known: dict[bytes, bytes] = {}
+    return [
+        _prepared(message, may_end, form, known) for message, may_end in zip(messages, _ends(messages), strict=True)
+    ]
 
 
-def _prepared(message: NewMessage, may_end: bool, packed: dict[bytes, bytes]) -> Prepared:
+def _prepared(message: NewMessage, may_end: bool, form: Form, known: dict[bytes, bytes]) -> Prepared:
     _check_storable(message.key)
     if message.usage is not None:  # then the reply's id has a column of its own
         _check_storable(message.group)
-    parts = take_apart(message.body)
+    parts = take_apart(message.body, form.large_string)
     for blob in parts.blobs:
-        if blob.sha256 not in packed:
-            packed[blob.sha256] = packed_text(blob.text)
+        if blob.sha256 not in known:
+            known[blob.sha256] = form.packed_text(blob.text)
     return Prepared(
         message=message,
         parts=parts,
-        blobs=tuple(packed[blob.sha256] for blob in parts.blobs),
-        derived=derived(message),
+        columns=form.columns(message, parts, tuple(known[blob.sha256] for blob in parts.blobs)),
         fingerprint=fingerprint(message.body),
-        search_text=folded(message.search_text, parts.blobs) if message.search_text else None,
         pieces=_pieces(message),
         may_end=may_end,
     )

@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from contextstash_storage.bodies import unfolded
+from contextstash_storage.bodies import put_together, unfolded
+from contextstash_storage.compression import Dictionary
+from contextstash_storage.derived_form import CALL_MARK, fields_of, text_size
+from contextstash_storage.dictionaries import dictionary_of
 from contextstash_storage.hidden_sessions import DELETED_OWNER
+from contextstash_storage.large_bodies import BODY
 from contextstash_storage.records import Block, NewMessage
 from contextstash_storage.search_documents import Document, Kind, Piece, documents, pieces
+from contextstash_storage.stored_outputs import ARGUMENT, TOOL
+from contextstash_storage.text_references import is_referring, referred, sources
 
 INLINE_CHARACTERS = 120_000
 """A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
@@ -40,23 +46,24 @@ _BLOCKS = 65_536
 """More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
 
 
-_SEARCHABLE = """
-SELECT message, session, seq, derived, search_text FROM json_each(?) JOIN messages ON message = value
+_SEARCHABLE = f"""
+SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOIN messages ON message = value
 WHERE search_text IS NOT NULL
 """
 _BLOBS = """
-SELECT message, content FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
+SELECT message, path, content FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
 ORDER BY message, number
 """
-_CALLS = """
-SELECT message, outputs.block, record ->> '$.tool', record ->> '$.argument'
+_CALLS = f"""
+SELECT message, outputs.block, {TOOL}, {ARGUMENT}
 FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (session, seq) ORDER BY message, block
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Searchable:
-    """A stored message as the index needs it. `stored` and `blobs` are its packed text."""
+    """A stored message as the index needs it. `stored` is its text, which is made whole by the body, its large strings
+    (path and content) and the dictionary of its session."""
 
     message: int
     session: int
@@ -64,10 +71,18 @@ class Searchable:
     blocks: tuple[Block, ...]
     calls: dict[int, tuple[str, str]]
     stored: bytes
-    blobs: tuple[bytes, ...]
+    body: bytes
+    blobs: tuple[tuple[str, bytes], ...]
+    dictionary: Dictionary | None
 
     def documents(self) -> list[Document]:
-        return documents(unfolded(self.stored, self.blobs), self.blocks, self.calls)
+        return documents(self._text(), self.blocks, self.calls)
+
+    def _text(self) -> str:
+        if not is_referring(self.stored):
+            return unfolded(self.stored, [content for _, content in self.blobs])
+        body = put_together(self.body, self.blobs, self.dictionary)
+        return referred(self.stored, sources(body, self.calls.values()))
 
     def pieces(self) -> list[Piece]:
         return list(pieces(self.documents()))
@@ -81,23 +96,27 @@ def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
 def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, Searchable]:
     """What the index needs of those of these messages that are stored and have a text."""
     named = (json.dumps(sorted(messages)),)
-    blobs: defaultdict[int, list[bytes]] = defaultdict(list)
-    for message, content in db.execute(_BLOBS, named):
-        blobs[message].append(content)
+    blobs: defaultdict[int, list[tuple[str, bytes]]] = defaultdict(list)
+    for message, path, content in db.execute(_BLOBS, named):
+        blobs[message].append((path, content))
     calls: defaultdict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
     for message, block, tool, argument in db.execute(_CALLS, named):
         calls[message][block] = (tool, argument or "")
+    rows = db.execute(_SEARCHABLE, named).fetchall()
+    dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
     return {
         message: Searchable(
             message,
             session,
             seq,
-            tuple(Block.model_validate(block) for block in json.loads(derived).get("blocks", ())),
+            tuple(Block.model_validate(block) for block in fields_of(derived).get("blocks", ())),
             calls[message],
             stored,
+            body,
             tuple(blobs[message]),
+            dictionaries[session],
         )
-        for message, session, seq, derived, stored in db.execute(_SEARCHABLE, named)
+        for message, session, seq, derived, stored, body in rows
     }
 
 
@@ -113,7 +132,8 @@ def is_long(db: sqlite3.Connection, message: int) -> bool:
         " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
         (message,),
     ).fetchone() or ("{}", 0)
-    return bool(max(text_size(derived), packed or 0) > INLINE_CHARACTERS) or derived.count('"type"') > INLINE_BLOCKS
+    blocks = fields_of(derived).get("blocks", ())
+    return bool(max(text_size(blocks), packed or 0) > INLINE_CHARACTERS) or len(blocks) > INLINE_BLOCKS
 
 
 def pieces_at_once(found: Iterable[Piece]) -> int:
@@ -124,11 +144,6 @@ def pieces_at_once(found: Iterable[Piece]) -> int:
             return number
         characters += len(piece.text)
     return PIECE_SET_SIZE
-
-
-def text_size(derived: str) -> int:
-    """The characters of a message's text, by what is stored with it as `derived`."""
-    return sum(block.get("size", 0) for block in json.loads(derived).get("blocks", ()))
 
 
 def insert_pieces(
@@ -232,8 +247,8 @@ class RecordedCalls:
     def _rows(self) -> Iterator[tuple[int, str]]:
         return self._db.execute(
             "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ?"
-            " AND instr(derived, '\"tool_call\"') AND search_text IS NOT NULL ORDER BY seq DESC",
-            self._before,
+            " AND (instr(derived, ?) OR instr(derived, '\"tool_call\"')) AND search_text IS NOT NULL ORDER BY seq DESC",
+            (*self._before, CALL_MARK),
         )
 
 
@@ -253,7 +268,7 @@ class MessageCalls:
     @cached_property
     def _pairs(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for number, block in enumerate(json.loads(self._derived).get("blocks", ())):
+        for number, block in enumerate(fields_of(self._derived).get("blocks", ())):
             if block["type"] == "tool_call" and block.get("call_id"):
                 found.setdefault(block["call_id"], own_pair(self._message, number))
         return found

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.rows import time_of
 from contextstash_storage.search_documents import storable
 
 MAX_TERMS = 64
@@ -73,11 +74,11 @@ class SearchFilter:
         """Whether messages of any time are searched."""
         return self.after is None and self.before is None
 
-    def admits(self, created: str) -> bool:
-        """Whether a message of this time, in ISO format, is searched. A time without a zone is in UTC."""
+    def admits(self, created: str | int) -> bool:
+        """Whether a message of this time, as it is stored, is searched. A time without a zone is in UTC."""
         if self.any_time:
             return True
-        time = _with_zone(datetime.fromisoformat(created))
+        time = _with_zone(time_of(created))
         return (self.after is None or time >= _with_zone(self.after)) and (
             self.before is None or time < _with_zone(self.before)
         )

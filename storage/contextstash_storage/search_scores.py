@@ -21,22 +21,30 @@ ENTRIES_A_MESSAGE = 2
 LEAST_RARITY = 1e-6
 """The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
 
-_SCORE = f"-bm25(search_pieces, 0.0, {CALL_WEIGHT}, 1.0) AS score"
-_BEST = f"""
-SELECT rowid, {_SCORE} FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
+_WEIGHTS = {"place": 0.0, "call": CALL_WEIGHT, "text": 1.0}
+
+_BEST = """
+SELECT rowid, -{bm25} AS score FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
 """
-_BEST_AMONG = f"""
-SELECT entry, {_SCORE} FROM search_pieces
+_BEST_AMONG = """
+SELECT entry, -{bm25} AS score FROM search_pieces
 CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
 WHERE search_pieces MATCH ? AND messages.session IN (SELECT value FROM json_each(?))
 ORDER BY score DESC, entry DESC LIMIT ?
 """
-_OWN = f"""
-SELECT entry, {_SCORE} FROM search_pieces
+_OWN = """
+SELECT entry, -{bm25} AS score FROM search_pieces
 CROSS JOIN search_entries ON entry = search_pieces.rowid CROSS JOIN messages USING (message)
 CROSS JOIN sessions USING (session)
 WHERE search_pieces MATCH ? AND sessions.owner = ?
 """
+
+
+def _scored(db: sqlite3.Connection, query: str) -> str:
+    """The query with the ranking function. The columns of the index are in another order in databases of former
+    versions."""
+    columns = [name for _, name, *_ in db.execute("PRAGMA table_info(search_pieces)")]
+    return query.format(bm25=f"bm25(search_pieces, {', '.join(str(_WEIGHTS[name]) for name in columns)})")
 
 
 def is_shared(db: sqlite3.Connection, owner: str) -> bool:
@@ -49,7 +57,7 @@ def best_entries(
     db: sqlite3.Connection, wanted: Sequence[str], operator: str, marks: Sequence[str], most: int
 ) -> dict[int, float]:
     """The best entries with any (`OR`) or all (`AND`) of the terms and with all marks, and their scores."""
-    return dict(db.execute(_BEST, (_expression(wanted, operator, marks), most)))
+    return dict(db.execute(_scored(db, _BEST), (_expression(wanted, operator, marks), most)))
 
 
 def best_entries_among(
@@ -61,7 +69,9 @@ def best_entries_among(
     sessions: Sequence[int],
 ) -> dict[int, float]:
     """The same of these sessions, which are most of the database."""
-    return dict(db.execute(_BEST_AMONG, (_expression(wanted, operator, marks), json.dumps(sessions), most)))
+    return dict(
+        db.execute(_scored(db, _BEST_AMONG), (_expression(wanted, operator, marks), json.dumps(sessions), most))
+    )
 
 
 def own_entries(
@@ -72,12 +82,13 @@ def own_entries(
     [indexed] = db.execute("SELECT count(*) FROM search_entries").fetchone()
     scores: dict[int, float] = {}
     having_all: set[int] | None = None
+    own = _scored(db, _OWN)
     for term in wanted:
         word = [term]
         [count] = db.execute(
             "SELECT count(*) FROM search_pieces WHERE search_pieces MATCH ?", (_expression(word, "OR", ()),)
         ).fetchone()
-        found = dict(db.execute(_OWN, (_expression(word, "OR", marks), owner)))
+        found = dict(db.execute(own, (_expression(word, "OR", marks), owner)))
         factor = _rarity(len(found), ENTRIES_A_MESSAGE * messages) / _rarity(count, indexed)
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from contextstash_storage import leases
 from contextstash_storage.append_messages import insert_message
 from contextstash_storage.deletion import PIECE_SECONDS
+from contextstash_storage.derived_form import group_of
+from contextstash_storage.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
 from contextstash_storage.logs import insert_call, insert_event
-from contextstash_storage.preparation import Prepared, prepare
+from contextstash_storage.preparation import Form, Prepared, prepare
 from contextstash_storage.records import (
     Call,
     Copied,
@@ -64,13 +66,13 @@ def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
     return Staged(row, holder, session)
 
 
-def read_rows(items: Iterator[Copied]) -> deque[Row]:
-    """The next items, ready to be stored; none at the end. Nothing of the database is needed or held."""
+def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
+    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
     rows: deque[Row] = deque()
     characters = 0
     for item in items:
         if isinstance(item, NewMessage):
-            rows += prepare([item])
+            rows += prepare([item], form)
             characters += len(item.search_text)
         else:
             rows.append(item)
@@ -153,7 +155,10 @@ def _renew(db: sqlite3.Connection, staged: Staged) -> None:
 
 def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
     if isinstance(row, Prepared):
-        insert_message(db, staged.row, staged.session.session_id, seq, row)
+        dictionary = dictionary_of(db, staged.row)
+        insert_message(db, staged.row, staged.session.session_id, seq, row, dictionary)
+        if dictionary is None and is_due(seq, seq + 1):
+            make_dictionary(db, staged.row, seq + 1)
     elif isinstance(row, EditRecord):
         values = (staged.row, row.edit_id, to_json(row))
         db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
@@ -172,6 +177,6 @@ def _reply_of(db: sqlite3.Connection, row: int, call: Call) -> str | None:
     if call.purpose != "agent":
         return None
     found = db.execute(
-        "SELECT derived ->> '$.group' FROM messages WHERE session = ? AND seq = ?", (row, call.request_seq + 1)
+        "SELECT derived FROM messages WHERE session = ? AND seq = ?", (row, call.request_seq + 1)
     ).fetchone()
-    return None if found is None else found[0]
+    return None if found is None else group_of(found[0])

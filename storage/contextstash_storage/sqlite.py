@@ -28,6 +28,7 @@ from contextstash_storage import (
 )
 from contextstash_storage.append_messages import Batch
 from contextstash_storage.batches import append_in_pieces
+from contextstash_storage.compact_form import COMPACT_FORM
 from contextstash_storage.connection import BUSY_SECONDS, Connection, close, connect
 from contextstash_storage.deletion import PAUSE_SECONDS, Deletion
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
@@ -60,13 +61,14 @@ from contextstash_storage.records import (
     TokenSum,
     Usage,
 )
-from contextstash_storage.repeats import fingerprints
+from contextstash_storage.repeats import fingerprints, stored_fingerprint
 from contextstash_storage.rows import check_changes, from_json, no_handle, now, session_row, to_json
 from contextstash_storage.search_index import is_indexed_later, queued_messages
 from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.sqlite_tokens import SqliteTokens
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
+from contextstash_storage.stored_outputs import OUTPUT_COLUMNS, output_of
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Result = TypeVar("Result")
@@ -214,7 +216,7 @@ class SqliteStore:
         return stored
 
     async def _fill(self, staged: session_copy.Staged, items: Iterator[Copied]) -> None:
-        while rows := await asyncio.to_thread(session_copy.read_rows, items):
+        while rows := await asyncio.to_thread(session_copy.read_rows, items, COMPACT_FORM):
             while rows:
                 written = await self._write(lambda db, rows=rows: session_copy.write_piece(db, staged, rows))  # type: ignore[misc]
                 staged.advance(rows.popleft() for _ in range(written))
@@ -306,7 +308,7 @@ class SqliteStore:
         return await self._of_session(session_id, lambda db, row: fingerprints(db, row, first, MAX_INTEGER - first))
 
     def fingerprint(self, body: Native) -> bytes:
-        return bodies.fingerprint(body)
+        return stored_fingerprint(bodies.fingerprint(body))
 
     async def get_cursor(self, source: str) -> Cursor | None:
         records = await self._column("SELECT record FROM cursors WHERE owner = ? AND source = ?", (self.owner, source))
@@ -391,10 +393,10 @@ class SqliteStore:
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
         def work(db: sqlite3.Connection, row: int) -> list[Output]:
             rows = db.execute(
-                "SELECT record FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
+                f"SELECT {OUTPUT_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block",
                 (row, first, MAX_INTEGER if last is None else last),
             )
-            return [from_json(Output, record) for (record,) in rows]
+            return [output_of(found) for found in rows]
 
         return await self._of_session(session_id, work)
 
@@ -403,14 +405,14 @@ class SqliteStore:
             named = "" if session_id is None else "AND sessions.session_id = ?"
             values = (self.owner, handle) if session_id is None else (self.owner, handle, session_id)
             row = db.execute(
-                "SELECT sessions.session_id, outputs.record FROM outputs JOIN sessions USING (session)"
+                f"SELECT sessions.session_id, {OUTPUT_COLUMNS} FROM outputs JOIN sessions USING (session)"
                 f" WHERE sessions.owner = ? AND outputs.handle = ? {named}"
                 " ORDER BY sessions.updated_at DESC LIMIT 1",
                 values,
             ).fetchone()
             if row is None:
                 raise no_handle(handle, session_id)
-            return row[0], from_json(Output, row[1])
+            return row[0], output_of(row[1:])
 
         return await self._reader.read(work)
 

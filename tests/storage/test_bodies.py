@@ -13,6 +13,7 @@ from contextstash_storage.bodies import (
     LARGE_STRING,
     MAX_LEVELS,
     folded,
+    packed,
     packed_text,
     put_together,
     take_apart,
@@ -28,7 +29,7 @@ large = st.text(characters, min_size=1, max_size=5).map(lambda piece: piece * LA
 
 def stored_and_read(body: dict[str, Any]) -> Any:
     parts = take_apart(body)
-    return put_together(parts.rest, [(json.dumps(blob.path), packed_text(blob.text)) for blob in parts.blobs])
+    return put_together(packed(parts.rest), [(json.dumps(blob.path), packed_text(blob.text)) for blob in parts.blobs])
 
 
 def as_text(value: Any) -> str:

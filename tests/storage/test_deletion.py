@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage import connection, deletion
+from contextstash_storage.compression import CONSTANT
 from contextstash_storage.connection import in_transaction
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
@@ -28,7 +28,7 @@ from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conve
 
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"
-PACKED = zlib.compress(LONG.encode(), 6)
+PACKED = CONSTANT.packed(LONG.encode())
 FILLER = "nothing special about this one, only long enough to fill a page or two of the file; " * 8
 
 
@@ -72,6 +72,16 @@ async def others(store: SessionStore, count: int = 4) -> None:
     for number in range(count):
         await new_session(store, f"kept {number}")
         await record(store, *[says(f"{place} {FILLER}") for place in range(60)], session_id=f"kept {number}")
+
+
+def packed_bodies(path: Path, session_id: str) -> list[bytes]:
+    """The inner parts of a session's bodies as they are stored, of those that are not short."""
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(
+            "SELECT body FROM messages JOIN sessions USING (session) WHERE session_id = ? AND length(body) > 80",
+            (session_id,),
+        )
+        return [body[30:70] for (body,) in rows]
 
 
 async def until(done: Callable[[], bool], seconds: float = 30.0) -> None:
@@ -162,8 +172,12 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
         await store.append_edits(name, [edit], expected=edits[name])
         edits[name] += 1
     for name in rng.sample(names, 4):
+        stored = packed_bodies(path, name)
+        assert len(stored) > 20
         assert await store.delete_session(name)
-        assert f"trace of {name}".encode() not in files(path)
+        left = files(path)
+        assert f"trace of {name}".encode() not in left
+        assert not [body for body in stored if body in left]
     await store.close()
 
 

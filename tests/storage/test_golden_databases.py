@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.support.stashes import stash_at, view
 
 GOLDEN = Path(__file__).parent / "golden"
 VERSIONS = sorted(path.name.removesuffix(".db.gz") for path in GOLDEN.glob("*.db.gz"))
+EXPORTS = sorted(path.name.removesuffix(".jsonl.gz") for path in GOLDEN.glob("*.jsonl.gz"))
 KINDS = {"archive", "truncate", "digest", "strip", "summary", "rewind", "restore"}
 
 
@@ -60,11 +62,16 @@ async def stash(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
 
 
 @pytest.fixture
-async def imported(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
-    exported = gzip.decompress((GOLDEN / f"{version}.jsonl.gz").read_bytes()).decode()
+async def imported(exported_by: str, tmp_path: Path) -> AsyncIterator[Stash]:
+    exported = gzip.decompress((GOLDEN / f"{exported_by}.jsonl.gz").read_bytes()).decode()
     async with stash_at(tmp_path / "imported.db") as opened:
         await opened.import_session(exported.splitlines())
         yield opened
+
+
+@pytest.fixture(params=EXPORTS)
+def exported_by(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def test_a_golden_database_holds_edits_of_every_kind(version: str) -> None:
@@ -75,12 +82,33 @@ async def test_a_database_of_an_earlier_version_reads_as_it_did(stash: Stash, ve
     assert as_json(await read_sessions(stash)) == then(version)
 
 
-async def test_an_export_of_an_earlier_version_reads_as_its_database_did(imported: Stash, version: str) -> None:
-    read, expected = as_json(await read_sessions(imported)), then(version)
+async def test_an_export_of_an_earlier_version_reads_as_its_database_did(imported: Stash, exported_by: str) -> None:
+    read, expected = as_json(await read_sessions(imported)), then(exported_by)
     for session in (*read.values(), *expected.values()):
         for numbered, number in (("events", "event_id"), ("calls", "call_id")):
             session[numbered] = [{**each, number: 0} for each in session[numbered]]
     assert read == expected
+
+
+async def test_a_session_of_an_earlier_version_is_deleted_with_all_its_words(stash: Stash, version: str) -> None:
+    """Its text was stored in another form, from which the index has to be removed."""
+    for number, session_id in enumerate(SESSIONS):
+        await stash.record_messages([{"role": "user", "content": "one more, zebra"}], session_id=session_id)
+        found = [hit.session_id for hit in (await stash.search_history("zebra", limit=20)).hits]
+        assert sorted(found) == sorted(SESSIONS[: number + 1])
+    for session_id in SESSIONS:
+        await stash.delete_session(session_id)
+    db = await stash._access.store._writer.read(_left)  # type: ignore[attr-defined]
+    assert db == (0, 0, 0)
+
+
+def _left(db: sqlite3.Connection) -> tuple[int, ...]:
+    """How many messages, entries of the index, and words in it there are."""
+    db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.words USING fts5vocab(main, search_pieces, 'row')")
+    counts = (
+        "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM search_entries), (SELECT count(*) FROM words)"
+    )
+    return tuple(db.execute(counts).fetchone())
 
 
 async def test_views_of_an_earlier_version_are_valid_and_can_be_worked_on(stash: Stash) -> None:

@@ -64,7 +64,7 @@ def add_and_delete(db: sqlite3.Connection, count: int) -> None:
 
 
 def test_merging_stops_at_every_stop_and_leaves_no_word_of_what_was_deleted(db: sqlite3.Connection) -> None:
-    add_and_delete(db, 20)
+    add_and_delete(db, 30)
     words = stop_words(db)
     [pages] = db.execute("SELECT count(*) FROM search_pieces_idx").fetchone()
     assert len(words) >= pages // merge_stops.STOP_PAGES - 1 > 4
@@ -77,7 +77,7 @@ def test_merging_stops_at_every_stop_and_leaves_no_word_of_what_was_deleted(db: 
     assert merge_steps(db, deletion.MERGED_PAGES) >= 1
     blocks = b"".join(block for (block,) in db.execute("SELECT block FROM search_pieces_data"))
     assert len(blocks) < 1_000
-    assert db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH 'kept'").fetchall() == [(20,)]
+    assert db.execute("SELECT rowid FROM search_pieces WHERE search_pieces MATCH 'kept'").fetchall() == [(30,)]
     assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
 
 

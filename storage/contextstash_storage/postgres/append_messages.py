@@ -148,7 +148,7 @@ class MessageWriter:
         created = message.created_at or now()
         self._last_at = created.isoformat()
         number = self._numbers.pop()
-        types, tokens = search_index.token_sums(prepared.derived)
+        types, tokens = search_index.token_sums(prepared.columns.derived)
         self._row(
             "messages (owner, session_id, seq, message, fingerprint, key, body, derived, created_at, search_text, role,"
             " kind, agent_visible, has_calls, token_types, type_tokens)",
@@ -157,14 +157,14 @@ class MessageWriter:
                 number,
                 prepared.fingerprint,
                 None if message.key is None else message.key.encode(),
-                prepared.parts.rest,
-                prepared.derived,
+                prepared.columns.body,
+                prepared.columns.derived,
                 self._last_at,
-                prepared.search_text,
+                prepared.columns.search_text,
                 message.role,
                 message.kind,
                 message.agent_visible,
-                search_index.has_calls(prepared.derived),
+                search_index.has_calls(prepared.columns.derived),
                 types,
                 tokens,
             ),
@@ -179,7 +179,7 @@ class MessageWriter:
         self._rows.setdefault(table, []).append((*self.key, *values))
 
     def _add_blobs(self, seq: int, prepared: Prepared) -> None:
-        for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.blobs, strict=True)):
+        for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.columns.blobs, strict=True)):
             if blob.sha256 not in self._blobs:
                 self._blobs.add(blob.sha256)
                 self._row("blobs (owner, session_id, sha256, content)", (blob.sha256, content))
@@ -237,8 +237,8 @@ class MessageWriter:
         found = prepared.pieces if prepared.pieces is not None else await asyncio.to_thread(_pieces, prepared)
         entries = search_index.entry_rows(self.key, seq, number, blocks, found, self._calls)
         self._rows.setdefault(search_index.INSERT, []).extend(entries)
-        if prepared.search_text is not None and search_index.has_calls(prepared.derived):
-            self._calls.add(seq, number, prepared.derived)
+        if prepared.columns.search_text is not None and search_index.has_calls(prepared.columns.derived):
+            self._calls.add(seq, number, prepared.columns.derived)
 
     async def flush(self) -> None:
         """Store the rows."""

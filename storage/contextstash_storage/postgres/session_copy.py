@@ -12,7 +12,7 @@ from contextstash_storage.postgres.requests import put_declared, put_requests
 from contextstash_storage.postgres.session_key import OF_SESSION
 from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
-from contextstash_storage.preparation import Prepared
+from contextstash_storage.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
 from contextstash_storage.session_copy import Row, read_rows
 
@@ -25,7 +25,7 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
     iterator = iter(items)
     writer = MessageWriter(db, key)
     seq = 0
-    while rows := await asyncio.to_thread(read_rows, iterator):
+    while rows := await asyncio.to_thread(read_rows, iterator, PLAIN_FORM):
         messages = [row for row in rows if isinstance(row, Prepared)]
         await writer.reserve(messages)
         for message in messages:

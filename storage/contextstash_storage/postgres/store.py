@@ -32,7 +32,7 @@ from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.session_key import Key
 from contextstash_storage.postgres.sessions import changed, lock_session, read_session
 from contextstash_storage.postgres.tokens import PostgresTokens
-from contextstash_storage.preparation import is_large, prepare
+from contextstash_storage.preparation import PLAIN_FORM, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -197,7 +197,8 @@ class PostgresStore:
         cursor: Cursor | None = None,
         edits: EditsAfter | None = None,
     ) -> Appended:
-        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
+        large = is_large(messages)
+        prepared = await asyncio.to_thread(prepare, messages, PLAIN_FORM) if large else prepare(messages, PLAIN_FORM)
         batch = Batch(self.owner, session_id, prepared, count, first_seq, batch_id, before, cursor, edits)
         return await self._write(session_id, lambda db: append_messages.append(db, batch))
 

@@ -1,0 +1,73 @@
+"""The dictionaries of sessions: messages resemble those before them, and with 24 KB of these known beforehand they are
+compressed to two thirds. Each session has its own dictionary, which never changes, and is deleted with it."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+
+from contextstash_storage.compression import CONSTANT, Dictionary, session_dictionary, unpacked
+from contextstash_storage.large_bodies import BODY
+
+LOOKED_AT_EVERY = 16
+"""After how many messages it is looked whether a session is long enough for a dictionary."""
+
+NEWEST = 512
+"""How many messages of a session a dictionary may be made of."""
+
+MIN_PACKED = 16_000
+"""Bytes of a session's packed bodies from which it gets a dictionary, which takes 7 to 10 KB: about 48 KB of text. With
+32 KB short sessions grew, with 64 KB those of 300 messages gained less (recorded sessions)."""
+
+CONTENT = 24_000
+"""Bytes of a dictionary. Of 16, 24 and 28 KB: within 2 % of each other."""
+
+MAX_KNOWN = 16
+"""Dictionaries kept in memory, 30 KB each, and 0.3 MB of those that compress."""
+
+_known: dict[int, Dictionary] = {}
+
+
+def dictionary_of(db: sqlite3.Connection, session: int) -> Dictionary | None:
+    """The dictionary of a session, if it has one."""
+    row = db.execute("SELECT mark FROM dictionaries WHERE session = ?", (session,)).fetchone()
+    if row is None:
+        return None
+    known = _known.get(row[0])
+    if known is None:
+        [content] = db.execute("SELECT content FROM dictionaries WHERE session = ?", (session,)).fetchone()
+        known = _remembered(session_dictionary(row[0], unpacked(content)))
+    return known
+
+
+def _remembered(dictionary: Dictionary) -> Dictionary:
+    for mark in list(_known)[: max(0, len(_known) + 1 - MAX_KNOWN)]:
+        _known.pop(mark, None)
+    _known[dictionary.mark] = dictionary
+    return dictionary
+
+
+def is_due(before: int, after: int) -> bool:
+    """Whether it is looked for a dictionary, when a session without one has grown from so many messages to so many."""
+    return before // LOOKED_AT_EVERY != after // LOOKED_AT_EVERY
+
+
+def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dictionary | None:
+    """Make a dictionary for the messages to come, if a session of so many messages is long enough."""
+    newest = (session, messages - NEWEST)
+    sizes = f"SELECT sum(length({BODY})) FROM messages WHERE session = ? AND seq >= ?"
+    [size] = db.execute(sizes, newest).fetchone()
+    if (size or 0) < MIN_PACKED:
+        return None
+    content = b""
+    bodies = f"SELECT {BODY} FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC"
+    for (body,) in db.execute(bodies, newest):
+        content = unpacked(body) + content
+        if len(content) >= CONTENT:
+            break
+    mark = random.SystemRandom().getrandbits(63)
+    content = content[-CONTENT:]
+    db.execute(
+        "INSERT INTO dictionaries (session, mark, content) VALUES (?, ?, ?)", (session, mark, CONSTANT.packed(content))
+    )
+    return session_dictionary(mark, content)
