@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contextstash.api_key import OWN_KEY, is_key
+from contextstash.api_key import CLIENT_SECRET, OWN_KEY, is_key
 from contextstash.locations import SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.project_files import ProjectFile, RefusedFileError, read_project_file
 from contextstash.settings_files import AGENTS_TABLE, Tables, check_names, parse_agent, parse_toml, text_of
@@ -23,7 +23,7 @@ from contextstash_storage.errors import BadInputError
 
 PREFIX = "CONTEXTSTASH_"
 
-OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
+OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY, CLIENT_SECRET)
 """Variables with our prefix that are not settings."""
 
 MAX_NAMED = 8

@@ -116,8 +116,7 @@ async def _serve(
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            http="h11",
-            **settings,
+            **{"http": "h11", **settings},
         )
         stop.http = _Server(config)
         stop.http.should_exit = stop.requested

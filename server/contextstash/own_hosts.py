@@ -19,6 +19,10 @@ _OF_THIS_MACHINE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5}
 """Any port, because a forwarded one differs from the port that the server listens on."""
 
 
+_IMPLIED = (":443", ":80")
+"""The ports of https, and of http if the proxy passes on what it was sent there."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnHosts:
     """The names of this machine, and that of the proxy in front of it: `public` is the proxy's host with its port, as
@@ -29,14 +33,18 @@ class OwnHosts:
 
     def has_host(self, host: str) -> bool:
         """Whether a Host header names this server."""
-        return bool(_OF_THIS_MACHINE.fullmatch(host)) or (self.public is not None and host.lower() == self.public)
+        return bool(_OF_THIS_MACHINE.fullmatch(host)) or self.is_public(host)
+
+    def is_public(self, host: str) -> bool:
+        """Whether a Host header names the proxy. Some clients write the port of https or http too."""
+        return self.public is not None and host.lower() in (self.public, *(self.public + port for port in _IMPLIED))
 
     def has_origin(self, origin: str) -> bool:
         """Whether an Origin header names this server."""
         scheme, _, host = origin.partition("://")
         if scheme.lower() == "http" and _OF_THIS_MACHINE.fullmatch(host):
             return True
-        return self.origin is not None and origin.lower() == self.origin
+        return self.origin is not None and origin.lower() in (self.origin, f"{self.origin}:443")
 
 
 def hosts_behind(public_url: str | None) -> OwnHosts:

@@ -8,10 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash_storage.records import SearchHit
 from contextstash_storage.search_documents import Kind
 from contextstash_storage.search_query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, SAME_LINES
-from contextstash_storage.store import Weigh
 
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
@@ -131,14 +129,6 @@ def _grouped(
         group.sort(key=lambda member: (-member[1], -member[0].message))
         hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
     return hits
-
-
-def weighed(hits: Sequence[SearchHit], limit: int, weigh: Weigh | None) -> list[SearchHit]:
-    """The best of the hits by their weighed scores."""
-    if weigh is None:
-        return list(hits[:limit])
-    found = [hit.model_copy(update={"score": weigh(hit.session_id, hit.seq) * hit.score}) for hit in hits]
-    return sorted(found, key=lambda hit: -hit.score)[:limit]
 
 
 class ShownLines:

@@ -20,9 +20,10 @@ from mcp.server.auth.provider import AccessToken
 from contextstash.locations import token_file
 from contextstash.mcp.http import address_line
 from contextstash.mcp.http_bodies import HeldBytes, TooMuchHeldError
-from contextstash.mcp.http_limits import RateLimit, RunningLimit
+from contextstash.mcp.http_limits import RunningLimit
 from contextstash.mcp.scopes import needed_scope
 from contextstash.own_hosts import hosts_behind
+from contextstash.request_limits import Buckets
 from contextstash.token_scopes import SCOPES
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
@@ -209,9 +210,16 @@ def test_a_body_is_checked_under_each_spelling_of_the_path(served: Served, endin
 
 def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
     token = bearer(served.token("read"))
-    page = {"origin": "https://stash.example"}
-    assert initialize(served.address, host="stash.example", **page, **token).status_code == 200
-    for host in ("stash.example.evil.com", "evil-stash.example", "stash.example:8443", "xstash.example"):
+    for host in ("stash.example", "Stash.Example:443", "stash.example:80"):
+        for origin in ("https://stash.example", "https://stash.example:443"):
+            assert initialize(served.address, host=host, origin=origin, **token).status_code == 200
+    for host in (
+        "stash.example.evil.com",
+        "evil-stash.example",
+        "stash.example:8443",
+        "xstash.example",
+        "stash.example:443:80",
+    ):
         assert initialize(served.address, host=host, **token).status_code == 421
     for origin in ("http://stash.example", "https://stash.example.evil.com", "null", "https://stash.example:8443"):
         assert initialize(served.address, host="stash.example", origin=origin, **token).status_code == 403
@@ -246,7 +254,7 @@ def test_too_many_requests_of_a_token_are_refused_and_no_others(tmp_path: Path) 
 
 def test_a_bucket_fills_again_at_its_rate_up_to_its_burst() -> None:
     at = [0.0]
-    limit = RateLimit(None, 10, clock=lambda: at[0])
+    limit = Buckets(10, clock=lambda: at[0])
     assert [limit.take("a") for _ in range(20)] == [0.0] * 20
     assert limit.take("a") == pytest.approx(0.1)
     at[0] = 0.5

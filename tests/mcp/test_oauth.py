@@ -17,7 +17,8 @@ import jwt
 import pytest
 
 from contextstash.mcp import oauth
-from contextstash.mcp.oauth import IssuerError, OAuthOptions, OAuthTokens, check_issuer
+from contextstash.mcp.oauth import OAuthTokens
+from contextstash.mcp.oauth_issuer import IssuerError, OAuthOptions, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
@@ -82,6 +83,7 @@ def forged(issuer: Issuer) -> dict[str, str]:
         "without an owner": issuer.token(None, PUBLIC, "read"),
         "of this machine's user": issuer.token("local", PUBLIC, "read"),
         "with a reserved owner": issuer.token("\x1fdeleted", PUBLIC, "read"),
+        "bound to a key of its client": issuer.token("alice", PUBLIC, "read", cnf={"jkt": "0ZcOCORZNYy"}),
         "by another key": Issuer(issuer.url).token("alice", PUBLIC, "read"),
         "not signed": jwt.encode(claims, "", "none", headers={"kid": "first"}),
         "signed with the public key": _signed_with_what_everybody_knows(claims, issuer.public_pem),

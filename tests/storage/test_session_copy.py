@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -75,22 +75,44 @@ async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: 
 
 async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: SqliteStore, path: Path) -> None:
     seen: list[list[str]] = []
+    loop = asyncio.get_running_loop()
 
-    def told() -> Iterator[Copied]:
-        for item in items():
-            seen.append(owners(path))
-            yield item
-
-    copied = asyncio.create_task(store.copy_session(session(), told()))
-    while not copied.done():
+    async def finds_nothing() -> None:
         with pytest.raises(SessionNotFoundError):
             await store.get_session("copied")
         assert await store.search("ask") == []
         assert look_at(path).sessions == 1
+
+    def told() -> Iterator[Copied]:
+        for item in items():
+            asyncio.run_coroutine_threadsafe(finds_nothing(), loop).result()
+            seen.append(owners(path))
+            yield item
+        asyncio.run_coroutine_threadsafe(finds_nothing(), loop).result()
+
+    async def finds_all_or_nothing() -> None:
+        if await found(store.get_session("copied")):
+            assert len(await bodies(store, "copied")) == 11
+            assert {hit.seq for hit in await store.search("ask")} == {0, 2, 4, 6, 8}
+            assert look_at(path).sessions == 2
+
+    copied = asyncio.create_task(store.copy_session(session(), told()))
+    while not copied.done():
+        await finds_all_or_nothing()
         await asyncio.wait([copied], timeout=PAUSE_SECONDS)
     assert await copied
+    await finds_all_or_nothing()
     assert seen[-1] == [hidden_sessions.STAGED_OWNER]
     assert owners(path) == [OWNER]
+
+
+async def found(reading: Awaitable[object]) -> bool:
+    """Whether a session was found."""
+    try:
+        await reading
+    except SessionNotFoundError:
+        return False
+    return True
 
 
 async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, path: Path) -> None:

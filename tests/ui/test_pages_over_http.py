@@ -125,7 +125,10 @@ def form_token(client: httpx2.Client) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("page", ["/sessions/none", "/outputs/out_none", "/nowhere", "/sessions/build/messages/9999"])
+@pytest.mark.parametrize(
+    "page",
+    ["/sessions/none", "/outputs/out_none", "/nowhere", *(f"/sessions/build/messages/{n}" for n in (9999, 10**20))],
+)
 def test_an_unknown_address_is_an_error_in_a_sentence(client: httpx2.Client, page: str) -> None:
     answer = client.get(page)
     assert answer.status_code == 404

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from contextstash.api_key import CLIENT_SECRET
 from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
 
@@ -54,6 +55,15 @@ FOLLOWED = ["auto", "claude-code", "codex", "gemini", "opencode", "pi"]
     default="sub",
     show_default=True,
     help="The claim of its tokens that names the owner.",
+)
+@click.option(
+    "--oauth-client-id", metavar="ID", help="Ask it about tokens that are not JWTs, as this client of it (RFC 7662)."
+)
+@click.option(
+    "--oauth-client-secret-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help=f"The file of that client's secret. [default: {CLIENT_SECRET}]",
 )
 @PRESET
 @SET
@@ -105,9 +115,31 @@ def _http_options(address: str | None, given: Mapping[str, Any]) -> HttpOptions 
 
     if address is None and (given["public_url"] is not None or given["stateful"]):
         raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
+    if given["oauth_client_id"] is not None and given["oauth_issuer"] is None:
+        raise BadInputError("--oauth-client-id is a client of an issuer: pass --oauth-issuer URL too.")
     if given["oauth_issuer"] is not None and given["public_url"] is None:
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
-    return None if address is None else HttpOptions(*_address(address), **given)
+    others = {name: value for name, value in given.items() if name != "oauth_client_secret_file"}
+    secret = _client_secret(given["oauth_client_id"], given["oauth_client_secret_file"])
+    return None if address is None else HttpOptions(*_address(address), **others, oauth_client_secret=secret)
+
+
+def _client_secret(client: str | None, file: Path | None) -> str | None:
+    """The secret of this server's client at the issuer; None if it has none. It comes from a file or the environment,
+    because every user of a machine sees a program's arguments."""
+    if client is None:
+        if file is not None:
+            raise BadInputError("--oauth-client-secret-file is the secret of a client: pass --oauth-client-id ID too.")
+        return None
+    try:
+        secret = os.environ.get(CLIENT_SECRET, "") if file is None else file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadInputError(f"The file of the client's secret cannot be read ({type(error).__name__}).") from None
+    if not secret.strip():
+        raise BadInputError(
+            f"--oauth-client-id needs the client's secret: set {CLIENT_SECRET}, or pass --oauth-client-secret-file."
+        )
+    return secret.strip()
 
 
 def _address(text: str) -> tuple[str, int]:

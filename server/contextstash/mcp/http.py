@@ -18,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from contextstash.access_tokens import local_token
 from contextstash.loopback import serve
+from contextstash.loopback_connections import TimedConnection
 from contextstash.mcp.http_bodies import StrictBodies
 from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
 from contextstash.mcp.http_hosts import HostChecks
@@ -27,6 +28,7 @@ from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.owners import OwnerStashes
 from contextstash.mcp.server import HttpAccess, ToolSet, build_server
+from contextstash.mcp.token_expiry import EndedWithToken
 from contextstash.mcp.token_verifier import EitherTokens, StoredTokens
 from contextstash.own_hosts import OwnHosts, hosts_behind
 from contextstash.plain_logs import announcement
@@ -42,7 +44,7 @@ MAX_BODY_BYTES = 6 * MAX_MESSAGE_BYTES
 CHECKED_HERE = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 """The SDK's own check of Host and Origin is off: `HostChecks` does it before anything is read, and exactly."""
 
-SETTINGS = {"timeout_keep_alive": 75, "server_header": False}
+SETTINGS = {"http": TimedConnection, "timeout_keep_alive": 75, "server_header": False}
 """uvicorn's. A proxy keeps an idle connection for 60 s (nginx's default for upstreams): one that this server closed
 before that would fail the request which the proxy is just sending."""
 
@@ -112,11 +114,13 @@ def _checked(options: HttpOptions) -> OwnHosts:
             f"The path of the endpoint must begin with '/' and must not be {PAGES} or a health check's."
         )
     if options.oauth_issuer is not None:
-        from contextstash.mcp.oauth import check_issuer
+        from contextstash.mcp.oauth_issuer import check_issuer
 
         check_issuer(options.oauth_issuer)
         if options.public_url is None:
             raise BadInputError("Tokens of an issuer are issued for this server's public address: pass that too.")
+    if options.oauth_client_id is not None and not (options.oauth_issuer and options.oauth_client_secret):
+        raise BadInputError("An issuer is asked about tokens with the id and the secret of a client: pass all three.")
     return hosts_behind(options.public_url)
 
 
@@ -143,11 +147,14 @@ def _endpoint(
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=CHECKED_HERE,
     )
+    endpoint.user_middleware.append(Middleware(EndedWithToken, verifier=verifier))
     if options.rate_limit:
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
     endpoint.add_exception_handler(Exception, _failed)
+    if isinstance(verifier, EitherTokens):
+        endpoint.router.lifespan_context = _closing(verifier, endpoint.router.lifespan_context)
     return endpoint
 
 
@@ -157,9 +164,15 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
     stored = StoredTokens(stashes)
     if options.oauth_issuer is None or options.public_url is None:
         return AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None), stored
-    from contextstash.mcp.oauth import OAuthOptions, OAuthTokens
+    from contextstash.mcp.oauth import OAuthTokens
+    from contextstash.mcp.oauth_issuer import OAuthOptions
 
-    oauth = OAuthTokens(OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim))
+    issued = OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim)
+    opaque = None
+    if options.oauth_client_id is not None and options.oauth_client_secret is not None:
+        from contextstash.mcp.introspection import IssuersClient, OpaqueTokens
+
+        opaque = OpaqueTokens(issued, IssuersClient(options.oauth_client_id, options.oauth_client_secret))
     settings = AuthSettings.model_validate(
         {
             "issuer_url": options.oauth_issuer,
@@ -167,7 +180,7 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
             "validate_token_resource": False,
         }
     )
-    return settings, EitherTokens(stored, oauth)
+    return settings, EitherTokens(stored, OAuthTokens(issued), opaque)
 
 
 async def _failed(_: Request, error: Exception) -> Response:
@@ -192,6 +205,20 @@ async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
             f"the token for this machine's clients is in {file}" if kept else "tokens: contextstash token create NAME"
         )
     return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
+
+
+def _closing(verifier: EitherTokens, lifespan: Any) -> Any:
+    """The connections to the issuer are closed at the end."""
+
+    @asynccontextmanager
+    async def both(app: Any) -> AsyncIterator[Any]:
+        try:
+            async with lifespan(app) as state:
+                yield state
+        finally:
+            await verifier.close()
+
+    return both
 
 
 def _with_stash(stash: OwnerStashes, lifespan: Any) -> Any:

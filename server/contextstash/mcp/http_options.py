@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-DEFAULT_RATE_LIMIT = 100
-"""Requests a second of one token; a guess: an agent makes a few, and a token may be used by several."""
+from contextstash.request_limits import DEFAULT_RATE_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +12,8 @@ class HttpOptions:
     """How HTTP is served: at `http://host:port/path`, and under `public_url` by a proxy in front. `stateful`: a client
     of the older protocol gets a session of the protocol, which this process keeps. `rate_limit` is in requests a second
     for each token, 0 for none. `oauth_issuer` is an authorization server whose tokens, issued for `public_url`, are
-    accepted too; their claim `oauth_owner_claim` names the owner."""
+    accepted too; their claim `oauth_owner_claim` names the owner. With `oauth_client_id` and `oauth_client_secret` the
+    issuer is asked about tokens that are not in the form of a JWT."""
 
     host: str = "127.0.0.1"
     port: int = 8787
@@ -23,3 +23,5 @@ class HttpOptions:
     rate_limit: float = DEFAULT_RATE_LIMIT
     oauth_issuer: str | None = None
     oauth_owner_claim: str = "sub"
+    oauth_client_id: str | None = None
+    oauth_client_secret: str | None = field(default=None, repr=False)

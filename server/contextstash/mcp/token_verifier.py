@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mcp.server.auth.provider import AccessToken, TokenVerifier
 
 from contextstash.access_tokens import PREFIX
 from contextstash.mcp.owners import OwnerStashes
+
+if TYPE_CHECKING:
+    from contextstash.mcp.introspection import OpaqueTokens
 
 
 class StoredTokens:
@@ -28,12 +33,29 @@ class StoredTokens:
 
 
 class EitherTokens:
-    """The SDK's TokenVerifier for the tokens in the database and those of an issuer."""
+    """The SDK's TokenVerifier for the tokens in the database and those of an issuer: in the form of a JWT, and `opaque`
+    ones if the issuer can be asked about them."""
 
-    def __init__(self, stored: TokenVerifier, issued: TokenVerifier) -> None:
+    def __init__(self, stored: TokenVerifier, issued: TokenVerifier, opaque: OpaqueTokens | None = None) -> None:
         self._stored = stored
         self._issued = issued
+        self._opaque = opaque
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The token as the SDK describes it; None if it is not valid."""
-        return await (self._stored if token.startswith(PREFIX) else self._issued).verify_token(token)
+        if token.startswith(PREFIX):
+            return await self._stored.verify_token(token)
+        if self._opaque is not None and not _is_jwt(token):
+            return await self._opaque.verify_token(token)
+        return await self._issued.verify_token(token)
+
+    async def close(self) -> None:
+        """Close the connections to the issuer."""
+        if self._opaque is not None:
+            await self._opaque.close()
+
+
+def _is_jwt(token: str) -> bool:
+    """Whether a token has the form of a JWT: three parts, the first of which is a JSON object in base64, which begins
+    with these letters."""
+    return token.count(".") == 2 and token.startswith("eyJ")

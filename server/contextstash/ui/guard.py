@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import MutableHeaders, QueryParams
@@ -17,21 +17,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contextstash.access_tokens import TokenVerification, digest
 from contextstash.asgi_bodies import replayed
 from contextstash.own_hosts import OwnHosts
-from contextstash.service.bounded_cache import BoundedCache
-from contextstash.token_scopes import SCOPES
+from contextstash.request_limits import DEFAULT_RATE_LIMIT, Buckets, Places
 from contextstash.ui.forms import Forms
-from contextstash_storage.records import LOCAL_OWNER
+from contextstash.ui.visits import Visit, Visits
 
 COOKIE = "contextstash"
-
-MAX_VISITS = 256
-"""Browsers that have the pages open; a guess. The one that asked for none for the longest time must enter again."""
 
 MAX_ENTRANCE_BYTES = 1_000
 """Of the form that enters a token: a token has 47 characters."""
 
 MAX_ACTION_BYTES = 1_000_000
 """Of a form of a page: a restoration names handles of some 15 bytes, as many as a session has outputs. A guess."""
+
+MAX_PAGES_OF_OWNER = 50
+"""Pages that are made for one owner at a time; a guess. Each browser asks for a few."""
 
 HEADERS = {
     "content-security-policy": (
@@ -50,15 +49,6 @@ Tokens = Callable[[], Awaitable[TokenVerification]]
 """Returns the verification of tokens with which others than this machine's user may enter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """What a browser may see: one owner's sessions, within the scopes of the token that it entered with."""
-
-    owner: str = LOCAL_OWNER
-    scopes: tuple[str, ...] = SCOPES
-    sha256: bytes | None = None
-
-
 class Guard:
     """ASGI middleware. The first request passes the token in the address and gets a cookie for the following ones: only
     the owner of the database may see the pages, also on a machine with other users. With `tokens`, the owner of a token
@@ -69,11 +59,12 @@ class Guard:
         self._app = app
         self._token = token
         # Not by the token: browsers send a host's cookies to all its ports, and another server there could keep it.
-        self._visits: BoundedCache[str, Visit] = BoundedCache(MAX_VISITS)
+        self._visits = Visits()
         self._path = path
         self._hosts = hosts
         self._tokens = tokens
         self._entrances, self._actions = Forms(), Forms()  # strangers' forms cannot hold up users'
+        self._rate, self._places = Buckets(DEFAULT_RATE_LIMIT), Places(MAX_PAGES_OF_OWNER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,13 +80,22 @@ class Guard:
 
         request = Request(scope, receive)
         refused = self._foreign(request) or await self._entered(request) or await self._denied(request)
-        if refused is None and request.method == "POST":
-            form = await self._actions.read(request, MAX_ACTION_BYTES)
-            if isinstance(form, bytes):
-                await self._app(scope, replayed(form, receive), send_guarded)
-                return
-            refused = form
-        await (refused or self._app)(scope, receive, send_guarded)
+        if refused is not None:
+            await refused(scope, receive, send_guarded)
+            return
+        with self._places.take(scope["visit"].owner) as is_free:
+            await (self._passed if is_free else _too_many())(scope, receive, send_guarded)
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application respond, to a form when it has arrived."""
+        if scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        form = await self._actions.read(Request(scope, receive), MAX_ACTION_BYTES)
+        if isinstance(form, bytes):
+            await self._app(scope, replayed(form, receive), send)
+        else:
+            await form(scope, receive, send)
 
     def _foreign(self, request: Request) -> Response | None:
         """The refusal of a request to another server's name, or from another site."""
@@ -103,7 +103,7 @@ class Guard:
         if not self._hosts.has_host(host):
             return PlainTextResponse("These pages are not served under this name.", 421)
         origin = request.headers.get("origin")
-        if request.method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc != host:
+        if request.method not in ("GET", "HEAD") and origin is not None and urlsplit(origin).netloc != self._name(host):
             return PlainTextResponse("This form was sent from another site.", 403)
         return None
 
@@ -125,13 +125,13 @@ class Guard:
 
     async def _denied(self, request: Request) -> Response | None:
         """The refusal of a request without a visit, or outside its scopes; None if it may pass."""
-        name = request.cookies.get(_cookie(request.headers["host"]), "")
-        visit = self._visits.get(name)
+        visit = self._visits.get(request.cookies.get(_cookie(self._name(request.headers["host"])), ""))
         if visit is None or not await self._is_valid(visit):
             if self._tokens is not None:
                 return _entrance(self._path, "Enter a token, or open the address that contextstash printed.")
             return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
-        self._visits.set(name, visit)
+        if wait := self._rate.take(visit.owner):
+            return _too_many(wait)
         needed = "read" if request.method in ("GET", "HEAD") else "write"
         if needed not in visit.scopes:
             return PlainTextResponse(f"This needs the scope {needed}, which your token does not have.", 403)
@@ -144,24 +144,34 @@ class Guard:
             return visit.sha256 is None
         return await (await self._tokens()).verify_digest(visit.sha256) is not None
 
+    def _name(self, host: str) -> str:
+        """A Host header as browsers write it, without the port that is meant anyway."""
+        return self._hosts.public if self._hosts.public is not None and self._hosts.is_public(host) else host
+
     def _set_cookie(self, request: Request, visit: Visit) -> Response:
         """Redirect to the same address without the token, which would stay in the browser's history."""
         rest = QueryParams([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
         target = request.url.replace(query=str(rest)).path + (f"?{rest}" if rest else "")
         if request.method == "POST":
             target = f"{self._path}/"
-        name, host = new_token(), request.headers["host"]
-        self._visits.set(name, visit)
+        name, host = new_token(), self._name(request.headers["host"])
+        self._visits.keep(name, visit)
         response = RedirectResponse(target, 303)
         response.set_cookie(
             _cookie(host),
             name,
             httponly=True,
             samesite="strict",
-            secure=host.lower() == self._hosts.public,
+            secure=host == self._hosts.public,
             path=self._path or "/",
         )
         return response
+
+
+def _too_many(wait: float = 1.0) -> Response:
+    """The refusal of one request too many of an owner."""
+    headers = {"retry-after": str(math.ceil(wait))}
+    return PlainTextResponse("Too many requests for these pages. Try again in a moment.", 429, headers)
 
 
 def _token_in(form: bytes) -> str:

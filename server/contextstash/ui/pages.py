@@ -126,9 +126,10 @@ class Pages:
         """One whole message, as recorded."""
         session_id, seq = request.path_params["session_id"], request.path_params["seq"]
         stash = await self._stash.get()
+        total = (await stash.read_session(session_id)).counters.messages
+        if seq >= total:  # asked before the database is, which has no numbers as long as an address can be
+            raise NotFoundError(f"Session {session_id} has no message {seq}: it has {total:,}.")
         page = await stash.read_beside(session_id, first=seq, limit=1)
-        if not page.messages:
-            raise NotFoundError(f"Session {session_id} has no message {seq}: it has {page.total:,}.")
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
         native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
         title = (await self._rows.row(stash, await stash.read_session(session_id))).line.title

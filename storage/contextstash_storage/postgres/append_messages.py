@@ -12,7 +12,7 @@ from contextstash_storage.message_batch import Batch, reported_call, stored_mess
 from contextstash_storage.postgres import logs, requests, search_index
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
-from contextstash_storage.postgres.sessions import lock_session, store_counters
+from contextstash_storage.postgres.sessions import Indexed, lock_session, store_counters
 from contextstash_storage.postgres.view_edits import insert_edits
 from contextstash_storage.preparation import Prepared, batch_fingerprint
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
@@ -40,7 +40,7 @@ async def append(db: Connection, batch: Batch) -> Appended:
     if batch.cursor is not None:
         await store_cursor(db, key, batch.cursor)
     if stored or counters != session.counters:
-        session = await store_counters(db, key, session, counters)
+        session = await store_counters(db, key, session, counters, writer.taken())
     return batch.appended(session, stored, known.first_seq, repeats=repeats)
 
 
@@ -64,7 +64,8 @@ async def _known(db: Connection, key: Key, length: int, batch: Batch) -> Known:
     batch.check_markers()
     if batch.first_seq is not None:
         check_position(batch.first_seq, length)
-        stored = await fingerprints(db, key, batch.first_seq, len(batch.messages))
+        is_new = batch.first_seq == length
+        stored = [] if is_new else await fingerprints(db, key, batch.first_seq, len(batch.messages))
         return known_at(stored, length, batch.messages, batch.first_seq, 0)
     if batch.batch_id is not None:
         sql = f"SELECT first_seq, count, fingerprint FROM batches WHERE {OF_SESSION} AND batch_id = $3"
@@ -90,8 +91,7 @@ async def _note_batch(
 async def _store_messages(writer: MessageWriter, session: Session, batch: Batch, done: int) -> Counters:
     """Store the messages from number `done` on that are not stored yet; returns the counters after them."""
     counters = session.counters
-    await writer.reserve(batch.messages[done:])
-    keys = await writer.stored_keys(batch.messages[done:])
+    keys = await writer.reserve(batch.messages[done:])
     for prepared in batch.messages[done:]:
         message = prepared.message
         if message.key in keys:
@@ -105,6 +105,13 @@ async def _store_messages(writer: MessageWriter, session: Session, batch: Batch,
         counters = batch.count(counters, message, seq)
     await writer.flush()
     return counters
+
+
+_RESERVE = f"""
+SELECT ARRAY(SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3::text[])),
+    ARRAY(SELECT key FROM messages WHERE {OF_SESSION} AND key = ANY($4::bytea[])),
+    ARRAY(SELECT nextval('message_numbers') FROM generate_series(1, $5))
+"""
 
 
 @dataclass
@@ -121,26 +128,19 @@ class MessageWriter:
     _calls: search_index.CallsBefore = field(default_factory=search_index.CallsBefore)
     _has_read_calls: bool = False
     _last_at: str | None = None
+    _entries: int = 0
+    _words: int = 0
 
-    async def reserve(self, messages: Sequence[Prepared]) -> None:
-        """Look up at once what storing these messages needs: their numbers, and which handles are free."""
+    async def reserve(self, messages: Sequence[Prepared]) -> set[str | None]:
+        """Look up at once what storing these messages needs: their numbers, which handles are free, and which of their
+        keys are stored; returns those keys."""
         names = {output.handle for each in messages for output in each.message.outputs} - self._handles.keys()
-        if names:
-            sql = f"SELECT handle FROM outputs WHERE {OF_SESSION} AND handle = ANY($3)"
-            taken = {handle for (handle,) in await self.db.fetch(sql, *self.key, list(names))}
-            self._handles.update(dict.fromkeys(names - taken, 0))
-        sql = "SELECT nextval('message_numbers') FROM generate_series(1, $1)"
-        self._numbers = [number for (number,) in await self.db.fetch(sql, len(messages))][::-1]
-
-    async def stored_keys(self, messages: Sequence[Prepared]) -> set[str | None]:
-        """Those keys of the messages that are stored."""
         keys = [each.message.key.encode() for each in messages if each.message.key is not None]
-        if not keys:
-            return set()
-        rows = await self.db.fetch(
-            f"SELECT key FROM messages WHERE {OF_SESSION} AND key = ANY($3)", *self.key, list(keys)
-        )
-        return {key.decode() for (key,) in rows}
+        row = await self.db.fetchrow(_RESERVE, *self.key, list(names), keys, len(messages))
+        handles, stored, numbers = row
+        self._handles.update(dict.fromkeys(names.difference(handles), 0))
+        self._numbers = numbers[::-1]
+        return {key.decode() for key in stored}
 
     async def add(self, seq: int, prepared: Prepared) -> None:
         """Store a message at its position at the next flush, with its outputs and what of it can be found."""
@@ -251,15 +251,14 @@ class MessageWriter:
             again = " ON CONFLICT DO NOTHING" if table.startswith("blobs") else ""
             await self.db.executemany(f"INSERT INTO {table} VALUES ({marks}){again}", rows)
         self._rows.clear()
-        if self._last_at is not None:
-            await self.db.execute(
-                "UPDATE sessions SET indexed_entries = indexed_entries + $3, indexed_words = indexed_words + $4,"
-                f" last_message_at = $5 WHERE {OF_SESSION}",
-                *self.key,
-                len(entries),
-                search_index.words_of(entries),
-                self._last_at,
-            )
+        self._entries += len(entries)
+        self._words += search_index.words_of(entries)
+
+    def taken(self) -> Indexed:
+        """What was added to the index since this was asked last."""
+        added = Indexed(self._entries, self._words, self._last_at)
+        self._entries, self._words = 0, 0
+        return added
 
 
 def _numbered(name: str, number: int) -> str:

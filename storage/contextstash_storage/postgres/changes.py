@@ -63,7 +63,7 @@ class Announcer:
             await db.execute("SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload", CHANNEL, payloads)
 
         with suppress(StoreError):  # who listens asks again from time to time
-            await self._database.write(work)
+            await self._database.read_one(work)  # one statement, which is a transaction of its own
 
 
 async def changed_sessions(database: Database, owner: str) -> AsyncIterator[str | None]:

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from math import log
 
 from contextstash_storage.bodies import unfolded
-from contextstash_storage.full_text_search import CALL_CHARACTERS, MATCHES, MORE_MATCHES
+from contextstash_storage.full_text_search import (
+    CALL_CHARACTERS,
+    FEWER_MATCHES,
+    MATCHES,
+    MATCHES_A_HIT,
+    MORE_MATCHES,
+    READ_TOGETHER,
+)
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Block, Role, SearchHit
 from contextstash_storage.search_documents import Document, Kind, documents, pieces, storable
 from contextstash_storage.search_index import call_of_pair
-from contextstash_storage.search_query import CALL_WEIGHT, WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
 from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
 """A term in more entries than this says little: it only adds to the score of what other terms find. Each entry takes
-some 20 µs to score."""
+some 5 µs to score."""
 
 MAX_CANDIDATES = 20_000
 """How many entries are scored at most, if all terms are common."""
@@ -40,6 +49,10 @@ _WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
 """Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with
 CALL_WEIGHT before it, how often the term occurs, weighted as in SQLite."""
 
+_PLANS = "SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off"
+"""As if vectors cost nothing to read, PostgreSQL would read them all. What an index has in order must not be read by
+another one and sorted."""
+
 _COUNTS = """
 SELECT term::text, (
     SELECT count(*) FROM (
@@ -52,74 +65,111 @@ WHERE numnode(term) > 0
 
 # The mark of the owner is in each query, so that the index of words is used alone: with a condition on the column,
 # PostgreSQL reads all entries of the owner by the primary key, as long as it has no statistics that say better.
-# `|| ''` takes a vector out of its table's storage once, not again for each term.
+# `setweight` of no words at all returns the vector as it is: taken out of its table's storage once, not for each term.
+# `OFFSET 0` has the frequency computed once, and nothing sorted by vectors, which takes longer than all the rest.
 _MATCHES = f"""
 WITH found AS MATERIALIZED (
-    SELECT owner, session_id, seq, block, piece, message, kind, pair, words, vector || ''::tsvector AS vector
-    FROM search_entries WHERE vector @@ $2::tsquery LIMIT {MAX_CANDIDATES}
-), scored AS (
-    SELECT session_id, seq, block, piece, message, kind, pair, count(*) AS terms, sum(
-        weight * tf * {K1 + 1} / (tf + {K1} * ({1 - B} + {B} * words / $5::float8))
-    ) AS score
-    FROM found, unnest($3::text[]::tsquery[], $4::float8[]) AS term (query, weight),
-        LATERAL (SELECT {CALL_WEIGHT} * ts_rank_cd('{_WEIGHTS}', vector, query) AS tf) AS frequency
-    WHERE owner = $1 AND vector @@ query
-    GROUP BY 1, 2, 3, 4, 5, 6, 7
+    SELECT session_id, seq, block, piece, message, kind, pair,
+        score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END AS score
+    FROM (
+        SELECT owner, session_id, seq, block, piece, message, kind, pair, words,
+            setweight(vector, 'D', '{{}}'::text[]) AS vector
+        FROM search_entries WHERE vector @@ $2::tsquery LIMIT {MAX_CANDIDATES} OFFSET 0
+    ) AS entry
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS terms,
+            sum(weight * tf * {K1 + 1} / (tf + {K1} * ({1 - B} + {B} * words / $5::float8))) AS score
+        FROM (
+            SELECT weight, {CALL_WEIGHT} * ts_rank_cd('{_WEIGHTS}', vector, query) AS tf
+            FROM unnest($3::text[]::tsquery[], $4::float8[]) AS term (query, weight) WHERE vector @@ query OFFSET 0
+        ) AS frequency
+    ) AS scored
+    WHERE owner = $1 ORDER BY score DESC, message DESC LIMIT $7
 )
-SELECT scored.message, session_id, seq, block, piece, scored.kind, pair,
-    score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END AS score, created_at
-FROM (SELECT * FROM scored ORDER BY score * CASE WHEN terms = $6 THEN {WHOLE_WEIGHT} ELSE 1 END DESC LIMIT $7) AS scored
-JOIN messages USING (session_id, seq) WHERE messages.owner = $1
-ORDER BY score DESC
+SELECT found.*, CREATED FROM found MESSAGE ORDER BY score DESC, message DESC
 """
 
-# `OFFSET 0` keeps the order of the joins: without statistics PostgreSQL would read all outputs of the owner for each.
+# Each row is looked up by LATERAL, which keeps the order of the joins, in the order of the index that finds it: without
+# statistics PostgreSQL takes all indexes for equally good, and would read the session's outputs for each pair.
 _OUTPUTS = """
-SELECT entry.pair, entry.message, wanted.session_id, entry.seq, entry.block, tool, argument, characters, created_at
+SELECT entry.pair, entry.message, wanted.session_id, entry.seq, entry.block, tool, argument, characters, CREATED
 FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
 CROSS JOIN LATERAL (
     SELECT seq, block, message, e.pair FROM search_entries AS e
-    WHERE e.owner = $1 AND e.session_id = wanted.session_id AND e.pair = wanted.pair AND kind = $4 AND piece = 0
-    OFFSET 0
+    WHERE e.owner = $1 AND e.session_id = wanted.session_id AND e.pair BETWEEN wanted.pair AND wanted.pair
+    AND kind = $4 AND piece = 0 ORDER BY e.pair OFFSET 0
 ) AS entry
 CROSS JOIN LATERAL (
-    SELECT tool, argument, characters FROM outputs AS o
-    WHERE o.owner = $1 AND o.session_id = wanted.session_id AND o.seq = entry.seq AND o.block = entry.block OFFSET 0
-) AS output
-CROSS JOIN LATERAL (
-    SELECT created_at FROM messages AS m
-    WHERE m.owner = $1 AND m.session_id = wanted.session_id AND m.seq = entry.seq OFFSET 0
-) AS said
+    SELECT seq, block, tool, argument, characters FROM outputs AS o
+    WHERE o.owner = $1 AND o.session_id = wanted.session_id AND (o.seq, o.block) >= (entry.seq, entry.block)
+    ORDER BY o.seq, o.block LIMIT 1
+) AS output MESSAGE
+WHERE (output.seq, output.block) = (entry.seq, entry.block)
 """
 
+
+def _with_time(statement: str, where: SearchFilter, session: str, entry: str) -> str:
+    """A statement that reads the time of each match if that decides what is found: there are hundreds of matches. The
+    tables with these names have the session and the position of a match."""
+    if where.any_time:
+        return statement.replace("CREATED", "'' AS created_at").replace("MESSAGE", "")
+    message = (
+        "CROSS JOIN LATERAL (SELECT created_at FROM messages AS m WHERE m.owner = $1"
+        f" AND m.session_id = {session}.session_id AND m.seq = {entry}.seq OFFSET 0) AS said"
+    )
+    return statement.replace("CREATED", "created_at").replace("MESSAGE", message)
+
+
 _WITH_PART = """
-SELECT pair, message, session_id, seq, block, piece, created_at
-FROM outputs JOIN search_entries USING (owner, session_id, seq, block)
-JOIN messages USING (owner, session_id, seq, message)
-WHERE owner = $1 AND argument ILIKE $2 AND piece = 0 AND search_entries.kind = $3
-AND ($4::text[] IS NULL OR session_id = ANY($4)) AND ($5::text IS NULL OR tool = $5)
+SELECT pair, message, part.session_id, part.seq, part.block, 0 AS piece, created_at FROM (
+    SELECT session_id, seq, block FROM outputs WHERE owner = $1 AND argument ILIKE $2
+    AND ($4::text[] IS NULL OR session_id = ANY($4)) AND ($5::text IS NULL OR tool = $5) OFFSET 0
+) AS part
+CROSS JOIN LATERAL (
+    SELECT pair, message FROM search_entries AS e
+    WHERE e.owner = $1 AND e.session_id = part.session_id AND (e.seq, e.block, e.piece) >= (part.seq, part.block, 0)
+    AND (e.seq, e.block, e.piece) <= (part.seq, part.block, 0) AND e.kind = $3
+    ORDER BY e.seq, e.block, e.piece OFFSET 0
+) AS entry
+CROSS JOIN LATERAL (
+    SELECT created_at FROM messages AS m
+    WHERE m.owner = $1 AND m.session_id = part.session_id AND m.seq = part.seq OFFSET 0
+) AS said
 ORDER BY message DESC LIMIT $6
 """
 
 _CALLS = """
-SELECT session_id, seq FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
-JOIN search_entries USING (session_id, pair) WHERE owner = $1 AND kind = $4 AND piece = 0
+SELECT wanted.session_id, seq FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, pair)
+CROSS JOIN LATERAL (
+    SELECT seq FROM search_entries AS e
+    WHERE e.owner = $1 AND e.session_id = wanted.session_id AND e.pair BETWEEN wanted.pair AND wanted.pair
+    AND kind = $4 AND piece = 0 ORDER BY e.pair OFFSET 0
+) AS entry
 """
 
-_AT = "unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)"
+_OF_MESSAGE = "owner = $1 AND {0}.session_id = wanted.session_id AND {0}.seq = wanted.seq"
 
-_MESSAGES_AT = f"""
-SELECT session_id, seq, message, role, created_at, derived, search_text
-FROM {_AT} JOIN messages USING (session_id, seq) WHERE owner = $1
+_STORED = f"""
+SELECT wanted.session_id, wanted.seq, message, role, created_at, derived, search_text, ARRAY(
+    SELECT content FROM message_blobs AS b CROSS JOIN LATERAL (
+        SELECT content FROM blobs
+        WHERE owner = $1 AND session_id = wanted.session_id AND blobs.sha256 = b.sha256 OFFSET 0
+    ) AS blob WHERE {_OF_MESSAGE.format("b")} ORDER BY number
+) AS contents
+FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
+CROSS JOIN LATERAL (
+    SELECT message, role, created_at, derived, search_text FROM messages AS m WHERE {_OF_MESSAGE.format("m")} OFFSET 0
+) AS message
 """
 
-_CONTENTS = f"""
-SELECT session_id, seq, content FROM {_AT} JOIN message_blobs USING (session_id, seq)
-JOIN blobs USING (owner, session_id, sha256) WHERE owner = $1 ORDER BY session_id, seq, number
-"""
-
-_OUTPUTS_AT = f"""
-SELECT session_id, seq, block, handle, tool, argument FROM {_AT} JOIN outputs USING (session_id, seq) WHERE owner = $1
+_OUTPUTS_AT = """
+SELECT wanted.session_id, wanted.seq, block, handle, tool, argument
+FROM unnest($2::text[], $3::bigint[]) AS wanted (session_id, seq)
+CROSS JOIN LATERAL (
+    SELECT block, handle, tool, argument FROM outputs AS o
+    WHERE owner = $1 AND o.session_id = wanted.session_id AND o.seq BETWEEN wanted.seq AND wanted.seq
+    ORDER BY o.seq OFFSET 0
+) AS output
 """
 
 
@@ -132,23 +182,26 @@ class Scope:
     words: float
 
 
-async def search(db: Connection, owner: str, query: str, where: SearchFilter, limit: int) -> list[SearchHit]:
+async def search(
+    db: Connection, owner: str, query: str, where: SearchFilter, limit: int, weigh: Weigh | None = None
+) -> list[SearchHit]:
     """The best hits for any of the query's terms, see SessionStore.search."""
     wanted = terms(query)
     if not wanted or limit <= 0:
         return []
-    await db.execute("SET LOCAL enable_seqscan = off")  # as if vectors cost nothing to read, it would read them all
+    await db.execute(_PLANS)
     scope = await _scope(db, owner, where)
     if scope is None:
         return []
     reader = _Reader(db, owner)
     found = await _terms(db, wanted, scope)
     if not any(count for _, count in found):
-        return await reader.hits(await _with_part(db, owner, query, where, limit, reader), limit)
+        considered = limit if weigh is None else RANKED_HITS * limit
+        return await reader.hits(await _with_part(db, owner, query, where, considered, reader), limit, weigh)
     hits: list[SearchHit] = []
-    for most in (MATCHES, MORE_MATCHES):
+    for most in (min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit), MORE_MATCHES):
         matches, all_read = await _matches(db, owner, found, scope, where, most, reader)
-        hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit)
+        hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit, weigh)
         if len(hits) >= limit or all_read:
             break
     return hits
@@ -199,7 +252,7 @@ async def _matches(
         return [], True
     any_of = f"({scope.place}) & ({' | '.join(f'({term})' for term in telling)})"
     rows = await db.fetch(
-        _MATCHES,
+        _with_time(_MATCHES, where, "found", "found"),
         owner,
         any_of,
         [term for term, _ in found],
@@ -265,7 +318,11 @@ async def _ranked(
         return ranked(matches, ())
     pairs = {(reader.sessions[match.session], match.pair) for match in matches if match.pair is not None}
     rows = await db.fetch(
-        _OUTPUTS, owner, [session for session, _ in pairs], [pair for _, pair in pairs], Kind.OUTPUT.value
+        _with_time(_OUTPUTS, where, "wanted", "entry"),
+        owner,
+        [session for session, _ in pairs],
+        [pair for _, pair in pairs],
+        Kind.OUTPUT.value,
     )
     outputs = [
         PairedOutput(pair, message, reader.numbers[session], seq, block, tool, argument, characters)
@@ -293,24 +350,29 @@ class _Reader:
         self.numbers = {session: number for number, session in enumerate(order)}
         self.sessions = dict(enumerate(order))
 
-    async def hits(self, found: Sequence[Ranked], limit: int) -> list[SearchHit]:
-        """The first hits, without outputs whose lines are in better ones."""
+    async def hits(self, found: Sequence[Ranked], limit: int, weigh: Weigh | None) -> list[SearchHit]:
+        """The best hits, without outputs whose lines are in better ones. A text is read only if its hit, or one behind
+        it, can be among the best."""
+        considered = limit if weigh is None else RANKED_HITS * limit
+        scores = [hit.score * (weigh(self.sessions[hit.session], hit.seq) if weigh else 1.0) for hit in found]
+        best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
         shown = ShownLines()
-        hits: list[SearchHit] = []
-        for start in range(0, len(found), 2 * limit):
-            some = found[start : start + 2 * limit]
-            stored = await self._stored(some)
-            for hit in some:
-                text = stored[hit.message].piece(hit)
-                if hit.kind is Kind.OUTPUT and not shown.adds(text):
-                    continue
-                hits.append(self._hit(stored, hit, text))
-                if len(hits) == limit:
-                    return hits
-        return hits
+        hits: list[tuple[float, Ranked, dict[int, _Stored]]] = []
+        stored: dict[int, _Stored] = {}
+        for place, (hit, score, behind) in enumerate(zip(found, scores, best_behind, strict=True)):
+            if place % READ_TOGETHER == 0:
+                stored = await self._stored(found[place : place + READ_TOGETHER])
+            if hit.kind is Kind.OUTPUT and not shown.adds(stored[hit.message].piece(hit)):
+                continue
+            hits.append((score, hit, stored))
+            if len(hits) == considered or sum(kept >= behind for kept, _, _ in hits) >= limit:
+                break
+        best = sorted(hits, key=lambda scored: -scored[0])[:limit]
+        return [self._hit(stored, replace(hit, score=score)) for score, hit, stored in best]
 
-    def _hit(self, stored: dict[int, _Stored], hit: Ranked, text: str) -> SearchHit:
+    def _hit(self, stored: dict[int, _Stored], hit: Ranked) -> SearchHit:
         own = stored[hit.message]
+        text = own.piece(hit)
         handle, tool, argument = own.outputs.get(hit.block, (None, None, None))
         heading = ""
         if hit.kind is Kind.OUTPUT:
@@ -343,9 +405,6 @@ async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, i
     if not places:
         return {}
     columns = (owner, [session for session, _ in places], [seq for _, seq in places])
-    contents: dict[tuple[str, int], list[bytes]] = {}
-    for session, seq, content in await db.fetch(_CONTENTS, *columns):
-        contents.setdefault((session, seq), []).append(content)
     outputs: dict[tuple[str, int], dict[int, tuple[str, str, str]]] = {}
     for session, seq, block, handle, tool, argument in await db.fetch(_OUTPUTS_AT, *columns):
         outputs.setdefault((session, seq), {})[block] = (handle, tool, argument)
@@ -355,9 +414,9 @@ async def _read_stored(db: Connection, owner: str, places: Sequence[tuple[str, i
             created,
             derived,
             outputs.get((session, seq), {}),
-            None if text is None else unfolded(text, contents.get((session, seq), [])),
+            None if text is None else unfolded(text, contents),
         )
-        for session, seq, message, role, created, derived, text in await db.fetch(_MESSAGES_AT, *columns)
+        for session, seq, message, role, created, derived, text, contents in await db.fetch(_STORED, *columns)
     }
 
 

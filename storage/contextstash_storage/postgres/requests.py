@@ -21,20 +21,17 @@ from contextstash_storage.rows import from_json, now, to_json
 async def insert_request(db: Connection, key: Key, counters: Counters, request: Request) -> tuple[Request, Counters]:
     """Store a request under the next number; returns it and the counters after it."""
     placed, counters = numbered(counters, request)
-    await put_request(db, key, placed)
-    if (old := await read_request(db, key, placed.number - DETAILED_REQUESTS)) is not None:
-        await put_request(db, key, figures_of(old))
+    old = await read_request(db, key, placed.number - DETAILED_REQUESTS)
+    await put_requests(db, key, [placed] if old is None else [placed, figures_of(old)])
     return placed, counters
 
 
-async def put_request(db: Connection, key: Key, request: Request) -> None:
-    """Store a request under its own number."""
-    await db.execute(
+async def put_requests(db: Connection, key: Key, placed: Sequence[Request]) -> None:
+    """Store requests under their own numbers."""
+    await db.executemany(
         "INSERT INTO requests (owner, session_id, request, record) VALUES ($1, $2, $3, $4)"
         " ON CONFLICT (owner, session_id, request) DO UPDATE SET record = excluded.record",
-        *key,
-        request.number,
-        to_json(request),
+        [(*key, request.number, to_json(request)) for request in placed],
     )
 
 
@@ -42,7 +39,7 @@ async def book_usage(db: Connection, key: Key, number: int, usage: Usage) -> Non
     """Add the reported usage to a request, if it exists."""
     request = await read_request(db, key, number)
     if request is not None:
-        await put_request(db, key, request.model_copy(update={"usage": usage}))
+        await put_requests(db, key, [request.model_copy(update={"usage": usage})])
 
 
 async def read_request(db: Connection, key: Key, number: int) -> Request | None:

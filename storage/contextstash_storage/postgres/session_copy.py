@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from contextstash_storage.postgres.append_messages import MessageWriter, group_of
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import insert_call, insert_event
-from contextstash_storage.postgres.requests import put_declared, put_request
+from contextstash_storage.postgres.requests import put_declared, put_requests
 from contextstash_storage.postgres.session_key import OF_SESSION
-from contextstash_storage.postgres.sessions import insert_session, read_session
+from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
 from contextstash_storage.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
@@ -32,6 +32,7 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
             await writer.add(seq, message)
             seq += 1
         await writer.flush()
+        await add_indexed(db, key, writer.taken())
         writer.stored.clear()
         await _store_others(db, key, rows)
     return await read_session(db, key)
@@ -49,7 +50,7 @@ async def _store_others(db: Connection, key: tuple[str, str], rows: Iterable[Row
         elif isinstance(row, Call):
             await insert_call(db, key, row, await _reply_of(db, key, row))
         elif not isinstance(row, Prepared):
-            await put_request(db, key, row)
+            await put_requests(db, key, [row])
     await put_edits(db, key, edits)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from contextstash_storage.postgres.connection import Connection
@@ -90,12 +91,40 @@ async def update_session(db: Connection, key: Key, changes: Mapping[str, Any]) -
     return await read_session(db, key)
 
 
-async def store_counters(db: Connection, key: Key, session: Session, counters: Counters) -> Session:
-    """Store a session's counters; returns the changed session."""
-    updated = now()
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What was added to a session's index, and the time of its newest message if any was stored."""
+
+    entries: int = 0
+    words: int = 0
+    last_at: str | None = None
+
+
+_INDEXED = (
+    "indexed_entries = indexed_entries + $3, indexed_words = indexed_words + $4,"
+    " last_message_at = coalesce($5, last_message_at)"
+)
+
+
+async def add_indexed(db: Connection, key: Key, added: Indexed) -> None:
+    """Count what was added to a session's index."""
     await db.execute(
-        f"UPDATE sessions SET counters = $3, updated_at = $4, messages = $5, appended = $6 WHERE {OF_SESSION}",
+        f"UPDATE sessions SET {_INDEXED} WHERE {OF_SESSION}", *key, added.entries, added.words, added.last_at
+    )
+
+
+async def store_counters(
+    db: Connection, key: Key, session: Session, counters: Counters, added: Indexed | None = None
+) -> Session:
+    """Store a session's counters, and what was added to its index; returns the changed session."""
+    updated, added = now(), added or Indexed()
+    await db.execute(
+        f"UPDATE sessions SET {_INDEXED}, counters = $6, updated_at = $7, messages = $8, appended = $9"
+        f" WHERE {OF_SESSION}",
         *key,
+        added.entries,
+        added.words,
+        added.last_at,
         to_json(counters),
         updated.isoformat(),
         counters.messages,

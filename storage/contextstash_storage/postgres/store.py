@@ -59,8 +59,7 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.rows import check_changes
-from contextstash_storage.search_query import RANKED_HITS, SearchFilter
-from contextstash_storage.search_ranking import weighed
+from contextstash_storage.search_query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
@@ -112,10 +111,10 @@ class PostgresStore:
         await self._database.close()
 
     async def owners(self) -> list[str]:
-        return await self._database.read(sessions.owners)
+        return await self._database.read_one(sessions.owners)
 
     async def read_extras(self, session_id: str) -> SessionExtras:
-        return await self._of_session(session_id, session_extras.read)
+        return await self._together(session_id, session_extras.read)
 
     async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
         await self._change(session_id, lambda db, key, _: session_extras.put(db, key, extras))
@@ -142,7 +141,7 @@ class PostgresStore:
         return stored
 
     async def get_session(self, session_id: str) -> Session:
-        return await self._database.read(lambda db: read_session(db, self._key(session_id)))
+        return await self._database.read_one(lambda db: read_session(db, self._key(session_id)))
 
     async def list_sessions(
         self,
@@ -161,7 +160,7 @@ class PostgresStore:
         return await self._database.read(lambda db: activity.totals(db, self.owner, without_agent))
 
     async def mark(self) -> StoreMark:
-        return await self._database.read(lambda db: activity.mark(db, self.owner))
+        return await self._database.read_one(lambda db: activity.mark(db, self.owner))
 
     async def session_tools(self, session_id: str) -> list[ToolSum]:
         return await self._of_session(session_id, activity.session_tools)
@@ -170,7 +169,7 @@ class PostgresStore:
         return await self._of_session(session_id, activity.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
-        return await self._database.read(
+        return await self._database.read_one(
             lambda db: sessions.find_ids(db, self.owner, prefix, limit, without_agent or "")
         )
 
@@ -214,21 +213,21 @@ class PostgresStore:
         return bodies.fingerprint(body)
 
     async def get_cursor(self, source: str) -> Cursor | None:
-        return await self._database.read(lambda db: messages.read_cursor(db, self.owner, source))
+        return await self._database.read_one(lambda db: messages.read_cursor(db, self.owner, source))
 
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
-        return await self._of_session(
-            session_id,
-            lambda db, key: messages.read_range(db, key, first, MAX_INTEGER if last is None else last, bodies=bodies),
-        )
+        end = MAX_INTEGER if last is None else last
+        read = self._of_session if not bodies or messages.are_few(end - first + 1) else self._together
+        return await read(session_id, lambda db, key: messages.read_range(db, key, first, end, bodies=bodies))
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        return await self._of_session(session_id, lambda db, key: messages.read_at(db, key, seqs))
+        read = self._of_session if messages.are_few(len(seqs)) else self._together
+        return await read(session_id, lambda db, key: messages.read_at(db, key, seqs))
 
     async def find_key(self, session_id: str, key: str) -> int | None:
         return await self._of_session(session_id, lambda db, session: messages.find_key(db, session, key))
@@ -268,13 +267,13 @@ class PostgresStore:
         )
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        return await self._database.read(lambda db: messages.find_output(db, self.owner, handle, session_id))
+        return await self._database.read_one(lambda db: messages.find_output(db, self.owner, handle, session_id))
 
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
-        return await self._database.read(lambda db: view_edits.find_summary(db, self.owner, summary_id, session_id))
+        return await self._database.read_one(lambda db: view_edits.find_summary(db, self.owner, summary_id, session_id))
 
     async def find_handles(self, prefix: str, limit: int) -> list[str]:
-        return await self._database.read(lambda db: messages.find_handles(db, self.owner, prefix, limit))
+        return await self._database.read_one(lambda db: messages.find_handles(db, self.owner, prefix, limit))
 
     async def search(
         self,
@@ -289,9 +288,7 @@ class PostgresStore:
         weigh: Weigh | None = None,
     ) -> list[SearchHit]:
         where = SearchFilter(session_ids, scope, tool, after, before)
-        ranked = limit if weigh is None else RANKED_HITS * limit
-        hits = await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, ranked))
-        return weighed(hits, limit, weigh)
+        return await self._database.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:
         return 0
@@ -384,13 +381,22 @@ class PostgresStore:
         await self._keep(session_id, lambda db, key, _: requests.keep_proxied(db, key, proxied))
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-        return await self._database.read(lambda db: requests.recent_proxied(db, self.owner, since, limit))
+        return await self._database.read_one(lambda db: requests.recent_proxied(db, self.owner, since, limit))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
 
     async def _of_session(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
-        """What `work`, which only reads, returns for a session."""
+        """What `work`, which reads by one statement, returns for a session. Whether there is such a session is asked
+        only if nothing was found: each question is a round trip."""
+        key = self._key(session_id)
+        found = await self._database.read_one(lambda db: work(db, key))
+        if not found:
+            await self._database.read_one(lambda db: sessions.check_session(db, key))
+        return found
+
+    async def _together(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
+        """The same for `work` that reads by several statements, of one state of the session."""
         key = self._key(session_id)
 
         async def checked(db: Connection) -> Result:

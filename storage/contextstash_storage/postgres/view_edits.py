@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.messages import made
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Edit, EditRecord, RestoreEdit, SummaryEdit
 from contextstash_storage.rows import edit_of, to_json
@@ -15,7 +16,7 @@ from contextstash_storage.view_edits import CONFLICT, NumberedEdit, counted, las
 async def read_edits(db: Connection, key: Key, after: int) -> list[Edit]:
     """The edits of a session behind number `after`, in order."""
     rows = await db.fetch(f"SELECT record FROM edits WHERE {OF_SESSION} AND edit_id > $3 ORDER BY edit_id", *key, after)
-    return [edit_of(record) for (record,) in rows]
+    return await made(lambda row: edit_of(row[0]), rows)
 
 
 def check_expected(counters: Counters, expected: int) -> None:

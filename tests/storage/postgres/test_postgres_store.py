@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError, StoreVersionError
+from contextstash_storage.postgres.full_text_search import search
 from contextstash_storage.postgres.migrations import migrations, with_partitions
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
+from contextstash_storage.search_query import SearchFilter
 from tests.support.postgres_server import new_store_address, server
-from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, calls, conversation, new_session, record, says
 
 pytestmark = pytest.mark.postgres
 
@@ -154,6 +160,39 @@ async def test_a_part_of_a_path_finds_the_output_of_its_call() -> None:
     assert (hit.seq, hit.handles) == (0, ("out_a",))
     assert await store.search("hema%migr") == await store.search("zz") == []
     assert await store.search("hema_migr", scope="messages") == []
+    await store.close()
+
+
+@pytest.mark.parametrize("where", [SearchFilter(), SearchFilter(after=datetime(2020, 1, 1, tzinfo=UTC))])
+async def test_without_statistics_each_row_that_a_search_needs_is_looked_up_by_its_key(where: SearchFilter) -> None:
+    store = await opened()
+    await new_session(store)
+    pairs = [(calls(f"call_{n}", f"open file{n}"), answers(f"call_{n}", f"line{n}", f"out_{n}")) for n in range(200)]
+    await record(store, *(message for pair in pairs for message in pair))
+    planned: dict[str, list[dict[str, Any]]] = {}
+
+    class Explained:
+        """A connection that plans what it is asked."""
+
+        def __init__(self, db: Any) -> None:
+            self.execute, self._db = db.execute, db
+
+        async def fetch(self, sql: str, *values: object) -> Any:
+            [[plan]] = await self._db.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", *values)
+            planned[sql] = list(nodes(json.loads(plan)[0]["Plan"]))
+            return await self._db.fetch(sql, *values)
+
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for each in plan.get("Plans", ()):
+            yield from nodes(each)
+
+    await store._database.read(lambda db: search(Explained(db), store.owner, "open line7", where, 5))  # type: ignore[arg-type]
+    read = [node for plan in planned.values() for node in plan if "Relation Name" in node]
+    assert {node["Relation Name"] for node in read} > {"search_entries", "outputs", "messages"}
+    for node in read:
+        rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        assert "vector" in str(node) or rows <= 2, node
     await store.close()
 
 

@@ -1,0 +1,94 @@
+"""Ends the requests of tokens that are no longer valid: a stream, which needs no further request, would stay open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import TokenVerifier
+from starlette.responses import PlainTextResponse
+
+from contextstash_storage.errors import ContextstashError
+
+logger = logging.getLogger(__name__)
+
+CHECK_SECONDS = 2.0
+"""How often the tokens of running requests are verified again, and how long a request must run for that: most end
+before. A guess."""
+
+
+@dataclass(eq=False)
+class _Running:
+    """A request that runs."""
+
+    token: str
+    has_run: bool = False
+    started: bool = False
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class EndedWithToken:
+    """ASGI middleware behind the authentication. A request ends when its token is revoked or expires."""
+
+    def __init__(self, app: Any, verifier: TokenVerifier, seconds: float = CHECK_SECONDS) -> None:
+        self._app = app
+        self._verifier = verifier
+        self._seconds = seconds
+        self._running: set[_Running] = set()
+        self._checking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        user = scope.get("user")
+        if scope["type"] != "http" or not isinstance(user, AuthenticatedUser):
+            await self._app(scope, receive, send)
+            return
+        running = _Running(user.access_token.token)
+
+        async def noted(message: Any) -> None:
+            running.started = True
+            await send(message)
+
+        self._running.add(running)
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check())
+        try:
+            with running.scope:
+                await self._app(scope, receive, noted)
+        finally:
+            self._running.discard(running)
+        if running.scope.cancelled_caught:
+            logger.info("a request was ended: its token is not valid any more")
+            await _end(running, scope, receive, send)
+
+    async def _check(self) -> None:
+        """End what must end, as long as there are requests."""
+        while self._running:
+            await asyncio.sleep(self._seconds)
+            tokens = {each.token for each in self._running if each.has_run}
+            async with anyio.create_task_group() as group:
+                for token in tokens:
+                    group.start_soon(self._verify, token)
+            for each in self._running:
+                each.has_run = True
+
+    async def _verify(self, token: str) -> None:
+        """End the requests of a token that is not valid. If nobody can say, they go on."""
+        with suppress(ContextstashError):
+            if await self._verifier.verify_token(token) is None:
+                for each in [each for each in self._running if each.token == token]:
+                    each.scope.cancel()
+
+
+async def _end(running: _Running, scope: Any, receive: Any, send: Any) -> None:
+    """End the response, as far as it was sent."""
+    if running.started:
+        with suppress(Exception):  # the server raises if the response had ended
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return
+    headers = {"www-authenticate": 'Bearer error="invalid_token"'}
+    await PlainTextResponse("This token is not valid any more.", 401, headers)(scope, receive, send)
