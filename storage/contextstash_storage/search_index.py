@@ -51,7 +51,8 @@ SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOI
 WHERE search_text IS NOT NULL
 """
 _BLOBS = """
-SELECT message, message_blobs.path, content FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
+SELECT message, message_blobs.path, content
+FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
 ORDER BY message, message_blobs.number
 """
 _CALLS = f"""
