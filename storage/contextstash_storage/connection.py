@@ -23,9 +23,6 @@ from contextstash_storage.errors import (
 BUSY_SECONDS = 10.0
 """How long to wait for another process's transaction."""
 
-CACHE_KIBIBYTES = 16_000
-"""Pages that a connection keeps at most; a search of 50,000 outputs takes 7 % less than with SQLite's own 2,000."""
-
 CACHED_STATEMENTS = 256
 
 LOG_WAIT_MILLISECONDS = 100
@@ -150,7 +147,6 @@ async def connect(path: Path, *, read_only: bool = False, busy_seconds: float = 
             db.execute("PRAGMA synchronous = FULL")
             db.execute("PRAGMA foreign_keys = ON")
             db.execute("PRAGMA temp_store = MEMORY")
-            db.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}")
             db.execute("PRAGMA secure_delete = ON")
             if read_only:
                 db.execute("PRAGMA query_only = ON")
