@@ -1,6 +1,6 @@
 """Measures the service by the length of a session, next to what the work takes at least.
 
-    python -m bench.speed [--lengths 1000,5000,20000,100000] [--keep FOLDER] [--parts turns,prune,compact,search]
+    python -m bench.speed [--lengths 1000,20000,100000,200000] [--keep FOLDER] [--parts turns,prune,compact,search]
                           [--writers] [--bare] [--postgresql [ADDRESS]] [--postgresql-lengths 1000,20000]
                           [--rivals FOLDER] [--json FILE] [--svg FILE]
 
@@ -30,7 +30,7 @@ from .postgresql import SERVER, analyzed, new_database, server_address, size
 from .rivals import compared, rival_table
 from .writers import waits, write
 
-LENGTHS = (1_000, 5_000, 20_000, 100_000)
+LENGTHS = (1_000, 20_000, 100_000, 200_000)
 POSTGRESQL_LENGTHS = (1_000, 20_000)
 
 

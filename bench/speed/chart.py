@@ -9,6 +9,9 @@ from html import escape
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 440, 64, 210, 40, 48
 """Pixels."""
 
+LABEL = 64.0
+"""Pixels that the label of a length takes; one that would overlap the label before it is left out."""
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555", "#8b4513")
 """Colours that the colour-blind can tell apart (Okabe and Ito, and brown)."""
 
@@ -72,7 +75,12 @@ def chart(columns: Columns) -> str:
         _, y = place(lengths[0], 10.0**decade)
         parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="#ddd"/>')
         parts.append(_text(10, y + 4, f"{10.0**decade:g} ms"))
-    parts += [_text(place(length, 1)[0] - 16, HEIGHT - 18, f"{length:,}") for length in lengths]
+    labelled = -LABEL
+    for length in lengths:
+        x, _ = place(length, 1)
+        if x - labelled >= LABEL:
+            parts.append(_text(x - 16, HEIGHT - 18, f"{length:,}"))
+            labelled = x
     for number, name in enumerate(DRAWN):
         points = [place(length, columns[length][name]) for length in lengths if name in columns[length]]
         parts += _line(points, name, number)
