@@ -194,6 +194,24 @@ async def test_the_log_says_why_an_active_token_is_refused(issuer: Issuer, caplo
     await tokens.close()
 
 
+async def test_metadata_are_found_on_a_site_that_has_a_page_at_every_address(issuer: Issuer) -> None:
+    issuer.has_only_openid_metadata = True
+    tokens = verifier(issuer)
+    assert await tokens.verify_token(issuer.opaque_token("alice", PUBLIC, "read")) is not None
+    await tokens.close()
+
+
+async def test_the_log_names_the_issuer_that_the_metadata_are_of(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.names_itself = f"{issuer.url}/"
+    tokens = verifier(issuer)
+    with pytest.raises(IssuerError):
+        await tokens.verify_token("opaque")
+    assert f"its metadata name the issuer '{issuer.url}/', which --oauth-issuer must be" in caplog.text
+    await tokens.close()
+
+
 async def test_tokens_do_not_pass_a_proxy_of_the_environment_unencrypted(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

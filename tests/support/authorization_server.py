@@ -34,6 +34,8 @@ class Issuer:
         self.slow: set[str] = set()
         self.asked: list[str] = []
         self.methods: list[str] | None = None
+        self.names_itself = url
+        self.has_only_openid_metadata = False
         self._key = ec.generate_private_key(ec.SECP256R1())
 
     @property
@@ -72,9 +74,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         [issuer] = self.issuers
+        kind = "openid-configuration" if issuer.has_only_openid_metadata else "oauth-authorization-server"
         pages = {
-            "/.well-known/oauth-authorization-server": {
-                "issuer": issuer.url,
+            f"/.well-known/{kind}": {
+                "issuer": issuer.names_itself,
                 "jwks_uri": f"{issuer.url}/keys",
                 "token_endpoint": f"{issuer.url}/token",
                 "introspection_endpoint": f"{issuer.url}/introspect",
@@ -82,7 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             },
             "/keys": issuer.keys(),
         }
-        self._send(pages.get(self.path))
+        page = "a page for every other address" if issuer.has_only_openid_metadata else None
+        self._send(pages.get(self.path, page))
 
     def do_POST(self) -> None:
         [issuer] = self.issuers

@@ -92,7 +92,8 @@ async def read_metadata(client: httpx2.AsyncClient, issuer: str, address: str) -
         if not isinstance(read, dict):
             continue
         if read.get("issuer") != issuer:
-            raise IssuerError(f"its metadata are of the issuer {str(read.get('issuer'))[:MAX_PROGRAM]!r}")
+            named = str(read.get("issuer"))[:MAX_PROGRAM]
+            raise IssuerError(f"its metadata name the issuer '{named}', which --oauth-issuer must be, to the letter")
         found = read.get(address)
         if isinstance(found, str) and is_trusted(found):
             return read
