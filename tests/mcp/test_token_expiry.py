@@ -156,6 +156,33 @@ async def test_a_token_that_takes_long_to_verify_delays_the_end_of_no_other() ->
             group.cancel_scope.cancel()
 
 
+async def test_a_request_that_begins_while_the_check_ends_is_checked_too() -> None:
+    ending, over = asyncio.Event(), asyncio.Event()
+
+    class Slow(Verifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            if token == "first":
+                try:
+                    await never_ends()
+                finally:
+                    ending.set()
+                    with anyio.CancelScope(shield=True):
+                        await over.wait()
+            return None
+
+    async def lasts(scope: Any, *_: Any) -> None:
+        await anyio.sleep(0.05 if scope["user"].access_token.token == "first" else 60)
+
+    app = EndedWithToken(lasts, Slow(), seconds=0.001)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, app, "first")
+            await ending.wait()
+            group.start_soon(run, app, "second")
+            await anyio.wait_all_tasks_blocked()
+            over.set()
+
+
 async def test_a_response_that_began_is_ended_and_no_second_one_sent() -> None:
     async def streams(_: Any, __: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -69,15 +69,16 @@ class EndedWithToken:
 
     async def _check(self) -> None:
         """End what must end, as long as there are requests. No token waits for what is found out about another."""
-        async with anyio.create_task_group() as group:
-            while self._running:
-                await asyncio.sleep(self._seconds)
-                for token in {each.token for each in self._running if each.has_run} - self._verifying:
-                    self._verifying.add(token)
-                    group.start_soon(self._verify, token)
-                for each in self._running:
-                    each.has_run = True
-            group.cancel_scope.cancel()
+        while self._running:  # again, because one may begin while the group waits for its cancelled tasks
+            async with anyio.create_task_group() as group:
+                while self._running:
+                    await asyncio.sleep(self._seconds)
+                    for token in {each.token for each in self._running if each.has_run} - self._verifying:
+                        self._verifying.add(token)
+                        group.start_soon(self._verify, token)
+                    for each in self._running:
+                        each.has_run = True
+                group.cancel_scope.cancel()
 
     async def _verify(self, token: str) -> None:
         """End the requests of a token that is not valid. If nobody can say, they go on."""
