@@ -77,8 +77,8 @@ def best_entries_among(
 def own_entries(
     db: sqlite3.Connection, owner: str, wanted: Sequence[str], marks: Sequence[str], messages: int
 ) -> tuple[dict[int, float], set[int]]:
-    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all terms.
-    `messages` is how many messages are searched."""
+    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
+    of several terms. `messages` is how many messages are searched."""
     [indexed] = db.execute("SELECT count(*) FROM search_entries").fetchone()
     scores: dict[int, float] = {}
     having_all: set[int] | None = None
@@ -93,7 +93,7 @@ def own_entries(
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score
         having_all = set(found) if having_all is None else having_all & found.keys()
-    return scores, having_all or set()
+    return scores, having_all if having_all and len(wanted) > 1 else set()
 
 
 def _rarity(count: int, entries: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,13 @@ import httpx2
 import pytest
 
 from contextstash.api_key import CLIENT_SECRET
-from contextstash.mcp import introspection
+from contextstash.mcp import introspection, issuer_replies
 from contextstash.mcp.introspection import IssuersClient, OpaqueTokens
-from contextstash.mcp.oauth_issuer import IssuerError, OAuthOptions
+from contextstash.mcp.issuer_replies import MAX_BYTES, IssuerError
+from contextstash.mcp.oauth_issuer import OAuthOptions
 from tests.support.authorization_server import CLIENT, SECRET, Issuer, authorization_server
 from tests.support.command_line import CommandLine, failure_of
-from tests.support.servers import answer, error, http_client, http_server, record
+from tests.support.servers import answer, error, http_client, http_command, http_server, record, started_http_server
 
 pytestmark = pytest.mark.processes
 
@@ -134,6 +136,92 @@ async def test_an_answer_that_makes_no_sense_is_the_issuers_fault(issuer: Issuer
     await tokens.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ({"exp": math.inf}, 200),
+        ({"exp": math.nan}, 200),
+        ({"exp": 10**400}, 200),
+        ({"exp": [1]}, 200),
+        ({"active": "true"}, 200),
+        ({"padding": "x" * MAX_BYTES}, 200),
+        ("a page of a filter in front of the issuer", 403),
+        ({"error": "invalid_request"}, 400),
+        ({}, 500),
+    ],
+)
+async def test_what_is_odd_about_one_token_holds_up_no_other(issuer: Issuer, said: Any, status: int) -> None:
+    tokens = verifier(issuer)
+    odd = issuer.opaque_token("alice", PUBLIC, "read", **(said if isinstance(said, dict) else {}))
+    issuer.statuses[odd] = status
+    with pytest.raises(IssuerError):
+        await tokens.verify_token(odd)
+    assert await tokens.verify_token(issuer.opaque_token("bob", PUBLIC, "read")) is not None
+    await tokens.close()
+
+
+async def test_an_issuer_that_sends_a_byte_now_and_then_is_not_waited_for(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issuer_replies, "FETCH_SECONDS", 0.2)
+    tokens = verifier(issuer)
+    issuer.slow.add("slow")
+    with anyio.fail_after(9), pytest.raises(IssuerError):
+        await tokens.verify_token("slow")
+    await tokens.close()
+
+
+async def test_claims_that_are_null_count_as_missing_and_names_are_kept_short(issuer: Issuer) -> None:
+    tokens, token = verifier(issuer), "null"
+    issuer.opaque[token] = {
+        "active": True, "aud": PUBLIC, "sub": "alice", "exp": None, "nbf": None, "scope": None, "scp": ["read"],
+        "client_id": "x" * 10_000,
+    }  # fmt: skip
+    found = await tokens.verify_token(token)
+    assert found is not None
+    assert (found.scopes, found.expires_at, len(found.client_id)) == (["read"], None, 200)
+    await tokens.close()
+
+
+async def test_the_log_says_why_an_active_token_is_refused(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", introspection.__name__)
+    tokens, token = verifier(issuer), issuer.opaque_token("alice", "https://other.example/mcp", "read")
+    assert await tokens.verify_token(token) is None
+    assert await tokens.verify_token("made-up") is None
+    [line] = [each.getMessage() for each in caplog.records if each.name == introspection.__name__]
+    assert f"was refused: it was not issued for {PUBLIC} (aud)" in line
+    assert token not in caplog.text
+    await tokens.close()
+
+
+async def test_metadata_are_found_on_a_site_that_has_a_page_at_every_address(issuer: Issuer) -> None:
+    issuer.has_only_openid_metadata = True
+    tokens = verifier(issuer)
+    assert await tokens.verify_token(issuer.opaque_token("alice", PUBLIC, "read")) is not None
+    await tokens.close()
+
+
+async def test_the_log_names_the_issuer_that_the_metadata_are_of(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.names_itself = f"{issuer.url}/"
+    tokens = verifier(issuer)
+    with pytest.raises(IssuerError):
+        await tokens.verify_token("opaque")
+    assert f"its metadata name the issuer '{issuer.url}/', which --oauth-issuer must be" in caplog.text
+    await tokens.close()
+
+
+async def test_tokens_do_not_pass_a_proxy_of_the_environment_unencrypted(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "")
+    tokens = verifier(issuer)
+    assert await tokens.verify_token(issuer.opaque_token("alice", PUBLIC, "read")) is not None
+    await tokens.close()
+
+
 async def test_what_goes_wrong_is_logged_once_without_the_token_or_the_secret(
     issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,11 +239,17 @@ async def test_what_goes_wrong_is_logged_once_without_the_token_or_the_secret(
 async def test_an_issuer_that_is_down_is_an_error_for_later(issuer: Issuer, tmp_path: Path) -> None:
     with authorization_server() as gone:
         url = gone.url
-    client = {"oauth_client_id": CLIENT, "oauth_client_secret": SECRET}
-    with http_server(tmp_path / "s.db", public_url=PUBLIC, oauth_issuer=url, **client) as address:
-        reply = httpx2.post(address, json={}, headers={"authorization": "Bearer opaque-0"})
-        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
-        assert url not in reply.text
+    client: dict[str, Any] = {"oauth_client_id": CLIENT, "oauth_client_secret": SECRET}
+    command = http_command(tmp_path / "s.db", public_url=PUBLIC, oauth_issuer=url, **client)
+    with started_http_server(command) as (process, address):
+        for _ in range(3):
+            reply = httpx2.post(address, json={}, headers={"authorization": "Bearer opaque-0"})
+            assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+            assert url not in reply.text
+        process.terminate()
+        assert process.stderr is not None
+        [line] = [line for line in process.stderr if "tokens:" not in line and "the token for" not in line]
+        assert f"{url} cannot be asked (ConnectError" in line
 
 
 async def test_made_up_tokens_do_not_flood_the_issuer(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:

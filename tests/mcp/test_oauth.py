@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ import jwt
 import pytest
 
 from contextstash.mcp import oauth
+from contextstash.mcp.issuer_replies import IssuerError
 from contextstash.mcp.oauth import OAuthTokens
-from contextstash.mcp.oauth_issuer import IssuerError, OAuthOptions, check_issuer
+from contextstash.mcp.oauth_issuer import OAuthOptions, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
@@ -53,6 +55,7 @@ def test_a_client_without_a_token_is_told_where_to_get_one(address: str, issuer:
     metadata = httpx2.get(address.removesuffix("/mcp") + where).json()
     assert metadata["resource"] == PUBLIC
     assert metadata["authorization_servers"] == [issuer.url]
+    assert metadata["scopes_supported"] == ["read", "write"]
 
 
 async def test_an_issued_token_gives_access_to_its_owners_sessions_within_its_scopes(
@@ -78,6 +81,8 @@ def forged(issuer: Issuer) -> dict[str, str]:
         "for another server": issuer.token("alice", "https://other.example/mcp", "read"),
         "for no server": issuer.token("alice", PUBLIC, "read", aud=None),
         "of another issuer": issuer.token("alice", PUBLIC, "read", iss="https://login.evil.example"),
+        "without end": issuer.token("alice", PUBLIC, "read", exp=math.inf),
+        "with an odd end": issuer.token("alice", PUBLIC, "read", exp=[1]),
         "expired": issuer.token("alice", PUBLIC, "read", exp=time.time() - 120),
         "not valid yet": issuer.token("alice", PUBLIC, "read", nbf=time.time() + 600),
         "without an owner": issuer.token(None, PUBLIC, "read"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,25 +104,26 @@ class Verifier:
         return self.says
 
 
-async def never_ends(*_: Any) -> None:
+async def never_ends(*_: Any) -> Any:
     await asyncio.Event().wait()
 
 
-async def run(app: Any) -> list[Any]:
+async def run(app: Any, token: str = "t") -> list[Any]:
     """The messages of a response to a request with a token."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    user = AuthenticatedUser(AccessToken(token="t", client_id="c", scopes=[]))
+    user = AuthenticatedUser(AccessToken(token=token, client_id="c", scopes=[]))
     await app({"type": "http", "user": user}, None, send)
     return sent
 
 
-async def test_a_request_goes_on_if_nobody_can_say_whether_its_token_is_valid() -> None:
+@pytest.mark.parametrize("error", [StoreBusyError("The database does not respond."), RuntimeError("a defect")])
+async def test_a_request_goes_on_if_nobody_can_say_whether_its_token_is_valid(error: Exception) -> None:
     verifier = Verifier()
-    verifier.says = StoreBusyError("The database does not respond.")
+    verifier.says = error
     app = EndedWithToken(never_ends, verifier, seconds=0.001)
     with anyio.move_on_after(0.1) as waited:
         await run(app)
@@ -129,6 +131,56 @@ async def test_a_request_goes_on_if_nobody_can_say_whether_its_token_is_valid() 
     verifier.says = None
     [start, body] = await run(app)
     assert (start["status"], body["body"]) == (401, b"This token is not valid any more.")
+
+
+async def test_a_request_ends_when_its_token_expires_although_it_is_remembered_as_valid() -> None:
+    verifier = Verifier()
+    verifier.says = AccessToken(token="t", client_id="c", scopes=[], expires_at=int(time.time()) - 1)
+    with anyio.fail_after(20):
+        [start, _] = await run(EndedWithToken(never_ends, verifier, seconds=0.001))
+    assert start["status"] == 401
+
+
+async def test_a_token_that_takes_long_to_verify_delays_the_end_of_no_other() -> None:
+    class Slow(Verifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            return await never_ends() if token == "slow" else None
+
+    app = EndedWithToken(never_ends, Slow(), seconds=0.001)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, app, "slow")
+            for token in ("first", "second"):
+                await anyio.sleep(0.05)
+                assert (await run(app, token))[0]["status"] == 401
+            group.cancel_scope.cancel()
+
+
+async def test_a_request_that_begins_while_the_check_ends_is_checked_too() -> None:
+    ending, over = asyncio.Event(), asyncio.Event()
+
+    class Slow(Verifier):
+        async def verify_token(self, token: str) -> AccessToken | None:
+            if token == "first":
+                try:
+                    await never_ends()
+                finally:
+                    ending.set()
+                    with anyio.CancelScope(shield=True):
+                        await over.wait()
+            return None
+
+    async def lasts(scope: Any, *_: Any) -> None:
+        await anyio.sleep(0.05 if scope["user"].access_token.token == "first" else 60)
+
+    app = EndedWithToken(lasts, Slow(), seconds=0.001)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, app, "first")
+            await ending.wait()
+            group.start_soon(run, app, "second")
+            await anyio.wait_all_tasks_blocked()
+            over.set()
 
 
 async def test_a_response_that_began_is_ended_and_no_second_one_sent() -> None:

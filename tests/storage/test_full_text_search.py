@@ -119,6 +119,16 @@ async def test_neither_scores_nor_order_tell_how_often_others_have_a_word(store:
     assert len(before) == 7
 
 
+async def test_a_score_is_of_the_same_size_if_other_owners_share_the_database(store: SessionStore) -> None:
+    await record(store, *(says(f"some hay and {star} here") for star in ("mercury", "venus", "mars", "earth")))
+    [alone] = await store.search("mercury")
+    other = store.for_owner("another")
+    await new_session(other, SESSION)
+    await record(other, says("some hay and nothing here"))
+    [beside] = await store.search("mercury")
+    assert alone.score / 3 < beside.score < alone.score * 3
+
+
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])
 async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: SessionStore, text: str) -> None:
     await record(store, says(text + " needle"))

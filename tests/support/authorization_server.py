@@ -7,7 +7,7 @@ import json
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, quote_plus
@@ -30,8 +30,12 @@ class Issuer:
     def __init__(self, url: str) -> None:
         self.url = url
         self.opaque: dict[str, Any] = {}
+        self.statuses: dict[str, int] = {}
+        self.slow: set[str] = set()
         self.asked: list[str] = []
         self.methods: list[str] | None = None
+        self.names_itself = url
+        self.has_only_openid_metadata = False
         self._key = ec.generate_private_key(ec.SECP256R1())
 
     @property
@@ -70,9 +74,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         [issuer] = self.issuers
+        kind = "openid-configuration" if issuer.has_only_openid_metadata else "oauth-authorization-server"
         pages = {
-            "/.well-known/oauth-authorization-server": {
-                "issuer": issuer.url,
+            f"/.well-known/{kind}": {
+                "issuer": issuer.names_itself,
                 "jwks_uri": f"{issuer.url}/keys",
                 "token_endpoint": f"{issuer.url}/token",
                 "introspection_endpoint": f"{issuer.url}/introspect",
@@ -80,7 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             },
             "/keys": issuer.keys(),
         }
-        self._send(pages.get(self.path))
+        page = "a page for every other address" if issuer.has_only_openid_metadata else None
+        self._send(pages.get(self.path, page))
 
     def do_POST(self) -> None:
         [issuer] = self.issuers
@@ -97,7 +103,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not issuer.knows(self.headers["authorization"], form):
             self._send({"error": "invalid_client"}, 401)
             return
-        self._send(issuer.opaque.get(form["token"], {"active": False}))
+        if form["token"] in issuer.slow:
+            self._send_slowly()
+            return
+        self._send(issuer.opaque.get(form["token"], {"active": False}), issuer.statuses.get(form["token"], 200))
+
+    def _send_slowly(self) -> None:
+        """Send a blank from time to time, until the client has had enough."""
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(500):
+                self.wfile.write(b" ")
+                time.sleep(0.02)
 
     def _send(self, value: Any, status: int = 200) -> None:
         body = json.dumps(value).encode()

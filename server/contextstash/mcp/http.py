@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.provider import TokenVerifier
+from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
@@ -24,6 +25,7 @@ from contextstash.mcp.http_gate import HEALTH, READINESS, Gate
 from contextstash.mcp.http_hosts import HostChecks
 from contextstash.mcp.http_limits import RateLimit, RunningLimit
 from contextstash.mcp.http_options import HttpOptions
+from contextstash.mcp.issuer_replies import IssuerError
 from contextstash.mcp.json_rpc import MAX_MESSAGE_BYTES
 from contextstash.mcp.lazy import OpenStash
 from contextstash.mcp.owners import OwnerStashes
@@ -50,6 +52,11 @@ before that would fail the request which the proxy is just sending."""
 
 PAGES = "/ui"
 """The path of the browser pages."""
+
+OFFERED_SCOPES = ["read", "write"]
+"""What clients ask an issuer for: they take it from the metadata, and a token without scopes allows nothing. Not
+`admin`, which few users may have: issuers refuse a request with a scope too many. The SDK's own metadata would have the
+scopes without which it refuses every request, which are none."""
 
 MakePages = Callable[[OwnerStashes, str, OwnHosts], tuple[Any, str]]
 """Makes the browser pages for a path: their application, and the query of the address that opens them."""
@@ -85,7 +92,7 @@ def run_http(
         said = await _where_tokens_are(stashes, token_file)
         sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
         sys.stderr.flush()
-        gates.append(Gate(HostChecks(endpoint, hosts), lambda: _asked(stashes), path))
+        gates.append(Gate(HostChecks(Answered(endpoint), hosts), lambda: _asked(stashes), path))
         return gates[0]
 
     def announce(address: str) -> str:
@@ -152,6 +159,10 @@ def _endpoint(
         endpoint.user_middleware.append(Middleware(RateLimit, rate=options.rate_limit))
     endpoint.user_middleware.append(Middleware(RunningLimit))
     endpoint.user_middleware.append(Middleware(StrictBodies, path=options.path))
+    if auth.resource_server_url is not None:
+        endpoint.router.routes[:0] = create_protected_resource_routes(
+            auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
+        )
     endpoint.add_exception_handler(Exception, _failed)
     if isinstance(verifier, EitherTokens):
         endpoint.router.lifespan_context = _closing(verifier, endpoint.router.lifespan_context)
@@ -188,6 +199,18 @@ async def _failed(_: Request, error: Exception) -> Response:
     if isinstance(error, ContextstashError):
         return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
     return PlainTextResponse("Internal error.", 500)
+
+
+class Answered:
+    """ASGI middleware around the SDK's application. Starlette raises an error again after `_failed` has responded, and
+    uvicorn logs it: while the issuer is down, anybody could fill the log, which says why already."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        with suppress(IssuerError):
+            await self._app(scope, receive, send)
 
 
 async def _asked(stashes: OwnerStashes) -> object:

@@ -16,15 +16,14 @@ import httpx2
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.access_tokens import digest
+from contextstash.mcp.issuer_replies import IssuerError, OddReplyError, issuer_client, read_reply
 from contextstash.mcp.oauth_issuer import (
-    FETCH_SECONDS,
     LEEWAY_SECONDS,
-    UNREADABLE,
     Failures,
-    IssuerError,
     OAuthOptions,
     access_token,
     read_metadata,
+    seconds_in,
 )
 from contextstash.request_limits import Buckets
 from contextstash.service.bounded_cache import BoundedCache
@@ -54,6 +53,9 @@ MAX_WAITING = 200
 STRANGERS_A_SECOND = 100.0
 """Questions a second about tokens that were not valid before; a guess. Anybody can make tokens up, and the issuer must
 not be flooded with them; all clients of a team are new after a restart."""
+
+LOGGED_A_SECOND = 1.0
+"""Lines of the log about what goes wrong; a guess."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,4096}=*")
 """What a bearer token is made of (RFC 6750); the length is a guess."""
@@ -120,6 +122,7 @@ class OpaqueTokens:
         # Made-up tokens cannot hold up those that were valid a moment ago, nor have the issuer fail for them.
         self._before, self._strangers = _Questions(options.issuer), _Questions(options.issuer)
         self._new = Buckets(STRANGERS_A_SECOND)
+        self._log = Buckets(LOGGED_A_SECOND)
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The token as the SDK describes it, None if it is not valid. Raises IssuerError if the issuer cannot say."""
@@ -169,34 +172,53 @@ class OpaqueTokens:
         async with questions.places:
             questions.failures.check()  # it may have failed while this one waited
             try:
-                found = await self._asked(token)
-            except (*UNREADABLE, IssuerError) as error:
-                questions.failures.note()
-                said = str(error) if isinstance(error, IssuerError) else type(error).__name__
-                logger.warning("tokens cannot be verified: %s cannot be asked (%s)", self._options.issuer, said)
-                raise IssuerError(f"{self._options.issuer} cannot be asked about tokens.") from None
+                claims = await self._asked(token)
+            except IssuerError as error:
+                # What is odd may be due to this token, which anybody can make up: a filter in front of the issuer, for
+                # instance, has a page for some. Others must not wait for that.
+                if not isinstance(error, OddReplyError):
+                    questions.failures.note()
+                raise self._noted(error) from None
+        found = self._judged(token, claims)
         if found is None:
             self._valid.pop(sha256)
             return self._refused.set(sha256, _Answer(time.monotonic(), None))
         return self._valid.set(sha256, _Answer(time.monotonic(), found.model_copy(update={"token": ""})))
 
-    async def _asked(self, token: str) -> AccessToken | None:
-        """What the issuer says about a token. Raises IssuerError or what is in UNREADABLE."""
+    def _judged(self, token: str, claims: Any) -> AccessToken | None:
+        """The token, if what the issuer says makes it valid here. Raises IssuerError if that makes no sense."""
+        try:
+            found, reason = _accepted(token, claims, self._options)
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise self._noted(IssuerError(f"what it says of a token makes no sense: {type(error).__name__}")) from None
+        if reason:
+            logger.info("a token of %s was refused: %s", self._options.issuer, reason)
+        return found
+
+    def _noted(self, error: IssuerError) -> IssuerError:
+        """The error for the client, after a line of the log, of which anybody could cause many."""
+        if not self._log.take("all"):
+            logger.warning("tokens cannot be verified: %s cannot be asked (%s)", self._options.issuer, error)
+        return IssuerError(f"{self._options.issuer} cannot be asked about tokens.")
+
+    async def _asked(self, token: str) -> Any:
+        """What the issuer says about a token. Raises IssuerError."""
         if self._http is None:
-            self._http = httpx2.AsyncClient(timeout=FETCH_SECONDS)
+            self._http = issuer_client()
         metadata = await self._read_metadata(self._http)
         fields, header = self._client.authentication(metadata.get("introspection_endpoint_auth_methods_supported"))
-        reply = await self._http.post(
-            str(metadata["introspection_endpoint"]),
+        status, claims = await read_reply(
+            self._http,
+            "POST",
+            metadata["introspection_endpoint"],
             data={"token": token, "token_type_hint": "access_token", **fields},
             auth=header or httpx2.USE_CLIENT_DEFAULT,
-            headers={"accept": "application/json"},
         )
-        if reply.status_code in (401, 403):
+        if status == 401:
             raise IssuerError("it refuses this server's client id or secret")
-        if reply.status_code != 200:
-            raise IssuerError(f"it responded with status {reply.status_code}")
-        return _accepted(token, reply.json(), self._options)
+        if status != 200:
+            raise OddReplyError(f"it responded with status {status}")
+        return claims
 
     async def _read_metadata(self, client: httpx2.AsyncClient) -> Mapping[str, Any]:
         now = time.monotonic()
@@ -205,17 +227,29 @@ class OpaqueTokens:
         return self._metadata[1]
 
 
-def _accepted(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
-    """The token, if it is active and issued for this server. An answer that does not say whether it is active is the
-    issuer's error, not the token's: raises KeyError or TypeError."""
+def _accepted(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> tuple[AccessToken | None, str]:
+    """The token, if it is active and issued for this server, else why not, if it is active. An answer that does not say
+    that is the issuer's error, not the token's: raises KeyError or TypeError."""
     if not isinstance(claims["active"], bool):
         raise TypeError("active")
-    if not claims["active"] or not _is_access_token(claims) or not _is_for(claims.get("aud"), options.audiences):
-        return None
+    if not claims["active"]:
+        return None, ""
+    if not _is_access_token(claims):
+        return None, "it is no bearer token"
+    if not _is_for(claims.get("aud"), options.audiences):
+        return None, f"it was not issued for {options.audience} (aud)"
+    expires, begins = seconds_in(claims, "exp"), seconds_in(claims, "nbf")
+    if not _is_now(expires, begins):
+        return None, "it expired, or is not valid yet (exp, nbf)"
+    if claims.get("iss", options.issuer) != options.issuer:
+        return None, "another issuer issued it (iss)"
+    found = access_token(token, claims, options)
+    return found, "" if found else f"it names no owner ({options.owner_claim}), or is bound to a key (cnf)"
+
+
+def _is_now(expires: float | None, begins: float | None) -> bool:
     now = time.time()
-    if float(claims.get("exp", now)) < now - LEEWAY_SECONDS or float(claims.get("nbf", now)) > now + LEEWAY_SECONDS:
-        return None
-    return access_token(token, claims, options) if claims.get("iss", options.issuer) == options.issuer else None
+    return (expires is None or expires >= now - LEEWAY_SECONDS) and (begins is None or begins <= now + LEEWAY_SECONDS)
 
 
 def _is_access_token(claims: Mapping[str, Any]) -> bool:

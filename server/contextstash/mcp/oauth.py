@@ -9,23 +9,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import anyio
-import httpx2
 import jwt
 from mcp.server.auth.provider import AccessToken
 
-from contextstash.mcp.oauth_issuer import (
-    FETCH_SECONDS,
-    LEEWAY_SECONDS,
-    UNREADABLE,
-    Failures,
-    IssuerError,
-    OAuthOptions,
-    access_token,
-    read_metadata,
-)
+from contextstash.mcp.issuer_replies import IssuerError, issuer_client, read_reply
+from contextstash.mcp.oauth_issuer import LEEWAY_SECONDS, Failures, OAuthOptions, access_token, read_metadata
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Those with a public key. With any other, a token could be signed with what everybody knows."""
+
+NOT_VALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
+"""What is raised for a token that is not valid: the last ones for odd JSON, which PyJWT does not expect."""
+
+SIGNED = (
+    jwt.ExpiredSignatureError,
+    jwt.ImmatureSignatureError,
+    jwt.InvalidAudienceError,
+    jwt.InvalidIssuerError,
+    jwt.MissingRequiredClaimError,
+)
+"""What is raised for a token of the issuer's that is not valid here: worth a line of the log, which a token that
+somebody made up is not. The texts are PyJWT's, without anything of the token but names of claims."""
 
 KEYS_SECONDS = 3_600.0
 """After which keys are read again, so that a withdrawn one is forgotten; a guess."""
@@ -62,9 +66,11 @@ class OAuthTokens:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", self._options.owner_claim]},
             )
-        except jwt.PyJWTError:
+            return access_token(token, claims, self._options)
+        except NOT_VALID as error:
+            if isinstance(error, SIGNED):
+                logger.info("a token of %s was refused: %s", self._options.issuer, error)
             return None
-        return access_token(token, claims, self._options)
 
     async def _key(self, key_id: str | None) -> jwt.PyJWK | None:
         """The public key with this id, None if the issuer has none. Whose key is known does not wait for the issuer,
@@ -95,11 +101,14 @@ class OAuthTokens:
 async def _read_keys(issuer: str) -> dict[str | None, jwt.PyJWK]:
     """The issuer's keys by their ids, from the address in its metadata. Raises IssuerError."""
     try:
-        async with httpx2.AsyncClient(timeout=FETCH_SECONDS) as client:
+        async with issuer_client() as client:
             metadata = await read_metadata(client, issuer, "jwks_uri")
-            reply = await client.get(str(metadata["jwks_uri"]))
-            reply.raise_for_status()
-            found = jwt.PyJWKSet.from_dict(reply.json())
-    except (*UNREADABLE, jwt.PyJWTError) as error:
-        raise IssuerError(f"The keys of {issuer} cannot be read ({type(error).__name__}).") from error
+            status, read = await read_reply(client, "GET", metadata["jwks_uri"])
+            if status != 200:
+                raise IssuerError(f"they have status {status}")
+            found = jwt.PyJWKSet.from_dict(read)
+    except IssuerError as error:
+        raise IssuerError(f"The keys of {issuer} cannot be read ({error}).") from None
+    except (AttributeError, KeyError, TypeError, ValueError, jwt.PyJWTError) as error:
+        raise IssuerError(f"The keys of {issuer} cannot be read ({type(error).__name__}).") from None
     return {key.key_id: key for key in found.keys if key.public_key_use in (None, "sig")}

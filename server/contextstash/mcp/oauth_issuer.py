@@ -13,26 +13,20 @@ import httpx2
 from mcp.server.auth.provider import AccessToken
 
 from contextstash.access_tokens import valid_owner
+from contextstash.mcp.issuer_replies import IssuerError, OddReplyError, read_reply
 from contextstash.own_hosts import LOOPBACK
 from contextstash.token_scopes import SCOPES
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import LOCAL_OWNER
 
 FAILED_SECONDS = 5.0
 """How long an issuer that did not respond is not asked again: requests would wait for it one after another. A guess."""
 
-FETCH_SECONDS = 10.0
-"""How long it may take to respond; a guess."""
-
 LEEWAY_SECONDS = 30
 """By which the clocks of two machines may differ. A guess."""
 
-UNREADABLE = (httpx2.HTTPError, ValueError, KeyError, TypeError)
-"""What is raised if an issuer does not respond, or with something else than what its RFC says."""
-
-
-class IssuerError(ContextstashError):
-    """The authorization server does not respond, or not as it should."""
+MAX_PROGRAM = 200
+"""Characters of the name of a client of the issuer: it is stored and logged, and can be as long as a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +73,32 @@ def is_trusted(url: str) -> bool:
     return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
-async def read_metadata(client: httpx2.AsyncClient, issuer: str, *addresses: str) -> dict[str, Any]:
-    """The issuer's metadata: RFC 8414 puts the well-known part before the path, OpenID Connect behind it. Raises
-    IssuerError if they are another issuer's, or if one of these fields is no address that can be trusted; what is in
-    UNREADABLE if there are none."""
+async def read_metadata(client: httpx2.AsyncClient, issuer: str, address: str) -> dict[str, Any]:
+    """The issuer's metadata that have this address: RFC 8414 puts the well-known part before the path, OpenID Connect
+    behind it, and not every issuer has the same fields in both. Raises IssuerError if none have it, if they are another
+    issuer's, or if it is no address that can be trusted."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
-    for address in (
+    wrong = "it has no metadata at its well-known addresses"
+    for url in (
         f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{path}",
         f"{parts.scheme}://{parts.netloc}{path}/.well-known/openid-configuration",
     ):
-        reply = await client.get(address)
-        if reply.status_code == 200:
-            read: dict[str, Any] = reply.json()
-            if read["issuer"] != issuer or not all(is_trusted(str(read[name])) for name in addresses):
-                raise IssuerError(f"The metadata of {issuer} is that of another issuer.")
+        try:
+            _, read = await read_reply(client, "GET", url)
+        except OddReplyError as error:  # some sites have a page at every address
+            wrong = str(error)
+            continue
+        if not isinstance(read, dict):
+            continue
+        if read.get("issuer") != issuer:
+            named = str(read.get("issuer"))[:MAX_PROGRAM]
+            raise IssuerError(f"its metadata name the issuer '{named}', which --oauth-issuer must be, to the letter")
+        found = read.get(address)
+        if isinstance(found, str) and is_trusted(found):
             return read
-    raise IssuerError(f"{issuer} has no metadata at its well-known addresses.")
+        wrong = f"its metadata have no {address} that can be trusted"
+    raise IssuerError(wrong)
 
 
 def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
@@ -104,10 +107,10 @@ def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -
     owner = claims.get(options.owner_claim)
     if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
         return None
-    expires = claims.get("exp")
+    expires = seconds_in(claims, "exp")
     return AccessToken(
         token=token,
-        client_id=str(claims.get("client_id") or claims.get("azp") or owner),
+        client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
         scopes=_scopes(claims),
         expires_at=None if expires is None else int(expires),
         subject=owner,
@@ -115,8 +118,20 @@ def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -
     )
 
 
+def seconds_in(claims: Mapping[str, Any], name: str) -> float | None:
+    """The time that a claim states, in seconds; None if it is missing or null. Raises ValueError, TypeError or
+    OverflowError if it is no time."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError(name)
+    return seconds
+
+
 def _scopes(claims: Mapping[str, Any]) -> list[str]:
     """The scopes of ours that a token has: `scope` is a text in RFC 9068, some servers write `scp`, as a list too."""
-    given = claims.get("scope", claims.get("scp", ""))
+    given = claims.get("scope") or claims.get("scp")
     words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
     return [scope for scope in SCOPES if scope in words]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from mcp import MCPError
@@ -12,6 +13,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_REQUEST, CallToolResult, TextContent, ToolAnnotations
 
 from contextstash.mcp.tool import StashTool
+from contextstash.token_scopes import DEFAULT_SCOPES, SCOPES
 
 WITHOUT_SCOPE = frozenset(
     {
@@ -36,6 +38,12 @@ def needed_scope(annotations: ToolAnnotations | None) -> str:
     return "read" if annotations.read_only_hint else "write"
 
 
+def _made_by(scope: str, owner: str | None) -> str:
+    """The command that makes a token of this scope, for the same sessions and for the usual calls too."""
+    scopes = "".join(f" --scope {each}" for each in SCOPES) if scope not in DEFAULT_SCOPES else ""
+    return f"contextstash token create NAME --owner {quote(owner or 'OWNER')}{scopes}"
+
+
 class ScopeChecks:
     """Middleware of a server over HTTP. Refuses what the request's token does not allow."""
 
@@ -53,7 +61,7 @@ class ScopeChecks:
         held = ", ".join(token.scopes) if token is not None and token.scopes else "none"
         text = (
             f"{name or ctx.method} needs the scope {needed}; this token has: {held}."
-            f" Use another token: contextstash token create NAME --scope {needed}"
+            f" Use another token: {_made_by(needed, token.subject if token else None)}"
         )
         if name is None:
             raise MCPError(INVALID_REQUEST, text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import TokenVerifier
+from mcp.server.auth.provider import AccessToken, TokenVerifier
 from starlette.responses import PlainTextResponse
 
 from contextstash_storage.errors import ContextstashError
@@ -40,6 +41,7 @@ class EndedWithToken:
         self._verifier = verifier
         self._seconds = seconds
         self._running: set[_Running] = set()
+        self._verifying: set[str] = set()
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -66,22 +68,35 @@ class EndedWithToken:
             await _end(running, scope, receive, send)
 
     async def _check(self) -> None:
-        """End what must end, as long as there are requests."""
-        while self._running:
-            await asyncio.sleep(self._seconds)
-            tokens = {each.token for each in self._running if each.has_run}
+        """End what must end, as long as there are requests. No token waits for what is found out about another."""
+        while self._running:  # again, because one may begin while the group waits for its cancelled tasks
             async with anyio.create_task_group() as group:
-                for token in tokens:
-                    group.start_soon(self._verify, token)
-            for each in self._running:
-                each.has_run = True
+                while self._running:
+                    await asyncio.sleep(self._seconds)
+                    for token in {each.token for each in self._running if each.has_run} - self._verifying:
+                        self._verifying.add(token)
+                        group.start_soon(self._verify, token)
+                    for each in self._running:
+                        each.has_run = True
+                group.cancel_scope.cancel()
 
     async def _verify(self, token: str) -> None:
         """End the requests of a token that is not valid. If nobody can say, they go on."""
-        with suppress(ContextstashError):
-            if await self._verifier.verify_token(token) is None:
+        try:
+            found = await self._verifier.verify_token(token)
+            if found is None or _has_expired(found):
                 for each in [each for each in self._running if each.token == token]:
                     each.scope.cancel()
+        except Exception as error:
+            if not isinstance(error, ContextstashError):  # which its cause has logged
+                logger.warning("a token of a running request cannot be verified again (%s)", type(error).__name__)
+        finally:
+            self._verifying.discard(token)
+
+
+def _has_expired(token: AccessToken) -> bool:
+    """As the SDK decides it for new requests: what was found out about a token may be remembered longer than that."""
+    return token.expires_at is not None and token.expires_at < time.time()
 
 
 async def _end(running: _Running, scope: Any, receive: Any, send: Any) -> None:
