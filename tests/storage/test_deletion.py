@@ -285,3 +285,25 @@ async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
     assert await store.delete_session("copy")
     assert len(transactions) > 20
     assert max(transactions) < MAX_TRANSACTION_SECONDS
+
+
+async def test_a_text_with_surrogates_that_stand_together_is_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, *[says(f"\ud801\udc00 {SECRET}") for _ in range(5)])
+    assert await store.delete_session(SESSION)
+    assert not marks(path)
+
+
+async def test_a_damaged_text_does_not_keep_others_from_being_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, says("damaged"), says("more"))
+    await new_session(store, "two")
+    await record(store, says(LONG), session_id="two")
+    other = CONSTANT.packed(b'["' + b"word " * 1_000 + b'"]')
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE messages SET search_text = ? WHERE message = 1", (b"\x04" + other,))
+        db.execute("UPDATE messages SET search_text = x'04ff' WHERE message = 2")
+    assert await store.delete_session(SESSION)
+    assert await store.delete_session("two")
+    assert not marks(path)
+    await new_session(store)
+    await record(store, says("later"))
+    assert [hit.text for hit in await store.search("damaged more later")] == ["later"]
