@@ -181,7 +181,7 @@ class Deletion:
             if message is None:
                 long = None
             elif long is None or long.message != message:
-                found = await self._writer.read(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
+                found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
                 long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
             await asyncio.sleep(PAUSE_SECONDS)
         return False

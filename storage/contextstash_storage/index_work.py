@@ -99,7 +99,7 @@ class IndexWork:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _index_long(self, message: int) -> None:
-        searchable = await self._writer.read(lambda db: read_searchable(db, message))
+        searchable = await self._writer.run(lambda db: read_searchable(db, message))
         found = [] if searchable is None else await asyncio.to_thread(searchable.pieces)
         while not self._closing.is_set():
             if not await self._write(lambda db: _index_some(db, message, searchable, found)):
