@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash_storage.compression import PLAIN, ZLIB, Dictionary, unpacked
+from contextstash_storage.compression import PLAIN, ZLIB, Dictionary, damaged, unpacked
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 
@@ -143,8 +143,11 @@ def _check_number(value: Any) -> None:
 
 
 def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]], dictionary: Dictionary | None = None) -> Native:
-    """The body as it was recorded. `blobs` are (path as JSON, packed content)."""
-    body: Native = _JSON.raw_decode(unpacked(stored, dictionary).decode())[0]
+    """The body as it was recorded. `blobs` are (path as JSON, packed content). Raises StoreError if it is damaged."""
+    try:
+        body: Native = _JSON.raw_decode(unpacked(stored, dictionary).decode())[0]
+    except ValueError as error:  # decompressed with a damaged dictionary
+        raise damaged() from error
     for path, content in blobs:
         *parents, last = json.loads(path)
         place: Any = body

@@ -31,7 +31,8 @@ def _columns(message: NewMessage, parts: Parts, blobs: tuple[bytes, ...]) -> Col
 def _search_text(message: NewMessage) -> bytes | None:
     if not message.search_text:
         return None
-    calls = [(output.tool, output.argument) for output in message.outputs]
+    in_order = sorted(message.outputs, key=lambda output: output.block)  # as their rows are read
+    calls = [(output.tool, output.argument) for output in in_order]
     return referring(message.search_text, sources(message.body, calls))
 
 

@@ -17,7 +17,7 @@ from contextstash_storage.errors import StoreError
 PLAIN = b"\x00"
 ZLIB = b"\x01"
 _CONSTANT = b"\x02"
-_OF_SESSION = b"\x03"
+OF_SESSION = b"\x03"
 
 LEVEL = 6
 MEMORY = 8
@@ -48,8 +48,12 @@ class Dictionary:
         return PLAIN + data
 
     def expanded(self, small: bytes) -> bytes:
-        """The data that `packed` compressed."""
-        return zlib.decompressobj(-zlib.MAX_WBITS, self.content).decompress(small)
+        """The data that `packed` compressed. Raises zlib.error if it is damaged or cut off."""
+        reader = zlib.decompressobj(-zlib.MAX_WBITS, self.content)
+        data = reader.decompress(small)
+        if not reader.eof:
+            raise zlib.error("cut off")
+        return data
 
     @cached_property
     def _prepared(self) -> Any:
@@ -64,18 +68,27 @@ CONSTANT = Dictionary(0, _CONSTANT, files("contextstash_storage").joinpath("sche
 
 def session_dictionary(mark: int, content: bytes) -> Dictionary:
     """A dictionary of a session's own text, which is nearest: near matches take the fewest bits."""
-    return Dictionary(mark, _OF_SESSION, (CONSTANT.content + content)[-WINDOW:])
+    return Dictionary(mark, OF_SESSION, (CONSTANT.content + content)[-WINDOW:])
 
 
 def unpacked(stored: bytes, dictionary: Dictionary | None = None) -> bytes:
-    """The data of any packed value; one that was packed with a session's dictionary needs it."""
+    """The data of any packed value; one that was packed with a session's dictionary needs it. Raises StoreError if it
+    is damaged."""
     codec, data = stored[:1], stored[1:]
     if codec == PLAIN:
         return data
-    if codec == ZLIB:
-        return zlib.decompress(data)
-    if codec == _CONSTANT:
-        return CONSTANT.expanded(data)
-    if codec != _OF_SESSION or dictionary is None:
-        raise StoreError("The database is damaged: a message cannot be decompressed. Restore a backup.")
-    return dictionary.expanded(data)
+    try:
+        if codec == ZLIB:
+            return zlib.decompress(data)
+        if codec == _CONSTANT:
+            return CONSTANT.expanded(data)
+        if codec == OF_SESSION and dictionary is not None:
+            return dictionary.expanded(data)
+    except zlib.error as error:
+        raise damaged() from error
+    raise damaged()
+
+
+def damaged() -> StoreError:
+    """The error for a stored value that cannot be read."""
+    return StoreError("The database is damaged: a message cannot be decompressed. Restore a backup.")

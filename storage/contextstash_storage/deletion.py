@@ -182,7 +182,7 @@ class Deletion:
                 long = None
             elif long is None or long.message != message:
                 found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
-                long = None if found is None else _LongText(message, found, await asyncio.to_thread(found.pieces))
+                long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
             await asyncio.sleep(PAUSE_SECONDS)
         return False
 
@@ -212,11 +212,19 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class _LongText:
-    """A message with very much text, and the pieces in which it is indexed."""
+    """A message with very much text, and the pieces in which it is indexed; None if it is damaged."""
 
     message: int
     searchable: Searchable
-    pieces: list[Piece]
+    pieces: list[Piece] | None
+
+
+def _pieces(searchable: Searchable) -> list[Piece] | None:
+    """The pieces in which a message is indexed; None if its text cannot be read."""
+    try:
+        return searchable.pieces()
+    except StoreError:
+        return None
 
 
 def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool, int | None]:
@@ -243,7 +251,9 @@ def _first_message(db: sqlite3.Connection, row: int) -> int | None:
 
 def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -> bool:
     """Remove a message's text from the index; False if some of it is left, or it has to be prepared first."""
-    if long is not None and long.message == message:
+    if long is not None and long.message == message and long.pieces is None:
+        return _leave_text(db, message)
+    if long is not None and long.message == message and long.pieces is not None:
         left = indexed_pieces(db, message)
         count = pieces_at_once(reversed(long.pieces[:left]))
         remove_pieces(db, long.searchable, long.pieces, count)
@@ -255,7 +265,26 @@ def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -
         return False
     searchable = read_searchable(db, message)
     assert searchable is not None
-    remove_pieces(db, searchable, searchable.pieces(), count)
+    found = _pieces(searchable)
+    if found is None:
+        return _leave_text(db, message)
+    db.execute("SAVEPOINT text")
+    try:
+        remove_pieces(db, searchable, found, count)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        db.execute("ROLLBACK TO text")
+        _leave_text(db, message)
+    finally:
+        db.execute("RELEASE text")
+    return True
+
+
+def _leave_text(db: sqlite3.Connection, message: int) -> bool:
+    """Leave the words of a damaged message in the index: without its text they cannot be removed, and all other
+    deletions would wait for it. Its entries stay without a message, so that their numbers are not given to others."""
+    db.execute("UPDATE search_entries SET message = 0, pair = NULL WHERE message = ?", (message,))
     return True
 
 

@@ -3,10 +3,11 @@ compressed to two thirds. Each session has its own dictionary, which never chang
 
 from __future__ import annotations
 
-import random
+import hashlib
 import sqlite3
 
-from contextstash_storage.compression import CONSTANT, Dictionary, session_dictionary, unpacked
+from contextstash_storage.compression import CONSTANT, OF_SESSION, Dictionary, session_dictionary, unpacked
+from contextstash_storage.errors import StoreError
 from contextstash_storage.large_bodies import BODY
 
 LOOKED_AT_EVERY = 16
@@ -29,15 +30,29 @@ _known: dict[int, Dictionary] = {}
 
 
 def dictionary_of(db: sqlite3.Connection, session: int) -> Dictionary | None:
-    """The dictionary of a session, if it has one."""
-    row = db.execute("SELECT mark FROM dictionaries WHERE session = ?", (session,)).fetchone()
+    """The dictionary of a session, if it has one that is not damaged: messages that need it raise StoreError when they
+    are read, all others can be read and written."""
+    row = db.execute("SELECT dictionary, mark FROM dictionaries WHERE session = ?", (session,)).fetchone()
     if row is None:
         return None
-    known = _known.get(row[0])
-    if known is None:
-        [content] = db.execute("SELECT content FROM dictionaries WHERE session = ?", (session,)).fetchone()
-        known = _remembered(session_dictionary(row[0], unpacked(content)))
-    return known
+    number, mark = row
+    return _known.get(mark) or _read(db, number, mark)
+
+
+def _read(db: sqlite3.Connection, number: int, mark: int) -> Dictionary | None:
+    row = db.execute("SELECT cast(content AS BLOB) FROM dictionaries WHERE dictionary = ?", (number,)).fetchone()
+    try:
+        content = unpacked(row[0]) if row else b""
+    except StoreError:
+        return None
+    is_whole = mark >= 0 or mark == _mark(content)
+    return _remembered(session_dictionary(mark, content)) if row and is_whole else None
+
+
+def _mark(content: bytes) -> int:
+    """The checksum of a dictionary, below 0: a damaged one would make other words of the messages. A mark of 0 or more
+    is none, but a random number."""
+    return -1 - (int.from_bytes(hashlib.sha256(content).digest()[:8], "big") >> 1)
 
 
 def _remembered(dictionary: Dictionary) -> Dictionary:
@@ -55,9 +70,9 @@ def is_due(before: int, after: int) -> bool:
 def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dictionary | None:
     """Make a dictionary for the messages to come, if a session of so many messages is long enough."""
     newest = (session, messages - NEWEST)
-    sizes = f"SELECT sum(length({BODY})) FROM messages WHERE session = ? AND seq >= ?"
-    [size] = db.execute(sizes, newest).fetchone()
-    if (size or 0) < MIN_PACKED:
+    sizes = f"SELECT sum(length({BODY})), max(substr({BODY}, 1, 1) = ?) FROM messages WHERE session = ? AND seq >= ?"
+    size, had_one = db.execute(sizes, (OF_SESSION, *newest)).fetchone()
+    if (size or 0) < MIN_PACKED or had_one:  # with another than theirs, messages would be read as other words
         return None
     content = b""
     bodies = f"SELECT {BODY} FROM messages WHERE session = ? AND seq >= ? ORDER BY seq DESC"
@@ -65,8 +80,8 @@ def make_dictionary(db: sqlite3.Connection, session: int, messages: int) -> Dict
         content = unpacked(body) + content
         if len(content) >= CONTENT:
             break
-    mark = random.SystemRandom().getrandbits(63)
     content = content[-CONTENT:]
+    mark = _mark(content)
     db.execute(
         "INSERT INTO dictionaries (session, mark, content) VALUES (?, ?, ?)", (session, mark, CONSTANT.packed(content))
     )

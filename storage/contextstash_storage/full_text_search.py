@@ -10,6 +10,7 @@ from functools import partial
 from itertools import accumulate
 
 from contextstash_storage.derived_form import fields_of
+from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import STORED_TIME, time_of
 from contextstash_storage.search_documents import Document, Kind, kind_mark, pieces, tool_mark
@@ -292,7 +293,10 @@ def _text(searchable: Searchable | None, hit: Ranked) -> str:
 
 
 def _document(searchable: Searchable | None, block: int) -> Document | None:
-    found = searchable.documents() if searchable else []
+    try:
+        found = searchable.documents() if searchable else []
+    except StoreError:  # damaged: the other hits are shown all the same
+        found = []
     return next((document for document in found if document.block == block), None)
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Protocol
 
 from contextstash_storage.bodies import put_together, unfolded
-from contextstash_storage.compression import Dictionary
+from contextstash_storage.compression import Dictionary, damaged
 from contextstash_storage.derived_form import CALL_MARK, fields_of, text_size
 from contextstash_storage.dictionaries import dictionary_of
 from contextstash_storage.hidden_sessions import DELETED_OWNER
@@ -83,7 +83,10 @@ class Searchable:
         if not is_referring(self.stored):
             return unfolded(self.stored, [content for _, content in self.blobs])
         body = put_together(self.body, self.blobs, self.dictionary)
-        return referred(self.stored, sources(body, self.calls.values()))
+        try:
+            return referred(self.stored, sources(body, self.calls.values()))
+        except (ValueError, IndexError) as error:
+            raise damaged() from error
 
     def pieces(self) -> list[Piece]:
         return list(pieces(self.documents()))

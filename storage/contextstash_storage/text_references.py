@@ -8,13 +8,14 @@ and a line that is in none of the strings is stored as it is.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash_storage.bodies import to_bytes
-from contextstash_storage.compression import CONSTANT, unpacked
+from contextstash_storage.bodies import text_bytes, to_bytes, unpacked_text
+from contextstash_storage.compression import CONSTANT
 
 _REFERENCES = b"\x04"
 """Before the packed list; the codecs of former versions' `folded` texts are below it."""
@@ -28,6 +29,9 @@ MIN_SOURCE = 3
 MAX_TRIES = 8
 """How many strings with the same first line are compared at one place of a text. A guess; a message of 1,000 equal
 calls would take the square of it otherwise."""
+
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def sources(body: Mapping[str, Any], calls: Iterable[tuple[str, str]]) -> list[str]:
@@ -56,9 +60,18 @@ def _as_json(value: Any) -> str:
 
 
 def referring(text: str, known: Sequence[str]) -> bytes:
-    """A text as references to known strings."""
-    pieces = list(_pieces(text, known))
-    return _REFERENCES + CONSTANT.packed(to_bytes(pieces))
+    """A text as references to known strings. JSON makes one character of two surrogates that stand together, so that
+    the body is read as another text than the one in the index: such a text is stored whole, and not escaped."""
+    data = text_bytes(_as_json([text])) if _has_pair(text) else to_bytes(list(_pieces(text, known)))
+    return _REFERENCES + CONSTANT.packed(data)
+
+
+def _has_pair(text: str) -> bool:
+    try:
+        text.encode()  # takes a tenth of the search
+    except UnicodeEncodeError:
+        return _PAIR.search(text) is not None
+    return False
 
 
 def _pieces(text: str, known: Sequence[str]) -> Iterator[int | str]:
@@ -108,5 +121,5 @@ def is_referring(stored: bytes) -> bool:
 
 def referred(stored: bytes, known: Sequence[str]) -> str:
     """The text of `referring`."""
-    pieces: list[int | str] = json.loads(unpacked(stored[1:]))
+    pieces: list[int | str] = json.loads(unpacked_text(stored[1:]))
     return "\n".join(known[piece] if isinstance(piece, int) else piece for piece in pieces)

@@ -20,6 +20,7 @@ from contextstash_storage.connection import in_transaction
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.health import look_at
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
+from contextstash_storage.search_index import read_searchable
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.locked_databases import held
@@ -285,3 +286,40 @@ async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
     assert await store.delete_session("copy")
     assert len(transactions) > 20
     assert max(transactions) < MAX_TRANSACTION_SECONDS
+
+
+async def test_a_text_with_surrogates_that_stand_together_is_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, *[says(f"\ud801\udc00 {SECRET}") for _ in range(5)])
+    assert await store.delete_session(SESSION)
+    assert not marks(path)
+
+
+async def test_a_text_is_read_again_whatever_the_order_of_its_outputs(store: SqliteStore) -> None:
+    one, two = (answers("toolu_a"), answers("toolu_b", handle="out_b"))
+    calls = [
+        output.model_copy(update={"block": block, "argument": f"src/{block}.py"})
+        for block, output in enumerate([*one.outputs, *two.outputs])
+    ]
+    text = "Bash src/0.py\na.txt\nBash src/1.py\na.txt"
+    both = {"blocks": (*one.blocks, *two.blocks), "outputs": tuple(reversed(calls)), "search_text": text}
+    await record(store, one.model_copy(update=both))
+    found = await store._writer.read(lambda db: read_searchable(db, 1))
+    assert found is not None
+    assert [document.call for document in found.documents()] == ["Bash src/0.py", "Bash src/1.py"]
+    assert found._text() == text
+
+
+async def test_a_damaged_text_does_not_keep_others_from_being_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, says("damaged"), says("more"))
+    await new_session(store, "two")
+    await record(store, says(LONG), session_id="two")
+    other = CONSTANT.packed(b'["' + b"word " * 1_000 + b'"]')
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE messages SET search_text = ? WHERE message = 1", (b"\x04" + other,))
+        db.execute("UPDATE messages SET search_text = x'04ff' WHERE message = 2")
+    assert await store.delete_session(SESSION)
+    assert await store.delete_session("two")
+    assert not marks(path)
+    await new_session(store)
+    await record(store, says("later"))
+    assert [hit.text for hit in await store.search("damaged more later")] == ["later"]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from contextstash_storage import dictionaries
+from contextstash_storage.errors import StoreError
+from contextstash_storage.health import look_at
 from contextstash_storage.records import Counters, NewMessage
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_sessions import SESSION, bodies, new_session, record, says
@@ -115,6 +117,44 @@ async def test_no_file_holds_what_a_deleted_dictionary_held(store: SqliteStore, 
     files = b"".join(file.read_bytes() for file in path.parent.glob(f"{path.name}*"))
     assert not [value for (value,) in found if value[8:40] in files]
     assert len(await bodies(store, "kept")) == 100
+
+
+DAMAGES = {
+    "missing": "DELETE FROM dictionaries WHERE session = 1",
+    "empty": "UPDATE dictionaries SET content = x'' WHERE session = 1",
+    "cut off": "UPDATE dictionaries SET content = substr(content, 1, 1500) WHERE session = 1",
+    "other bytes": "UPDATE dictionaries SET content = x'00' || zeroblob(24000) WHERE session = 1",
+    "text": "UPDATE dictionaries SET content = x'02' || 'text' WHERE session = 1",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+async def test_a_damaged_dictionary_takes_nothing_but_the_messages_that_need_it(path: Path, damage: str) -> None:
+    store = await open_sqlite(path)
+    said = talk(100)
+    for session_id in (SESSION, "kept"):
+        await new_session(store, session_id)
+        for start in range(0, 100, 10):
+            await record(store, *said[start : start + 10], session_id=session_id)
+    await store.close()
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(damage)
+    dictionaries._known.clear()
+    store = await open_sqlite(path)
+    with pytest.raises(StoreError, match="damaged"):
+        await store.read_messages(SESSION)
+    assert look_at(path).damaged == 1
+    for start in range(0, 100, 10):
+        await record(store, *said[start : start + 10])
+    again = await store.read_messages(SESSION, first=100)
+    assert [message.body for message in again] == [message.body for message in said]
+    assert rows(path, "SELECT count(*) FROM dictionaries WHERE session = 1 AND mark <> 0") <= [(1,)]
+    assert len(await store.search("parse_7 render_9", limit=50)) > 0
+    assert await bodies(store, "kept") == [message.body for message in said]
+    assert await store.delete_session(SESSION)
+    assert await store.delete_session("kept")
+    assert rows(path, "SELECT count(*) FROM sessions") == [(0,)]
+    await store.close()
 
 
 async def test_the_dictionaries_in_memory_are_few(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:

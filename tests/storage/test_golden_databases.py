@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,22 @@ async def stash(version: str, tmp_path: Path) -> AsyncIterator[Stash]:
 async def imported(exported_by: str, tmp_path: Path) -> AsyncIterator[Stash]:
     exported = gzip.decompress((GOLDEN / f"{exported_by}.jsonl.gz").read_bytes()).decode()
     async with stash_at(tmp_path / "imported.db") as opened:
-        await opened.import_session(exported.splitlines())
+        for lines in exports(exported.splitlines()):
+            await opened.import_session(lines)
         yield opened
+
+
+def exports(lines: Sequence[str]) -> Iterator[list[str]]:
+    """The exports in a file. Each is imported for itself since it ends with a record that says that no other session
+    follows; the first versions wrote none."""
+    found: list[str] = []
+    for line in lines:
+        found.append(line)
+        if '"sessions_left": 0' in line and "end" in json.loads(line):
+            yield found
+            found = []
+    if found:
+        yield found
 
 
 @pytest.fixture(params=EXPORTS)

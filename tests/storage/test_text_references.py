@@ -30,6 +30,12 @@ def test_the_strings_of_a_body_are_the_same_when_it_is_read_again(body: dict[str
     assert sources(again, calls) == sources(body, calls)
 
 
+def test_surrogates_that_stand_together_come_back_as_two() -> None:
+    """JSON makes one character of them, in the body as well."""
+    text = "first\n\ud801\udc00 pair"
+    assert referred(referring(text, [text, "first"]), [json.loads(json.dumps(text)), "first"]) == text
+
+
 TEXT = "\n".join(f"{number}: a line of an output" for number in range(20))
 
 

@@ -99,6 +99,9 @@ def _database(path: Location) -> Iterator[Finding]:
         f" {health.check}",
         "" if health.check == "ok" else "Move it away and restore a backup.",
     )
+    if health.damaged:
+        which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
+        yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
