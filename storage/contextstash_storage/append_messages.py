@@ -186,8 +186,7 @@ def insert_message(
     handles: dict[str, int] | None = None,
 ) -> Message:
     """Store a message at its position, with its outputs and what of it can be found. `dictionary` is that of its
-    session; `handles` is kept from message to
-    message of one transaction: how many outputs have each handle's name."""
+    session; `handles` is kept from message to message of one transaction: how many outputs have each handle's name."""
     message = prepared.message
     created = message.created_at or now()
     body = packed_body(prepared, dictionary)

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
 
 from contextstash_storage.derived_form import fields_of
 from contextstash_storage.errors import StoreError
@@ -21,8 +20,8 @@ from contextstash_storage.search_index import (
     read_searchables,
     session_mark,
 )
-from contextstash_storage.search_query import RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
-from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.search_query import WHOLE_WEIGHT, SearchFilter, terms
+from contextstash_storage.search_ranking import BestHits, Match, PairedOutput, Ranked, ranked
 from contextstash_storage.search_scores import best_entries, best_entries_among, is_shared, marked, own_entries
 from contextstash_storage.store import Weigh
 from contextstash_storage.stored_outputs import ARGUMENT, CHARACTERS, TOOL
@@ -40,8 +39,6 @@ MORE_MATCHES = 20_000
 
 CALL_CHARACTERS = 4_000
 """How much of a call's arguments stands before its output's text, for the snippet."""
-
-_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
 LARGE_SHARE = 0.5
 """From this share of the database's messages on, the matches of the sessions that are searched are taken out of the
@@ -86,17 +83,23 @@ def search(
     place = _place_of(db, owner, where)
     if not wanted or place is None or limit <= 0:
         return []
-    ranks = min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
+    ranks = ranked_matches(limit)
     hits: list[tuple[Ranked, str]] = []
     for found in _attempts(db, place, wanted, ranks):
         matches = _matches(db, found, where, place)
         is_enough = len(matches) >= ranks
         if found.is_sifted and not (is_enough or found.is_complete):
             continue
-        hits, is_certain = _best_hits(db, _ranked(db, matches, where), limit, weigh)
-        if is_enough or found.is_complete or is_certain:
+        best = _best_hits(db, _ranked(db, matches, where), limit, weigh)
+        hits = best.best()
+        if is_enough or found.is_complete or best.are_enough:
             break
     return [_hit(db, hit, text) for hit, text in hits]
+
+
+def ranked_matches(limit: int) -> int:
+    """How many matching rows are ranked at first for so many hits, in every store."""
+    return min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ def _place_of(db: sqlite3.Connection, owner: str, where: SearchFilter) -> _Place
         owner,
         None if named is None else tuple(session for session, _ in rows),
         () if where.tool is None else (marked([tool_mark(where.tool)]),),
-        _KINDS[where.scope],
+        where.kinds,
         messages,
         is_database_shared,
         messages / max(1, newest or 0),
@@ -244,43 +247,31 @@ def _outputs(db: sqlite3.Connection, matches: Sequence[Match], where: SearchFilt
     return [*of_calls, *alone]
 
 
-def _best_hits(
-    db: sqlite3.Connection, found: Sequence[Ranked], limit: int, weigh: Weigh | None
-) -> tuple[list[tuple[Ranked, str]], bool]:
-    """The best hits with their texts, without outputs whose lines are in hits with a better score; and whether further
-    matches could not change them. A text is read only if its hit, or one behind it, can be among the best."""
-    considered = limit if weigh is None else RANKED_HITS * limit
-    scores = _weighed_scores(db, found, weigh)
-    best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
-    shown = ShownLines()
-    hits: list[tuple[float, Ranked, str]] = []
-    for (hit, text), score, behind in zip(_with_texts(db, found), scores, best_behind, strict=True):
-        if hit.kind is Kind.OUTPUT and not shown.adds(text):
-            continue
-        hits.append((score, hit, text))
-        if len(hits) == considered or sum(kept >= behind for kept, _, _ in hits) >= limit:
+def _best_hits(db: sqlite3.Connection, found: Sequence[Ranked], limit: int, weigh: Weigh | None) -> BestHits[str]:
+    """The best hits with their texts."""
+    best: BestHits[str] = BestHits(found, limit, None if weigh is None else _by_row(db, found, weigh))
+    for text in _texts(db, found):
+        if best.add(text, text):
             break
-    best = sorted(hits, key=lambda scored: -scored[0])[:limit]
-    return [(replace(hit, score=score), text) for score, hit, text in best], len(hits) >= limit
+    return best
 
 
-def _with_texts(db: sqlite3.Connection, found: Sequence[Ranked]) -> Iterator[tuple[Ranked, str]]:
-    for first in range(0, len(found), READ_TOGETHER):
-        some = found[first : first + READ_TOGETHER]
-        searchables = read_searchables(db, [hit.message for hit in some])
-        yield from ((hit, _text(searchables.get(hit.message), hit)) for hit in some)
-
-
-def _weighed_scores(db: sqlite3.Connection, found: Sequence[Ranked], weigh: Weigh | None) -> list[float]:
-    if weigh is None:
-        return [hit.score for hit in found]
+def _by_row(db: sqlite3.Connection, found: Sequence[Ranked], weigh: Weigh) -> Callable[[Ranked], float]:
+    """The caller's weight of each of these hits, which have the rows of their sessions."""
     sessions = json.dumps(sorted({hit.session for hit in found}))
     names = dict(
         db.execute(
             "SELECT session, session_id FROM sessions WHERE session IN (SELECT value FROM json_each(?))", (sessions,)
         )
     )
-    return [weigh(names[hit.session], hit.seq) * hit.score for hit in found]
+    return lambda hit: weigh(names[hit.session], hit.seq)
+
+
+def _texts(db: sqlite3.Connection, found: Sequence[Ranked]) -> Iterator[str]:
+    for first in range(0, len(found), READ_TOGETHER):
+        some = found[first : first + READ_TOGETHER]
+        searchables = read_searchables(db, [hit.message for hit in some])
+        yield from (_text(searchables.get(hit.message), hit) for hit in some)
 
 
 def _text(searchable: Searchable | None, hit: Ranked) -> str:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.rows import time_of
-from contextstash_storage.search_documents import storable
+from contextstash_storage.search_documents import Kind, storable
 
 MAX_TERMS = 64
 MAX_QUERY_CHARACTERS = 4_000
@@ -53,6 +53,7 @@ STOP_WORDS = frozenset(
 words."""
 
 Scope = Literal["all", "outputs", "messages"]
+_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class SearchFilter:
     def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
             raise BadInputError(f"There is no scope '{self.scope}'. Known: {', '.join(get_args(Scope))}.")
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of documents that the scope has; empty for all."""
+        return _KINDS[self.scope]
 
     @property
     def any_time(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import log
+from typing import Generic, TypeVar
 
 from contextstash_storage.search_documents import Kind
-from contextstash_storage.search_query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, SAME_LINES
+from contextstash_storage.search_query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, RANKED_HITS, SAME_LINES
 
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
@@ -18,6 +21,12 @@ MIN_LINE = 13
 """Shorter lines (brackets, blank ones) are in many outputs that are not the same."""
 
 _LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
+
+
+LEAST_RARITY = 1e-6
+"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,47 @@ def _grouped(
         group.sort(key=lambda member: (-member[1], -member[0].message))
         hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
     return hits
+
+
+def rarity(count: int, entries: int) -> float:
+    """The inverse document frequency of a term that `count` of the entries have, as in FTS5's bm25 function."""
+    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
+
+
+class BestHits(Generic[Kept]):
+    """Which hits are the best by their weighed scores, without outputs whose lines are in hits with a better score. The
+    texts of hits are added one by one, only as long as a hit, or one behind it, can be among the best. With each a
+    store keeps what it needs to show the hit."""
+
+    def __init__(self, found: Sequence[Ranked], limit: int, weigh: Callable[[Ranked], float] | None) -> None:
+        self._found = found
+        self._limit = limit
+        self._considered = limit if weigh is None else RANKED_HITS * limit
+        self._scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
+        self._best_behind = list(accumulate(reversed(self._scores), max, initial=0.0))[-2::-1]
+        self._shown = ShownLines()
+        self._added = 0
+        self._hits: list[tuple[float, Ranked, Kept]] = []
+
+    def add(self, text: str, kept: Kept) -> bool:
+        """Add the next of the hits, which has this text. Returns whether no further one can be among the best."""
+        place = self._added
+        hit, score, behind = self._found[place], self._scores[place], self._best_behind[place]
+        self._added += 1
+        if hit.kind is Kind.OUTPUT and not self._shown.adds(text):
+            return False
+        self._hits.append((score, hit, kept))
+        return len(self._hits) == self._considered or sum(each[0] >= behind for each in self._hits) >= self._limit
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are as many as are wanted."""
+        return len(self._hits) >= self._limit
+
+    def best(self) -> list[tuple[Ranked, Kept]]:
+        """The best hits, with their weighed scores."""
+        best = sorted(self._hits, key=lambda each: -each[0])[: self._limit]
+        return [(replace(hit, score=score), kept) for score, hit, kept in best]
 
 
 class ShownLines:

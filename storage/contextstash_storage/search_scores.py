@@ -10,19 +10,20 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from math import log
 
 from contextstash_storage.hidden_sessions import DELETED_OWNER
 from contextstash_storage.search_query import CALL_WEIGHT
+from contextstash_storage.search_ranking import rarity
 
 ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
-LEAST_RARITY = 1e-6
-"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
-
 _WEIGHTS = {"place": 0.0, "call": CALL_WEIGHT, "text": 1.0}
 
+_OTHERS = """
+SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ?1 AND owner != ?2)
+    OR EXISTS (SELECT 1 FROM sessions WHERE owner > ?1 AND owner != ?2)
+"""
 _BEST = """
 SELECT rowid, -{bm25} AS score FROM search_pieces WHERE search_pieces MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?
 """
@@ -48,9 +49,9 @@ def _scored(db: sqlite3.Connection, query: str) -> str:
 
 
 def is_shared(db: sqlite3.Connection, owner: str) -> bool:
-    """Whether another owner has sessions in the database."""
-    named = (owner, DELETED_OWNER)
-    return db.execute("SELECT 1 FROM sessions WHERE owner NOT IN (?, ?) LIMIT 1", named).fetchone() is not None
+    """Whether another owner has sessions in the database. Two looks into the index of owners, however many sessions
+    there are."""
+    return bool(db.execute(_OTHERS, (owner, DELETED_OWNER)).fetchone()[0])
 
 
 def best_entries(
@@ -89,16 +90,11 @@ def own_entries(
             "SELECT count(*) FROM search_pieces WHERE search_pieces MATCH ?", (_expression(word, "OR", ()),)
         ).fetchone()
         found = dict(db.execute(own, (_expression(word, "OR", marks), owner)))
-        factor = _rarity(len(found), ENTRIES_A_MESSAGE * messages) / _rarity(count, indexed)
+        factor = rarity(len(found), ENTRIES_A_MESSAGE * messages) / rarity(count, indexed)
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score
         having_all = set(found) if having_all is None else having_all & found.keys()
     return scores, having_all if having_all and len(wanted) > 1 else set()
-
-
-def _rarity(count: int, entries: int) -> float:
-    """The inverse document frequency as FTS5's bm25 function computes it."""
-    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
 
 
 def _expression(wanted: Sequence[str], operator: str, marks: Sequence[str]) -> str:

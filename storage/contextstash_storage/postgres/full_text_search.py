@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
-from math import log
 
 from contextstash_storage.bodies import unfolded
 from contextstash_storage.full_text_search import (
     CALL_CHARACTERS,
-    FEWER_MATCHES,
     MATCHES,
-    MATCHES_A_HIT,
     MORE_MATCHES,
     READ_TOGETHER,
+    ranked_matches,
 )
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
@@ -24,7 +21,7 @@ from contextstash_storage.records import Block, Role, SearchHit
 from contextstash_storage.search_documents import Document, Kind, documents, pieces, storable
 from contextstash_storage.search_index import call_of_pair
 from contextstash_storage.search_query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
-from contextstash_storage.search_ranking import Match, PairedOutput, Ranked, ShownLines, ranked
+from contextstash_storage.search_ranking import BestHits, Match, PairedOutput, Ranked, ranked, rarity
 from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
@@ -43,7 +40,6 @@ PART_SCORE = 0.1
 K1, B = 1.2, 0.75
 """The constants of BM25 in SQLite."""
 
-_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
 
 _WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
 """Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with
@@ -199,7 +195,7 @@ async def search(
         considered = limit if weigh is None else RANKED_HITS * limit
         return await reader.hits(await _with_part(db, owner, query, where, considered, reader), limit, weigh)
     hits: list[SearchHit] = []
-    for most in (min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit), MORE_MATCHES):
+    for most in (ranked_matches(limit), MORE_MATCHES):
         matches, all_read = await _matches(db, owner, found, scope, where, most, reader)
         hits = await reader.hits(await _ranked(db, owner, matches, where, reader), limit, weigh)
         if len(hits) >= limit or all_read:
@@ -220,7 +216,7 @@ async def _scope(db: Connection, owner: str, where: SearchFilter) -> Scope | Non
     marks = [[owner_mark(owner)]]
     if where.session_ids is not None:
         marks.append([session_mark((owner, row[0])) for row in rows])
-    if kinds := _KINDS[where.scope]:
+    if kinds := where.kinds:
         marks.append([kind_word(kind) for kind in kinds])
     if where.tool is not None:
         marks.append([tool_word(where.tool)])
@@ -256,7 +252,7 @@ async def _matches(
         owner,
         any_of,
         [term for term, _ in found],
-        [_idf(scope.entries, count) for _, count in found],
+        [rarity(count, scope.entries) for _, count in found],
         scope.words,
         len(found) if len(found) > 1 else 0,
         most,
@@ -306,11 +302,6 @@ async def _with_part(
     ]
 
 
-def _idf(entries: int, count: int) -> float:
-    """How telling a term is that so many of the entries have, as SQLite computes it."""
-    return max(1e-6, log((entries - count + 0.5) / (count + 0.5)))
-
-
 async def _ranked(
     db: Connection, owner: str, matches: Sequence[Match], where: SearchFilter, reader: _Reader
 ) -> list[Ranked]:
@@ -353,26 +344,19 @@ class _Reader:
     async def hits(self, found: Sequence[Ranked], limit: int, weigh: Weigh | None) -> list[SearchHit]:
         """The best hits, without outputs whose lines are in better ones. A text is read only if its hit, or one behind
         it, can be among the best."""
-        considered = limit if weigh is None else RANKED_HITS * limit
-        scores = [hit.score * (weigh(self.sessions[hit.session], hit.seq) if weigh else 1.0) for hit in found]
-        best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
-        shown = ShownLines()
-        hits: list[tuple[float, Ranked, dict[int, _Stored]]] = []
+        by_name = None if weigh is None else lambda hit: weigh(self.sessions[hit.session], hit.seq)
+        best: BestHits[tuple[dict[int, _Stored], str]] = BestHits(found, limit, by_name)
         stored: dict[int, _Stored] = {}
-        for place, (hit, score, behind) in enumerate(zip(found, scores, best_behind, strict=True)):
+        for place, hit in enumerate(found):
             if place % READ_TOGETHER == 0:
                 stored = await self._stored(found[place : place + READ_TOGETHER])
-            if hit.kind is Kind.OUTPUT and not shown.adds(stored[hit.message].piece(hit)):
-                continue
-            hits.append((score, hit, stored))
-            if len(hits) == considered or sum(kept >= behind for kept, _, _ in hits) >= limit:
+            text = stored[hit.message].piece(hit)
+            if best.add(text, (stored, text)):
                 break
-        best = sorted(hits, key=lambda scored: -scored[0])[:limit]
-        return [self._hit(stored, replace(hit, score=score)) for score, hit, stored in best]
+        return [self._hit(stored, hit, text) for hit, (stored, text) in best.best()]
 
-    def _hit(self, stored: dict[int, _Stored], hit: Ranked) -> SearchHit:
+    def _hit(self, stored: dict[int, _Stored], hit: Ranked, text: str) -> SearchHit:
         own = stored[hit.message]
-        text = own.piece(hit)
         handle, tool, argument = own.outputs.get(hit.block, (None, None, None))
         heading = ""
         if hit.kind is Kind.OUTPUT:
