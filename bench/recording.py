@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from contextstash_storage.records import Block, Counters, Message, NewMessage, Output, Part, Session
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 
 OWNER = "local"
 MESSAGES = 600

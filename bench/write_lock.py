@@ -29,7 +29,7 @@ from contextstash_storage.records import (
     Session,
     SummaryEdit,
 )
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 
 MESSAGES, EDITS = 100_000, 10_000
 POLL_SECONDS = 0.002

@@ -48,14 +48,14 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway"),
-    "uvicorn": ("server/contextstash/loopback",),
+    "uvicorn": ("server/contextstash/web/loopback",),
     "jinja2": ("server/contextstash/ui", "server/contextstash/sharing"),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlite3": ("storage", "server/contextstash/hosts/readers/opencode_database.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
-    "genai_prices": ("server/contextstash/models",),
+    "genai_prices": ("server/contextstash/configuration/models",),
 }
 """Where each dependency may be known."""
 

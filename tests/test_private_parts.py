@@ -34,8 +34,8 @@ from mcp.shared import _context_streams
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from contextstash.mcp.stdio import protocol_server
-from contextstash_storage.connection import Connection
+from contextstash.mcp.wire.stdio import protocol_server
+from contextstash_storage.sqlite.connection import Connection
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,15 +46,15 @@ PRIVATE_NAMES = {
         "_get_executable_command",
         "_stop_server_process",
     },
-    "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
-    "storage/contextstash_storage/connection.py": {"_connection", "_execute", "_running", "_thread"},
+    "server/contextstash/mcp/wire/stdio.py": {"_lowlevel_server"},
+    "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
 
 UNDOCUMENTED_MODULES = {
-    "mcp.os.win32.utilities": "server/contextstash/mcp/stdio_streams.py",
-    "mcp.server.mcpserver.tools": "server/contextstash/mcp/tool.py",
-    "mcp.server.mcpserver.utilities.func_metadata": "server/contextstash/mcp/tool.py",
+    "mcp.os.win32.utilities": "server/contextstash/mcp/wire/stdio_streams.py",
+    "mcp.server.mcpserver.tools": "server/contextstash/mcp/surface/tool.py",
+    "mcp.server.mcpserver.utilities.func_metadata": "server/contextstash/mcp/surface/tool.py",
 }
 """Modules of the SDK that its documentation does not name, and the one module of ours that imports each."""
 
@@ -118,7 +118,7 @@ def test_each_undocumented_module_of_the_sdk_is_imported_in_one_module_of_ours()
     assert importers == {module: {ours} for module, ours in UNDOCUMENTED_MODULES.items()}
 
 
-CONNECTION = "contextstash_storage/connection.py"
+CONNECTION = "contextstash_storage/sqlite/connection.py"
 
 
 async def test_a_connection_of_aiosqlite_has_a_thread_that_is_not_started_before_it_is_awaited() -> None:
@@ -211,7 +211,7 @@ async def test_the_functions_of_the_sdk_start_a_process_read_it_and_end_it() -> 
 def test_a_server_of_the_sdk_gives_the_server_below_it() -> None:
     below = protocol_server(MCPServer[None]("contract"))
     assert isinstance(below, Server), changed(
-        "contextstash/mcp/stdio.py", "mcp", "MCPServer._lowlevel_server is not a mcp.server.Server"
+        "contextstash/mcp/wire/stdio.py", "mcp", "MCPServer._lowlevel_server is not a mcp.server.Server"
     )
     assert {"read_stream", "write_stream", "initialization_options"} <= set(inspect.signature(below.run).parameters)
 

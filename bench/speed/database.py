@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
+from contextstash.json.value_bytes import value_bytes
 from contextstash.service.stash import Stash
-from contextstash.value_bytes import value_bytes
 from contextstash_storage.databases import location_of, open_store
 
 from .conversation import messages

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx2
 
-from contextstash.access_tokens import create_token
+from contextstash.web.access_tokens import create_token
 from contextstash_storage.databases import location_of, open_store
 
 from .load import Agent, Call, Load

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from contextstash.cli.app import cli
+from contextstash.cli.look.ui import MAX_TRIED, next_free
 from contextstash.cli.sections import SECTIONS
-from contextstash.cli.ui import MAX_TRIED, next_free
 from tests.support.command_line import CommandLine, failure_of
 
 

@@ -18,8 +18,8 @@ from contextstash.gateway.directory import Directory
 from contextstash.gateway.offers import Offer
 from contextstash.gateway.reserved import OWN_PROMPTS, is_own_prompt, is_own_tool, is_own_uri
 from contextstash.mcp.lazy import LazyStash
-from contextstash.mcp.prompts import PROMPTS
 from contextstash.mcp.server import build_server
+from contextstash.mcp.surface.prompts import PROMPTS
 from contextstash.service.stash import Stash
 from tests.support.gateways import gateway, raw_server, text_of, tool_names, written
 

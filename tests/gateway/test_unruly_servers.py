@@ -13,7 +13,7 @@ from mcp.types import Tool
 
 from contextstash.gateway.directory import Directory
 from contextstash.gateway.offers import Offer
-from contextstash.plain_logs import printable
+from contextstash.process.plain_logs import printable
 from tests.support import unruly_upstream
 from tests.support.gateways import gateway, server, text_of, tool_names
 

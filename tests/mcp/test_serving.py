@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.locations import data_folder, default_database
+from contextstash.configuration.locations import data_folder, default_database
 from tests.support.model_provider import Answer, model_provider
 from tests.support.servers import (
     MODES,

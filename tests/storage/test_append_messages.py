@@ -23,7 +23,7 @@ from contextstash_storage.records import (
     Part,
     Usage,
 )
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.json_values import json_objects

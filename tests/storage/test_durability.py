@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from blockbuster import blockbuster_ctx
 
-from contextstash_storage import append_messages
-from contextstash_storage.connection import close, connect
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import append_messages
+from contextstash_storage.sqlite.connection import close, connect
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support import recording_process
 from tests.support.killed_workers import Ledger, kill_once

@@ -11,7 +11,6 @@ import pytest
 from pydantic import ValidationError
 
 from contextstash.service.queries.wide_edits import narrowed
-from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import (
     EDIT,
     ArchiveEdit,
@@ -24,7 +23,8 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
-from contextstash_storage.rows import edit_of, to_json
+from contextstash_storage.sqlite.migrations import migrate, migrations
+from contextstash_storage.sqlite.rows import edit_of, to_json
 from tests.support.stored_edits import archiving, summarizing
 
 WIDE_DEFAULTS: dict[str, Any] = {

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash_storage import full_text_search
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.sqlite import full_text_search
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage import leases
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.migrations import migrate, migrations
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import leases
+from contextstash_storage.sqlite.migrations import migrate, migrations
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
 from tests.support.stored_edits import archiving, summarizing
@@ -72,7 +72,7 @@ async def test_the_lease_of_a_killed_process_expires(tmp_path: Path) -> None:
     path = tmp_path / "k.db"
     code = (
         "import asyncio, os, sys, pathlib, signal\n"
-        "from contextstash_storage.sqlite import open_sqlite\n"
+        "from contextstash_storage.sqlite.store import open_sqlite\n"
         "async def main():\n"
         "    store = await open_sqlite(pathlib.Path(sys.argv[1]))\n"
         "    await store.acquire_lease('one', 'compaction', 'killed', float(sys.argv[2]))\n"

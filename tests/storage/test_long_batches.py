@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage import hidden_sessions, session_copy
-from contextstash_storage.append_messages import PIECE_CHARACTERS
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage, Session
-from contextstash_storage.rows import now
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import hidden_sessions, session_copy
+from contextstash_storage.sqlite.append_messages import PIECE_CHARACTERS
+from contextstash_storage.sqlite.rows import now
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage import hidden_sessions, session_copy
-from contextstash_storage.deletion import PAUSE_SECONDS
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
-from contextstash_storage.health import look_at
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
-from contextstash_storage.rows import now
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import hidden_sessions, session_copy
+from contextstash_storage.sqlite.deletion import PAUSE_SECONDS
+from contextstash_storage.sqlite.health import look_at
+from contextstash_storage.sqlite.rows import now
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says

@@ -7,7 +7,7 @@ import pytest
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.postgres.store import PostgresStore
 from contextstash_storage.records import Call, Cursor, Event
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.records import Output
-from contextstash_storage.sqlite import SqliteStore
+from contextstash_storage.sqlite.store import SqliteStore
 from tests.support.stored_sessions import SESSION, answers, record
 
 HASH = "ab" * 32

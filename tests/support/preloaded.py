@@ -17,7 +17,7 @@ for name in (
     "contextstash.hosts.hooks.stash",
     "contextstash.service.stash",
     "contextstash.sharing.export",
-    "contextstash_storage.sqlite",
+    "contextstash_storage.sqlite.store",
     "tests.support.command_line",
 ):
     import_module(name)

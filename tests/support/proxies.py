@@ -15,13 +15,13 @@ from typing import Any
 import httpx2
 import uvicorn
 
-from contextstash.loopback import PROXY_SETTINGS
 from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine, ProxyOptions
 from contextstash.proxy.serve import ServedProxy, proxy_app
 from contextstash.service.stash import Stash
+from contextstash.web.loopback import PROXY_SETTINGS
 from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite.store import open_sqlite
 
 START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""

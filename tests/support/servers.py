@@ -19,8 +19,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.access_tokens import create_token, now
-from contextstash.locations import token_file
+from contextstash.configuration.locations import token_file
+from contextstash.web.access_tokens import create_token, now
 from contextstash_storage.databases import location_of, open_store
 from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
@@ -46,7 +46,7 @@ def http_command(
     """The command that serves this database over HTTP on a free port, with more of HttpOptions, and with `pages`."""
     code = (
         "import sys; from contextstash.mcp.serve import ServeOptions, serve_http;"
-        " from contextstash.mcp.http_options import HttpOptions;"
+        " from contextstash.mcp.http.options import HttpOptions;"
         " from contextstash_storage.databases import location_of; from contextstash.ui.serve import mounted_ui;"
         " options = ServeOptions(db=location_of(sys.argv[1]), tools=sys.argv[2]);"
         " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"

@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
-from contextstash.own_hosts import OwnHosts
 from contextstash.ui import forms, guard
 from contextstash.ui.forms import Forms
 from contextstash.ui.guard import Guard
+from contextstash.web.hosts import OwnHosts
 
 
 class Exchange:

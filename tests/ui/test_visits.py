@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import httpx2
 
-from contextstash.own_hosts import hosts_behind
-from contextstash.request_limits import BURST_SECONDS, DEFAULT_RATE_LIMIT
 from contextstash.ui.guard import MAX_PAGES_OF_OWNER, Guard
 from contextstash.ui.visits import Visit, Visits
+from contextstash.web.hosts import hosts_behind
+from contextstash.web.request_limits import BURST_SECONDS, DEFAULT_RATE_LIMIT
 
 
 def test_nobody_pushes_out_the_browsers_of_others() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 sys.path = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
 
 from contextstash.service.stash import Stash  # noqa: E402
-from contextstash_storage.sqlite import open_sqlite  # noqa: E402
+from contextstash_storage.sqlite.store import open_sqlite  # noqa: E402
 
 SETTINGS = {"preset": "default", "automatic": False, "window": 200_000}
 MILLISECONDS = 1_000

@@ -10,37 +10,37 @@ from typing import Any
 import click
 
 from contextstash import __version__
-from contextstash.cli.calls import calls
-from contextstash.cli.clip import clip
+from contextstash.cli.change.compact import compact
+from contextstash.cli.change.config import config
+from contextstash.cli.change.delete import delete
+from contextstash.cli.change.pin import pin
+from contextstash.cli.change.prune import prune
+from contextstash.cli.change.restore import restore
 from contextstash.cli.command_words import in_commands
-from contextstash.cli.compact import compact
-from contextstash.cli.completion import completion
-from contextstash.cli.config import config
-from contextstash.cli.delete import delete
-from contextstash.cli.demo import demo
-from contextstash.cli.doctor import doctor
-from contextstash.cli.events import events
-from contextstash.cli.export import export
-from contextstash.cli.gateway import gateway
-from contextstash.cli.hook import hook
-from contextstash.cli.import_ import import_files
-from contextstash.cli.install import install
-from contextstash.cli.migrate_store import migrate_store
-from contextstash.cli.pin import pin
-from contextstash.cli.proxy import proxy
-from contextstash.cli.prune import prune
-from contextstash.cli.restore import restore
-from contextstash.cli.run import run as run_behind_proxy
-from contextstash.cli.search import search
+from contextstash.cli.look.calls import calls
+from contextstash.cli.look.events import events
+from contextstash.cli.look.search import search
+from contextstash.cli.look.sessions import sessions
+from contextstash.cli.look.show import show
+from contextstash.cli.look.status import status
+from contextstash.cli.look.ui import ui
+from contextstash.cli.scripts.clip import clip
+from contextstash.cli.scripts.completion import completion
+from contextstash.cli.scripts.gateway import gateway
+from contextstash.cli.scripts.hook import hook
+from contextstash.cli.scripts.proxy import proxy
+from contextstash.cli.scripts.serve import serve
+from contextstash.cli.scripts.token import token
 from contextstash.cli.sections import SectionedGroup
-from contextstash.cli.serve import serve
-from contextstash.cli.sessions import sessions
-from contextstash.cli.show import show
-from contextstash.cli.status import status
-from contextstash.cli.token import token
-from contextstash.cli.ui import ui
-from contextstash.cli.uninstall import uninstall
-from contextstash.cli.validate import validate
+from contextstash.cli.share.export import export
+from contextstash.cli.share.migrate_store import migrate_store
+from contextstash.cli.share.validate import validate
+from contextstash.cli.start.demo import demo
+from contextstash.cli.start.doctor import doctor
+from contextstash.cli.start.import_ import import_files
+from contextstash.cli.start.install import install
+from contextstash.cli.start.run import run as run_behind_proxy
+from contextstash.cli.start.uninstall import uninstall
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.readable import named_by
-from contextstash.configuration import Configuration, Remark, RemarkHandler, configuration
+from contextstash.cli.look.readable import named_by
+from contextstash.configuration.settings import Configuration, Remark, RemarkHandler, configuration
 from contextstash.hosts.project_folder import project_folder
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
@@ -83,10 +83,10 @@ class StashOpener:
     @asynccontextmanager
     async def stash(self) -> AsyncIterator[Stash]:
         """The open stash. Closes it at the end."""
-        from contextstash.api_key import api_key_from
+        from contextstash.configuration.api_key import api_key_from
+        from contextstash.configuration.locations import default_database
         from contextstash.hosts.session_project import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
-        from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store
 

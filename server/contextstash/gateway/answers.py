@@ -19,8 +19,8 @@ from mcp.types import (
 
 from contextstash.gateway.lines import END_BYTES, Overlong, answered_id, is_answer
 from contextstash.gateway.worker import RefusedError, Workers
-from contextstash.json_text import BadJsonError
-from contextstash.mcp.json_rpc import found_id, read_answer
+from contextstash.json.json_text import BadJsonError
+from contextstash.mcp.wire.json_rpc import found_id, read_answer
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from contextstash.gateway.answers import Answers, UnanswerableError
 from contextstash.gateway.config import StdioServer
 from contextstash.gateway.lines import EndlessLineError, lines_of
-from contextstash.mcp.json_rpc import written
+from contextstash.mcp.wire.json_rpc import written
 
 logger = logging.getLogger(__name__)
 

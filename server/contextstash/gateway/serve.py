@@ -24,8 +24,8 @@ from contextstash.gateway.worker import Setup, Workers, import_nothing_from_here
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
-from contextstash.mcp.stdio_streams import stdio_streams
-from contextstash.signals import end_signals
+from contextstash.mcp.wire.stdio_streams import stdio_streams
+from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)
 

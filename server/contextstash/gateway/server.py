@@ -55,8 +55,8 @@ from contextstash.gateway.output_limits import Call, Shortening
 from contextstash.gateway.reserved import is_own_uri
 from contextstash.gateway.upstream import Peer, Upstream, UpstreamDownError
 from contextstash.gateway.worker import RefusedError, Workers
-from contextstash.mcp.sendable import holds_non_finite, sendable
-from contextstash.mcp.surrogates import has_lone_surrogate
+from contextstash.mcp.wire.sendable import holds_non_finite, sendable
+from contextstash.mcp.wire.surrogates import has_lone_surrogate
 
 Request = ServerRequestContext[Any, Any]
 Answer = TypeVar("Answer")

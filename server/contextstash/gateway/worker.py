@@ -16,10 +16,10 @@ import anyio.to_process
 
 from contextstash.gateway.output_limits import Call, Shortening, Tally
 from contextstash.gateway.structured import as_text, is_valid
-from contextstash.json_text import BadJsonError, strict_value
-from contextstash.mcp.json_rpc import with_plain_names
+from contextstash.json.json_text import BadJsonError, strict_value
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
+from contextstash.mcp.wire.json_rpc import with_plain_names
 
 MAX_PROCESSES = 2
 """Worker processes at a time: a second large response need not wait for the first, and memory is bounded."""

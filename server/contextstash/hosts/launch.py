@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from contextstash.files.regular_files import read_regular
 from contextstash.hosts.install.clients import CLIENTS, Machine
-from contextstash.regular_files import read_regular
 
 ANTHROPIC = "https://api.anthropic.com"
 OPENAI = "https://api.openai.com"

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from contextstash.regular_files import is_below, resolved
+from contextstash.files.regular_files import is_below, resolved
 from contextstash_storage.errors import BadInputError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers.transcript import split_lines, text_of
-from contextstash.regular_files import open_regular
 
 MAX_HEAD_BYTES = 200_000
 """Bytes at the start of a transcript in which its folder is searched for. A guess: Claude Code and Codex name it in

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from contextstash.json.value_bytes import value_bytes
 from contextstash.library.replies import as_native
-from contextstash.value_bytes import value_bytes
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 

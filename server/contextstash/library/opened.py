@@ -101,12 +101,12 @@ class LibraryStash:
         )
 
     async def _open(self) -> Stash:
-        from contextstash.api_key import api_key_from
-        from contextstash.configuration import configuration
+        from contextstash.configuration.api_key import api_key_from
+        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.settings import configuration
         from contextstash.context.window.settings import consenting, resolve_settings
         from contextstash.hosts.project_folder import project_folder
         from contextstash.hosts.session_project import project_of
-        from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextstash.plain_logs import configure_logs
+from contextstash.process.plain_logs import configure_logs
 
 if TYPE_CHECKING:
     from contextstash.hosts.following.follower import Follower
-    from contextstash.mcp.http_options import HttpOptions
+    from contextstash.mcp.http.options import HttpOptions
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -44,7 +44,7 @@ def serve_stdio(options: ServeOptions) -> None:
     """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the
     process with exit code 0 and the store closed. Raises BadInputError if the options cannot be used."""
     _prepare(options)
-    from contextstash.mcp.stdio import run_stdio
+    from contextstash.mcp.wire.stdio import run_stdio
 
     run_stdio(opener(options), options.tools, followed=options.follow is not None)
 
@@ -54,8 +54,8 @@ def serve_http(options: ServeOptions, http: HttpOptions, pages: Any = None) -> N
     ended, with the store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine
     and no proxy is in front."""
     _prepare(options)
-    from contextstash.locations import token_file
-    from contextstash.mcp.http import run_http
+    from contextstash.configuration.locations import token_file
+    from contextstash.mcp.http.server import run_http
 
     run_http(
         opener(options),
@@ -72,9 +72,9 @@ def opener(options: ServeOptions) -> Callable[[], Awaitable[Stash]]:
     """A function that opens the stash these options describe."""
 
     async def open_stash() -> Stash:
+        from contextstash.configuration.locations import default_database
         from contextstash.hosts.session_project import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
-        from contextstash.locations import default_database
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store
 

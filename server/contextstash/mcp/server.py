@@ -10,18 +10,18 @@ from mcp.server import CacheHint, MCPServer
 from mcp.server.caching import CacheableMethod
 
 from contextstash import __version__
-from contextstash.mcp import followed_client
-from contextstash.mcp.agent_tools import agent_tools
-from contextstash.mcp.call_observer import CallObserver, Observe
-from contextstash.mcp.checks import ProtocolChecks
-from contextstash.mcp.completions import add_completions
+from contextstash.mcp.http.call_observer import CallObserver, Observe
+from contextstash.mcp.http.scopes import ScopeChecks
 from contextstash.mcp.lazy import LazyStash, OpenStash
-from contextstash.mcp.program_tools import program_tools
-from contextstash.mcp.prompts import PROMPTS, add_prompts
-from contextstash.mcp.resources import add_resources
-from contextstash.mcp.scopes import ScopeChecks
-from contextstash.mcp.status_app import status_app, status_tool
-from contextstash.mcp.tool import StashTool
+from contextstash.mcp.surface import followed_client
+from contextstash.mcp.surface.agent_tools import agent_tools
+from contextstash.mcp.surface.checks import ProtocolChecks
+from contextstash.mcp.surface.completions import add_completions
+from contextstash.mcp.surface.program_tools import program_tools
+from contextstash.mcp.surface.prompts import PROMPTS, add_prompts
+from contextstash.mcp.surface.resources import add_resources
+from contextstash.mcp.surface.status_app import status_app, status_tool
+from contextstash.mcp.surface.tool import StashTool
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import TokenVerifier

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextstash.plain_logs import configure_logs
+from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Usage
@@ -71,7 +71,7 @@ def serve_proxy(served: ServedProxy) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
     if served.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
-    from contextstash.loopback import PROXY_SETTINGS, read_ahead, serve
+    from contextstash.web.loopback import PROXY_SETTINGS, read_ahead, serve
 
     read_ahead(READ_AHEAD_BYTES)
 
@@ -143,7 +143,7 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 
 def _facts(model: str) -> ModelFacts:
-    from contextstash.models import model_facts, price_of
+    from contextstash.configuration.models import model_facts, price_of
     from contextstash.proxy.engine import ModelFacts
 
     return ModelFacts(model_facts(model).window, price_of(model, Usage(prompt_tokens=1_000_000)))
@@ -153,7 +153,7 @@ async def _stash(served: ServedProxy) -> Stash | None:
     """The stash, in memory if nothing is to be recorded; None if the database cannot be opened."""
     if not served.options.record:
         from contextstash.service.stash import Stash
-        from contextstash_storage.sqlite import open_in_memory
+        from contextstash_storage.sqlite.store import open_in_memory
 
         return Stash(await open_in_memory(), settings={"placeholder": FORGOTTEN})
     try:

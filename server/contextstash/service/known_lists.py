@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from contextstash.json.value_bytes import value_bytes
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.value_bytes import value_bytes
 from contextstash_storage.records import Native
 
 MAX_SESSIONS = 64

@@ -155,7 +155,7 @@ class Access:
             return budget_of(settings, settings.window, fixed=fixed)
         if session is not None and session.counters.host_window is not None:
             return budget_of(settings, session.counters.host_window, fixed=fixed)
-        from contextstash.models import model_facts
+        from contextstash.configuration.models import model_facts
 
         facts = model_facts(model)
         window = facts.window

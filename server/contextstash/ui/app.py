@@ -15,11 +15,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from contextstash.display import style_sheet
-from contextstash.own_hosts import OwnHosts
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.ui.guard import Guard, Tokens, new_token
 from contextstash.ui.pages import Pages
 from contextstash.ui.templates import Templates
+from contextstash.web.hosts import OwnHosts
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:

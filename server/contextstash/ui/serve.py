@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from contextstash.loopback import serve
 from contextstash.ui.app import build_ui
 from contextstash.ui.guard import new_token
+from contextstash.web.loopback import serve
 
 if TYPE_CHECKING:
-    from contextstash.access_tokens import TokenVerification
-    from contextstash.own_hosts import OwnHosts
     from contextstash.service.stash import Stash
+    from contextstash.web.access_tokens import TokenVerification
+    from contextstash.web.hosts import OwnHosts
 
 
 class VerifyingStashes(Protocol):

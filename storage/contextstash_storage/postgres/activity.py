@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from contextstash_storage.activity import MAX_TOOLS, listed
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.postgres.sessions import COLUMNS
 from contextstash_storage.records import Session
-from contextstash_storage.rows import no_session
+from contextstash_storage.sqlite.activity import MAX_TOOLS, listed
+from contextstash_storage.sqlite.rows import no_session
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 # A session without messages stands where its last change puts it.

@@ -8,17 +8,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from contextstash_storage.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
+from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
+from contextstash_storage.codec.preparation import Prepared, batch_fingerprint
 from contextstash_storage.postgres import logs, requests, search_index
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.postgres.sessions import Indexed, lock_session, store_counters
 from contextstash_storage.postgres.view_edits import insert_edits
-from contextstash_storage.preparation import Prepared, batch_fingerprint
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
-from contextstash_storage.repeats import Known, check_position, known_at, known_of_id, repetitions
-from contextstash_storage.rows import now, to_json
-from contextstash_storage.search_documents import Document, Piece, documents, pieces, storable
+from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
+from contextstash_storage.sqlite.repeats import Known, check_position, known_at, known_of_id, repetitions
+from contextstash_storage.sqlite.rows import now, to_json
 
 
 async def append(db: Connection, batch: Batch) -> Appended:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import CachedSummary, Call, Event, EventKind, TokenSum
-from contextstash_storage.rows import from_json, now, to_json
-from contextstash_storage.search_documents import storable
+from contextstash_storage.search.documents import storable
+from contextstash_storage.sqlite.rows import from_json, now, to_json
 
 
 async def insert_event(db: Connection, key: Key, event: Event) -> None:

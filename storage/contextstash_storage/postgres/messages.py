@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from contextstash_storage.message_rows import FEW
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Cursor, Message, Output
-from contextstash_storage.rows import from_json, message_of, no_handle
+from contextstash_storage.sqlite.message_rows import FEW
+from contextstash_storage.sqlite.rows import from_json, message_of, no_handle
 
 _COLUMNS = "seq, key, derived, created_at"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Declared, DeclaredVersion, ProxiedSession, Request, Usage
-from contextstash_storage.requests import (
+from contextstash_storage.sqlite.requests import (
     DETAILED_REQUESTS,
     figures_of,
     numbered,
@@ -15,7 +15,7 @@ from contextstash_storage.requests import (
     part_of,
     part_values,
 )
-from contextstash_storage.rows import from_json, now, to_json
+from contextstash_storage.sqlite.rows import from_json, now, to_json
 
 
 async def insert_request(db: Connection, key: Key, counters: Counters, request: Request) -> tuple[Request, Counters]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from contextstash_storage.codec.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.postgres.append_messages import MessageWriter, group_of
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import insert_call, insert_event
@@ -12,9 +13,8 @@ from contextstash_storage.postgres.requests import put_declared, put_requests
 from contextstash_storage.postgres.session_key import OF_SESSION
 from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
-from contextstash_storage.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
-from contextstash_storage.session_copy import Row, read_rows
+from contextstash_storage.sqlite.session_copy import Row, read_rows
 
 
 async def copy_session(db: Connection, session: Session, items: Iterable[Copied]) -> Session | None:

@@ -7,8 +7,8 @@ from contextstash_storage.postgres.logs import keep_summary
 from contextstash_storage.postgres.requests import keep_proxied, read_proxied
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import CachedSummary, Cursor
-from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.session_extras import SessionExtras, StoredBatch
+from contextstash_storage.sqlite.rows import from_json, to_json
 
 
 async def read(db: Connection, key: Key) -> SessionExtras:

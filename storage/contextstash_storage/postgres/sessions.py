@@ -11,8 +11,8 @@ from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.logs import insert_event
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Event, Session
-from contextstash_storage.rows import SESSION_COLUMNS, no_session, now, session_of, to_json
-from contextstash_storage.search_documents import storable
+from contextstash_storage.search.documents import storable
+from contextstash_storage.sqlite.rows import SESSION_COLUMNS, no_session, now, session_of, to_json
 
 COLUMNS = SESSION_COLUMNS.replace("session,", "0,", 1)
 """Rows have no numbers here."""

@@ -9,9 +9,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
-from contextstash_storage import bodies
+from contextstash_storage.codec import bodies
+from contextstash_storage.codec.message_batch import Batch
+from contextstash_storage.codec.preparation import PLAIN_FORM, is_large, prepare
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.message_batch import Batch
 from contextstash_storage.postgres import (
     activity,
     append_messages,
@@ -33,7 +34,6 @@ from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.session_key import Key
 from contextstash_storage.postgres.sessions import changed, lock_session, read_session
 from contextstash_storage.postgres.tokens import PostgresTokens
-from contextstash_storage.preparation import PLAIN_FORM, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -58,13 +58,13 @@ from contextstash_storage.records import (
     TokenSum,
     Usage,
 )
-from contextstash_storage.rows import check_changes
-from contextstash_storage.search_query import SearchFilter
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.session_news import KnownPart, SessionNews
+from contextstash_storage.sqlite.rows import check_changes
+from contextstash_storage.sqlite.view_edits import number_edits
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
-from contextstash_storage.view_edits import number_edits
 
 MAX_INTEGER = 2**63 - 1
 

@@ -9,8 +9,8 @@ from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.messages import made
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Edit, EditRecord, RestoreEdit, SummaryEdit
-from contextstash_storage.rows import edit_of, to_json
-from contextstash_storage.view_edits import CONFLICT, NumberedEdit, counted, last_covered, number_edits
+from contextstash_storage.sqlite.rows import edit_of, to_json
+from contextstash_storage.sqlite.view_edits import CONFLICT, NumberedEdit, counted, last_covered, number_edits
 
 
 async def read_edits(db: Connection, key: Key, after: int) -> list[Edit]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.cli.serve import FOLLOWED
+from contextstash.cli.scripts.serve import FOLLOWED
 from contextstash.hosts.following.follower import AUTO, HOSTS, Follower, find_transcripts
 from tests.support.host_files import write_json, write_lines
 from tests.support.stashes import history, stash_at

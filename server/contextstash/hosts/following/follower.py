@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextstash.files.regular_files import is_below
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.following.starter import commands_above, starting_host
 from contextstash.hosts.project_folder import project_folder_of
 from contextstash.hosts.readers import claude_code, codex, gemini, opencode_storage, pi
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.readers.transcript import DocumentReader
-from contextstash.regular_files import is_below
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextstash.hosts.hooks.host import HookHost
-from contextstash.json_text import lenient_value
+from contextstash.json.json_text import lenient_value
 
 MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
@@ -94,8 +94,8 @@ def _is_own_tool(host: HookHost, tool: str) -> bool:
 
 def _is_configured(host: HookHost, environment: Mapping[str, str]) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
+    from contextstash.configuration.locations import has_settings
     from contextstash.hosts.project_folder import project_folder
-    from contextstash.locations import has_settings
 
     return has_settings(environment, project_folder(environment), host.name)
 
@@ -152,7 +152,7 @@ def _compaction_marker(event: Mapping[str, Any]) -> Any:
     """The empty file that exists as long as a compacted session awaits its hand-off."""
     import hashlib
 
-    from contextstash.locations import data_folder
+    from contextstash.configuration.locations import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
     return data_folder() / f"compacted-{digest}"

@@ -20,8 +20,8 @@ def note(host: str, line: str) -> None:
     with suppress(Exception):
         from datetime import UTC, datetime
 
-        from contextstash.locations import data_folder
-        from contextstash.regular_files import open_log
+        from contextstash.configuration.locations import data_folder
+        from contextstash.files.regular_files import open_log
 
         path = data_folder() / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

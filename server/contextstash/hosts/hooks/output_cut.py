@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from contextstash.configuration import RemarkHandler, configuration, sets_output_limits
+from contextstash.configuration.locations import default_database
+from contextstash.configuration.settings import RemarkHandler, configuration, sets_output_limits
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.window.settings import resolve_settings
+from contextstash.files.regular_files import read_regular
 from contextstash.formats.arguments import main_argument
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
-from contextstash.locations import default_database
-from contextstash.regular_files import read_regular
 from contextstash.service.recording.single_output import limit_text
 from contextstash.service.session_access import Access
 from contextstash_storage.databases import open_store

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from contextstash.api_key import api_key_from
-from contextstash.configuration import RemarkHandler, configuration
+from contextstash.configuration.api_key import api_key_from
+from contextstash.configuration.locations import default_database
+from contextstash.configuration.settings import RemarkHandler, configuration
 from contextstash.context.window.settings import resolve_settings
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
@@ -19,7 +20,6 @@ from contextstash.hosts.project_folder import project_folder
 from contextstash.hosts.readers.kinds import recognize
 from contextstash.hosts.session_project import project_of
 from contextstash.hosts.windows import HOST_WINDOWS
-from contextstash.locations import default_database
 from contextstash.service.stash import Stash
 from contextstash_storage.databases import open_store
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.atomic_file import replace_file
+from contextstash.configuration.locations import data_folder
+from contextstash.files.atomic_file import replace_file
+from contextstash.files.regular_files import is_below, read_regular
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
-from contextstash.locations import data_folder
-from contextstash.regular_files import is_below, read_regular
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 

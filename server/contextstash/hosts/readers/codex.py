@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contextstash.files.regular_files import open_regular
 from contextstash.formats.usage import read_usage
 from contextstash.hosts.readers.documents import Json, objects, part
 from contextstash.hosts.readers.newest import newest_first
 from contextstash.hosts.readers.transcript import Batch, Line, State, moment, text_of
-from contextstash.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 

@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from contextstash.files.regular_files import read_regular
 from contextstash.hosts.readers.codex import CodexReader
 from contextstash.hosts.readers.documents import stamp_of
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, split_lines
-from contextstash.regular_files import read_regular
 from contextstash_storage.errors import BadInputError
 
 SUFFIX = ".jsonl.zst"

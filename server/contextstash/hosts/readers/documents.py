@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from contextstash.files.regular_files import read_regular
 from contextstash.hosts.readers.transcript import Line, Stamp, State, digest_of, split_lines
-from contextstash.json_text import lenient_value
-from contextstash.regular_files import read_regular
+from contextstash.json.json_text import lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
 MAX_TAIL_MESSAGES = 400

@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers import chat_messages as chat
 from contextstash.hosts.readers.documents import (
     Json,
@@ -32,7 +33,6 @@ from contextstash.hosts.readers.documents import (
 from contextstash.hosts.readers.gemini_contents import content_of, response_text
 from contextstash.hosts.readers.newest import newest_first
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, moment, text_of
-from contextstash.regular_files import open_regular
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash_storage.records import Usage
 

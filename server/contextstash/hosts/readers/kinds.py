@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from contextstash.files.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash.hosts.readers.claude_code import ClaudeCodeReader
 from contextstash.hosts.readers.cline import ClineReader
 from contextstash.hosts.readers.codex import CodexReader
@@ -20,7 +21,6 @@ from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
 from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, split_lines
 from contextstash.hosts.readers.vscode import VSCodeReader
-from contextstash.regular_files import MAX_WHOLE_BYTES, open_regular
 from contextstash_storage.errors import BadInputError
 
 Reader = TranscriptReader | DocumentReader

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contextstash.hosts.readers.documents import Json
 from contextstash.hosts.readers.transcript import Stamp
-from contextstash.json_text import lenient_value
+from contextstash.json.json_text import lenient_value
 
 DATABASES = "opencode*.db"
 """`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""

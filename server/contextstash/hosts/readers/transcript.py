@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from contextstash.json_text import LENIENT_DECODER, lenient_value
+from contextstash.json.json_text import LENIENT_DECODER, lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import groupby
 
-from contextstash.models import price_of
+from contextstash.configuration.models import price_of
 from contextstash.service.queries.proxy_report import report_of_all
 from contextstash.service.queries.savings import savings_of
 from contextstash.service.queries.sessions import session_line

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from contextstash.models import price_of
+from contextstash.configuration.models import price_of
 from contextstash.service.results import Savings
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Call, Event, EventKind, Session, Usage

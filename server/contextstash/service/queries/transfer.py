@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from contextstash import __version__
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
-from contextstash.json_text import lenient_value
+from contextstash.json.json_text import lenient_value
 from contextstash.service.queries.exported_parts import END, NOT_STORED, PARTS, PartCounts
 from contextstash.service.queries.wide_edits import narrowed
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of

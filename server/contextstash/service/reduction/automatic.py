@@ -16,7 +16,7 @@ from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.window.backoff import oscillation, worth_trying
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import Due, WindowBudget, due, lowest_threshold, results_due, since_summary
-from contextstash.error_trace import error_trace
+from contextstash.process.error_trace import error_trace
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.estimate import estimate_session, own_tokens
 from contextstash.service.proxied_clients import sends_own_history

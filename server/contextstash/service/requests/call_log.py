@@ -7,12 +7,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from contextstash.configuration.models import price_of
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
-from contextstash.models import price_of
 from contextstash.service.requests.get_context import native_of
 from contextstash.service.results import CallLine, CallList, CallUse
 from contextstash.service.session_access import READ_AT_ONCE, Access, as_json

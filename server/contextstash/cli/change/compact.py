@@ -1,0 +1,58 @@
+"""`contextstash compact`: show a session's older messages as a summary."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
+from contextstash.cli.output import VIEW, change_line, print_json, working
+from contextstash.cli.scripts.completion import session_ids
+
+if TYPE_CHECKING:
+    from contextstash.service.results import CompactResult
+    from contextstash.service.stash import Stash
+
+
+@click.command()
+@click.argument("session", shell_complete=session_ids)
+@click.option("--summary", "summary_file", type=click.File(), metavar="FILE", help="Use this summary ('-' for stdin).")
+@click.option("--instructions", help="What the summary should focus on.")
+@click.option("--strategy", type=click.Choice(["auto", "anthropic", "extractive"]), default="auto", show_default=True)
+@DRY_RUN
+@database_options
+def compact(
+    opener: StashOpener,
+    as_json: bool,
+    session: str,
+    summary_file: IO[str] | None,
+    instructions: str | None,
+    strategy: str,
+    dry_run: bool,
+) -> None:
+    """Show a session's older messages as a summary. The messages stay in the database."""
+    summary = summary_file.read() if summary_file else None
+
+    async def work(stash: Stash) -> CompactResult:
+        return await stash.compact_session(
+            await find_session(stash, session),
+            summary=summary,
+            instructions=instructions,
+            strategy=strategy,
+            dry_run=dry_run,
+        )
+
+    with working("Compacting"):
+        result = opener.run(work)
+    if as_json:
+        print_json(result)
+        return
+    if result.note:
+        click.echo(in_commands(result.note))
+    if result.summary:
+        click.echo(f"{result.summary}\n")
+    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
+    if result.summary_id:
+        click.echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")

@@ -1,0 +1,47 @@
+"""`contextstash delete`: delete a session."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import print_json
+from contextstash.cli.scripts.completion import session_ids
+from contextstash.context.text.counts import counted
+from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.service.results import DeleteResult
+    from contextstash.service.stash import Stash
+
+
+@click.command()
+@click.argument("session", shell_complete=session_ids)
+@click.option("--yes", is_flag=True, help="Delete without asking.")
+@database_options
+def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
+    """Delete a session, its outputs and its summaries. This cannot be undone."""
+
+    async def find(stash: Stash) -> str:
+        return await find_session(stash, session)
+
+    session_id = opener.run(find)
+    if not yes and not sys.stdin.isatty():
+        raise BadInputError("Not a terminal: pass --yes to delete the session without being asked.")
+    if not yes:
+        click.confirm(f"Delete session {session_id} and all its outputs permanently?", abort=True, err=True)
+
+    async def work(stash: Stash) -> DeleteResult:
+        return await stash.delete_session(session_id)
+
+    result = opener.run(work)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}.")
+        if result.note:
+            click.echo(in_commands(result.note), err=True)

@@ -1,0 +1,1 @@
+"""The commands under "Look" in `contextstash --help`."""

@@ -1,0 +1,210 @@
+"""`contextstash show`: an archived output, a summary, or the messages of a session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.command_words import in_commands
+from contextstash.cli.look.whole_message import message_text, readable_arguments
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import print_json, print_table
+from contextstash.cli.scripts.completion import handles_and_sessions
+from contextstash.context.text.counts import counted
+from contextstash_storage.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from contextstash.service.results import (
+        ContextStatus,
+        MessageLine,
+        MessagePage,
+        OutputCall,
+        OutputPage,
+        SummaryResult,
+    )
+    from contextstash.service.stash import Stash
+
+PREVIEW_CHARACTERS = 160
+"""Of one message: a guess at what fits a line of a wide terminal."""
+
+PAGE_TOKENS = 8_000
+"""Tokens of an output that are read in one call: a guess. The text is the same with any value."""
+
+TEXT_FIELDS = ("text", "thinking", "content")
+"""The fields of a provider's JSON whose texts a preview shows, beside calls."""
+
+ALL_FIELDS = (*TEXT_FIELDS, "name", "input", "output", "arguments", "command", "tool_calls", "function")
+"""Those of a message without calls that are known as such."""
+
+
+@click.command()
+@click.argument("what", metavar="HANDLE|SESSION", shell_complete=handles_and_sessions)
+@click.option("--session", help="The session of a summary. [default: the one that has it]")
+@click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
+@click.option("--call", is_flag=True, help="Print the arguments of the call that an output answers.")
+@click.option("--message", type=click.IntRange(0), metavar="N", help="Print message N of a session in full.")
+@click.option("--first", type=click.IntRange(0), default=0, metavar="N", help="List a session from message N on.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
+)
+@database_options
+def show(
+    opener: StashOpener,
+    as_json: bool,
+    what: str,
+    session: str | None,
+    pattern: str | None,
+    call: bool,
+    message: int | None,
+    first: int,
+    limit: int,
+) -> None:
+    """Print an archived output (out_…), a summary (sum_…), or the messages of a session.
+
+    Example: contextstash show 3f2a --message 196
+    """
+    if what.startswith("sum_"):
+        _show_summary(opener, as_json, what, session)
+        return
+    if what.startswith("out_"):
+        _show_output(opener, as_json, what, pattern, call)
+        return
+
+    if message is not None:
+        _show_message(opener, as_json, what, message)
+    else:
+        _show_session(opener, as_json, what, first, limit)
+
+
+def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, limit: int) -> None:
+    async def page(stash: Stash) -> tuple[MessagePage, ContextStatus]:
+        session_id = await find_session(stash, session)
+        return await stash.read_messages(session_id, first=first, limit=limit), await stash.context_status(session_id)
+
+    messages, status = opener.run(page)
+    if as_json:
+        print_json(messages)
+        return
+    if status.title:
+        click.secho(" ".join(status.title.split()), bold=True)
+    click.echo(status.session_id)
+    summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
+    archived = counted(status.outputs_archived, "output")
+    click.echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
+    rows = [(line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line)) for line in messages.messages]
+    print_table(["seq", "role", "kind", "tokens", "output", "message"], rows)
+    if messages.next_seq is not None:
+        click.echo(f"More: contextstash show {session} --first {messages.next_seq}")
+    click.echo(f"One in full: contextstash show {session} --message {first}", err=True)
+
+
+def _show_message(opener: StashOpener, as_json: bool, session: str, seq: int) -> None:
+    async def read(stash: Stash) -> tuple[MessagePage, str]:
+        session_id = await find_session(stash, session)
+        page = await stash.read_messages(session_id, first=seq, limit=1)
+        return page, (await stash.read_session(session_id)).format
+
+    page, format_name = opener.run(read)
+    if not page.messages:
+        raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, from 0 to {page.total - 1:,}.")
+    if as_json:
+        print_json(page.messages[0])
+    else:
+        click.echo(message_text(page.messages[0], format_name))
+
+
+def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: str | None) -> None:
+    async def read(stash: Stash) -> SummaryResult:
+        session_id = await find_session(stash, session)
+        try:
+            return await stash.get_summary(session_id, level=summary_id)
+        except NotFoundError as error:
+            raise NotFoundError(f"There is no summary {summary_id}. contextstash events SESSION lists them.") from error
+
+    summary = opener.run(read)
+    if as_json:
+        print_json(summary)
+        return
+    click.echo(f"{summary.summary}\n")
+    merged = f", merged from {', '.join(summary.merges)}" if summary.merges else ""
+    click.echo(
+        f"{counted(summary.messages_summarized, 'message')}, {summary.first_seq} to {summary.last_seq}, in"
+        f" {summary.tokens:,} tokens, by {summary.strategy}, level {summary.level}{merged}."
+    )
+    click.echo(
+        f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
+        f" --limit {summary.messages_summarized}"
+    )
+
+
+def _show_output(opener: StashOpener, as_json: bool, handle: str, pattern: str | None, call: bool) -> None:
+    if call:
+        _show_call(opener, as_json, handle)
+        return
+
+    async def read(stash: Stash) -> tuple[list[OutputPage], OutputCall | None]:
+        return await read_output(stash, handle, pattern), await stash.read_call(handle)
+
+    pages, found = opener.run(read)
+    if as_json:
+        print_json(pages)
+        return
+    print_text(pages, pattern)
+    # A search also finds what is in the call, which is not part of the output. A pipe gets the output unchanged.
+    if found is not None:
+        line = f"The output of {found.tool}; the arguments of that call: contextstash show {handle} --call"
+        click.secho(line, dim=True, err=not sys.stdout.isatty())
+
+
+def _show_call(opener: StashOpener, as_json: bool, handle: str) -> None:
+    found = opener.run(lambda stash: stash.read_call(handle))
+    if found is None:
+        raise NotFoundError(f"The call that {handle} answers was not recorded.")
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(readable_arguments(found.arguments))
+
+
+async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
+    """All pages of an archived output."""
+    pages = [await stash.get_archived_output(handle, pattern=pattern, max_tokens=PAGE_TOKENS)]
+    while (offset := pages[-1].next_offset) is not None:
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=PAGE_TOKENS))
+    return pages
+
+
+def print_text(pages: list[OutputPage], pattern: str | None) -> None:
+    """Print the text. A pipe gets it unchanged; a note goes to standard error."""
+    text = ("" if pattern is None else "\n").join(page.text for page in pages)
+    sys.stdout.write(text)
+    if text and not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
+        sys.stdout.write("\n")
+    if pages[-1].note and len(pages) == 1:
+        click.echo(in_commands(pages[-1].note), err=True)
+
+
+def _outputs(line: MessageLine) -> str:
+    """The handle of the output in a message, and how many more there are."""
+    handles = line.handles or []
+    return f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
+
+
+def _preview(line: MessageLine) -> str:
+    texts: list[str] = []
+    _collect_texts(line.message.get("content") or line.message, texts, TEXT_FIELDS if line.calls else ALL_FIELDS)
+    return " ".join(" ".join([*texts, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS]
+
+
+def _collect_texts(value: object, texts: list[str], fields: Sequence[str]) -> None:
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, list):
+        for item in value:
+            _collect_texts(item, texts, fields)
+    elif isinstance(value, dict):
+        for name in fields:
+            _collect_texts(value.get(name), texts, fields)

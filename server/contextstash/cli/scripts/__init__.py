@@ -1,0 +1,1 @@
+"""The commands under "For clients and scripts" in `contextstash --help`."""

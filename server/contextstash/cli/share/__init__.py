@@ -1,0 +1,1 @@
+"""The commands under "Share and check" in `contextstash --help`."""

@@ -1,0 +1,250 @@
+"""`contextstash doctor`: check the installation on this machine, and advise on each problem."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash.configuration.settings import Configuration, shown
+from contextstash.context.text.counts import counted
+from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.hosts.install.clients import Machine, Scope
+    from contextstash_storage.databases import Location
+    from contextstash_storage.postgres.address import Address
+
+ROUND_TRIP_SECONDS = 30.0
+"""A guess at how long clients wait for a server to start."""
+
+LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check: `state` is ok, note or wrong; `advice` says what to do."""
+
+    what: str
+    state: str
+    says: str
+    advice: str = ""
+
+
+@click.command()
+@DATABASE
+@JSON
+def doctor(db: Location | None, as_json: bool) -> int:
+    """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
+
+    Exit code 1 if something is wrong.
+    """
+    from contextstash.configuration.locations import default_database
+
+    found: list[Finding] = []
+    for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, _round_trip):
+        for finding in _safely(check):
+            found.append(finding)
+            if not as_json:
+                _print(finding)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in found], indent=2, ensure_ascii=False))
+    bad = sum(finding.state == "wrong" for finding in found)
+    if not as_json:
+        click.echo(f"{bad} of {len(found)} checks found a problem." if bad else "No problems found.")
+    return 1 if bad else 0
+
+
+def _print(finding: Finding) -> None:
+    colour = {"ok": "green", "note": "yellow", "wrong": "red"}[finding.state]
+    click.secho(LABELS[finding.state], fg=colour, nl=False)
+    click.echo(f" {finding.what}: {finding.says}")
+    if finding.advice:
+        click.echo(f"      {finding.advice}")
+
+
+def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """The findings of a check. An error in the check is a finding too."""
+    try:
+        yield from check()
+    except ContextstashError as error:
+        yield Finding("settings and files", "wrong", str(error), "Fix what the message names.")
+    except Exception as error:
+        yield Finding("this check", "wrong", f"failed: {type(error).__name__}: {error}", "Please report it.")
+
+
+def _database(path: Location) -> Iterator[Finding]:
+    if not isinstance(path, Path):
+        yield from _server(path)
+        return
+    if not path.exists():
+        yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
+        return
+    from contextstash_storage.sqlite.health import look_at
+
+    health = look_at(path)
+    yield Finding(
+        "database",
+        "ok" if health.check == "ok" else "wrong",
+        f"{path}, {path.stat().st_size / 1e6:.1f} MB, {counted(health.sessions, 'session')}, quick check:"
+        f" {health.check}",
+        "" if health.check == "ok" else "Move it away and restore a backup.",
+    )
+    if health.damaged:
+        which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
+        yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
+    yield _version(health.version, health.newest)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if sys.platform != "win32" and mode & 0o077:
+        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _server(address: Address) -> Iterator[Finding]:
+    """What can be said of a database on a server: it is opened as a command would, and migrated if it is older."""
+    from contextstash_storage.databases import open_store
+
+    async def sessions() -> int:
+        store = await open_store(address)
+        try:
+            return (await store.mark()).sessions
+        finally:
+            await store.close()
+
+    yield Finding("database", "ok", f"{address}, {counted(asyncio.run(sessions()), 'session')}")
+
+
+def _version(version: int, newest: int) -> Finding:
+    if version > newest:
+        return Finding("version", "wrong", f"newer than this program: {version} > {newest}", "Upgrade contextstash.")
+    if version < newest:
+        return Finding("version", "note", f"will be migrated from {version} to {newest} at the next use")
+    return Finding("version", "ok", f"up to date ({version})")
+
+
+def _vocabulary() -> Iterator[Finding]:
+    from contextstash.tokenizer import count_with
+
+    for name in ("o200k_base", "cl100k_base"):
+        tokens = count_with(name)("contextstash counts tokens")
+        yield Finding(f"vocabulary {name}", "ok", f"loaded, checksum verified, counts {tokens} tokens in three words")
+
+
+def _settings() -> Iterator[Finding]:
+    from contextstash.configuration.locations import AGENTS_FOLDER, settings_folders
+    from contextstash.configuration.settings import Remark
+    from contextstash.context.window.settings import resolve_settings
+    from contextstash.hosts.project_folder import project_folder
+
+    remarks: list[Remark] = []
+    found = settings_from(None, (), remarks.append)
+    resolve_settings(found.settings_layer())
+    folders = [folder / AGENTS_FOLDER for folder in settings_folders(project_folder(os.environ))]
+    files = {path.stem for folder in folders for path in folder.glob("*.y*ml")}
+    agents = sorted(files | {agent for folder in found.folders for agent in folder.tables})
+    for agent in agents:
+        resolve_settings(found.settings_layer(agent))
+    places = [layer.name for layer in found.layers()]
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}; {counted(len(files), 'agent file')}")
+    for remark in remarks:
+        yield Finding("project's settings", "wrong" if remark.broken else "note", remark.text)
+    yield from _network(found, agents)
+
+
+def _network(found: Configuration, agents: list[str]) -> Iterator[Finding]:
+    """Whether data may leave this machine: for sessions of any agent, then for agents that differ."""
+    from contextstash.cli.start.network_use import network_use
+
+    use = network_use(found, os.environ)
+    yield Finding("network", "note" if use.may_leave else "ok", use.sentence, use.detail)
+    for agent in agents:
+        its = network_use(found, os.environ, agent)
+        if its.sentence != use.sentence:
+            yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.sentence)
+
+
+def _clients() -> Iterator[Finding]:
+    from contextstash.files.regular_files import read_regular
+    from contextstash.hosts.install.changes import SERVER
+    from contextstash.hosts.install.clients import CLIENTS, Machine
+    from contextstash.hosts.install.documents import content
+
+    machine = Machine.this()
+    installed = 0
+    for client in CLIENTS.values():
+        for scope, place in client.files.items():
+            path = place(machine)
+            if not path.is_file():
+                continue
+            try:
+                text = read_regular(path).decode()
+                servers = content(client.kind, text, str(path)).get(client.key)
+            except (OSError, UnicodeDecodeError, BadInputError) as error:
+                yield Finding(
+                    f"{client.name} ({scope})", "wrong", f"{path} cannot be read: {error}", "Correct the file."
+                )
+                continue
+            if isinstance(servers, dict) and SERVER in servers:
+                installed += 1
+                yield _installed(client.name, scope, servers[SERVER])
+                yield from _hooks(client.name, scope, machine)
+    if not installed:
+        yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
+
+
+def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
+    """The finding for our hooks in a client that can have them."""
+    from contextstash.files.regular_files import read_regular
+    from contextstash.hosts.install.client_hooks import HOOKS
+
+    if client not in HOOKS:
+        return
+    hooks = HOOKS[client]
+    path = hooks.file(machine, scope)
+    try:
+        settings = json.loads(read_regular(path)) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
+        return
+    missing = hooks.missing(settings)
+    state = "note" if missing else "ok"
+    if len(missing) == len(hooks.events):
+        says = "not installed: new outputs stay long, and a new window gets no hand-off"
+    else:
+        says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
+    yield Finding(f"{client} ({scope}) hooks", state, says, f"contextstash install {client} --hooks" if missing else "")
+
+
+def _installed(client: str, scope: str, entry: object) -> Finding:
+    """The finding for our entry in a client's file, which may be a project's: its text is not trusted."""
+    import shutil
+
+    named = (entry.get("command") or entry.get("cmd")) if isinstance(entry, dict) else None
+    command = shown(named[0] if isinstance(named, list) and named else named)
+    what = f"{client} ({scope})"
+    if shutil.which(command) is None:
+        return Finding(what, "wrong", f"its command does not exist: {command}", f"contextstash install {client}")
+    return Finding(what, "ok", f"starts {command}")
+
+
+def _round_trip() -> Iterator[Finding]:
+    import tempfile
+    import time
+
+    from contextstash.hosts.install.clients import own_command
+    from contextstash.mcp.wire.round_trip import round_trip
+
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db")]
+        tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
+    took = time.perf_counter() - started
+    yield Finding("round trip over stdio", "ok", f"{tools} tools, one call ({tokens} tokens counted), {took:.1f} s")

@@ -1,0 +1,76 @@
+"""Whether sessions may be sent from this machine under some settings, and where to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from contextstash.configuration.api_key import INHERITED_KEY, key_variable
+from contextstash.configuration.settings import Configuration
+
+DEFAULT_HOST = "api.anthropic.com"
+
+SAMPLING = "Only a client that offers its own model (sampling), which has the session, may be asked for a summary."
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """Whether sessions may be sent, in a sentence for the user, and further sentences."""
+
+    may_leave: bool
+    sentence: str
+    detail: str = ""
+
+
+def network_use(
+    found: Configuration,
+    environment: Mapping[str, str],
+    agent: str | None = None,
+    session: Mapping[str, Any] | None = None,
+) -> NetworkUse:
+    """Whether sessions of an agent may be sent; `session` are the settings of one session."""
+    from contextstash.context.window.settings import resolve_settings, session_layer
+
+    settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
+    consent, key = found.consent(agent), key_variable(environment)
+    sampling = SAMPLING if settings.summarizer in ("auto", "sampling") else ""
+    if consent is None:
+        unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
+        return NetworkUse(False, "Nothing leaves this machine.", _joined(unused if key else "", sampling))
+    if key is None and settings.summarizer_base_url is None:
+        unused = f"Model calls are allowed ({consent}), but no key and no address are set."
+        return NetworkUse(False, "Nothing leaves this machine.", _joined(unused, sampling))
+    address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or f"https://{DEFAULT_HOST}"
+    sentence = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): allowed by {consent}."
+    return NetworkUse(True, sentence, sampling)
+
+
+def host_of(address: str) -> str:
+    """Host and port of an address, never the user, password or path in it."""
+    try:
+        parts = urlsplit(address)
+        return f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return "an unreadable address"
+
+
+def without_credentials(value: Any) -> Any:
+    """A setting's value for display: an address without its user and password."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
+def key_line(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> str:
+    """The source of the key, never the key."""
+    name = key_variable(environment)
+    use = "" if found.may_call_model(agent) or not name else ", not used"
+    return f"API key for summaries: {f'set by {name}{use}' if name else 'not set'}."
+
+
+def _joined(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))

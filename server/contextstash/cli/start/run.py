@@ -1,0 +1,170 @@
+"""`contextstash run`: starts a client behind a proxy of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, settings_from
+from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from contextstash.hosts.launch import LaunchedClient
+    from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
+    from contextstash_storage.records import ProxiedSession
+
+NOT_FOUND = 127
+"""The exit code of shells for a command that does not exist."""
+
+MAX_REPORTED = 100
+"""Sessions that the line at the end sums up. A guess: more than one client uses at a time."""
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
+@click.option(
+    "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
+)
+@click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
+@click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
+@DATABASE
+@PRESET
+@SET
+@click.argument("client")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    upstream: str | None,
+    no_record: bool,
+    no_prune: bool,
+    quiet: bool,
+    yes: bool,
+    db: Location | None,
+    preset: str | None,
+    given: tuple[str, ...],
+    client: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
+
+    Old tool outputs then leave the requests if that is cheaper. Example: contextstash run claude -- --resume
+    """
+    if sys.platform == "win32":
+        raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
+    from contextstash.configuration.locations import default_database
+    from contextstash.hosts.launch import launched_client
+    from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
+    from contextstash.proxy.wire import check_upstream
+
+    program = shutil.which(client)
+    if program is None:
+        click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
+        return NOT_FOUND
+    if arguments[:1] == ("--",):
+        arguments = arguments[1:]
+    launched = launched_client(client, upstream)
+    address = check_upstream(upstream or launched.upstream(os.environ))
+    configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
+    options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
+    reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
+    before: dict[str, ProxiedSession] = {}
+    if reported and _may_exist(db or default_database()):
+        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
+            before = _states(reported, 0.0)
+    started = time.time()
+    with _log_file(db) as log:
+        supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
+        supervisor.start()
+        try:
+            launch = launched.launch(supervisor.url, (program, *arguments), os.environ)
+            code = run_client(launch.command, {**os.environ, **launch.environment})
+        finally:
+            supervisor.stop()
+    if reported:
+        _report(reported, started, before)
+    return code
+
+
+def _database(db: Location | None) -> list[str]:
+    if db is None or isinstance(db, Path):
+        return [] if db is None else ["--db", str(db)]
+    os.environ["CONTEXTSTASH_DB"] = db.given  # it may hold a password, and all users see a program's arguments
+    return []
+
+
+def _may_exist(database: Location) -> bool:
+    return not isinstance(database, Path) or database.exists()
+
+
+def _flags(no_record: bool, no_prune: bool) -> list[str]:
+    return ["--no-record"] * no_record + ["--no-prune"] * no_prune
+
+
+def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
+    return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
+
+
+def _log_file(db: Location | None) -> BinaryIO:
+    """The file for the proxy's log, beside the database: the terminal belongs to the client. Raises BadInputError."""
+    from contextstash.configuration.locations import data_folder
+    from contextstash.files.regular_files import open_log
+
+    folder = data_folder(db)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "proxy.log"
+    try:
+        return os.fdopen(open_log(path), "ab")
+    except OSError as error:
+        raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
+
+
+def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
+    """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
+    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.launch import is_configured
+
+    if is_configured(launched, arguments, Machine.this()):
+        return True
+    command = f"contextstash install {launched.installed_as}"
+    if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo(f"contextstash: not configured in this client, so nothing is pruned. Run: {command}", err=True)
+        return False
+    click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
+    if not click.confirm(f"Run {command} now?", err=True):
+        return False
+    from contextstash.cli.start.install import install
+
+    with click.get_current_context().scope():
+        install.main(args=[str(launched.installed_as)], standalone_mode=False)
+    return is_configured(launched, arguments, Machine.this())
+
+
+def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
+    """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
+    from contextstash.service.queries.proxy_report import lines_since
+
+    try:
+        lines = lines_since(_states(opener, started), before)
+    except ContextstashError as error:
+        lines = [f"No report: {error}"]
+    for line in lines:
+        click.echo(f"contextstash: {line}", err=True)
+
+
+def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
+    """The states of the sessions whose requests went through a proxy since a time."""
+
+    async def read(stash: Stash) -> dict[str, ProxiedSession]:
+        return dict(await stash.proxied.recent(since, MAX_REPORTED))
+
+    return opener.run(read)

@@ -1,0 +1,34 @@
+"""`contextstash uninstall`: remove contextstash from a client's configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.start.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+
+if TYPE_CHECKING:
+    from contextstash.hosts.install.clients import Scope
+
+
+@click.command()
+@CLIENT
+@SCOPE
+@YES
+@DRY_RUN
+def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
+    """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
+
+    CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
+    """
+    from contextstash.hosts.install.changes import apply_uninstall, plan_uninstall
+    from contextstash.hosts.install.clients import CLIENTS, Machine
+
+    changes = plan_uninstall(CLIENTS[client], scope, Machine.this())
+    if not any(change.needed for change in changes):
+        click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
+        return
+    if confirm_changes(changes, yes, dry_run):
+        apply_all(changes, apply_uninstall)
+        click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")

@@ -1,0 +1,83 @@
+"""Parses settings files: TOML and YAML as names and values. An error for an unknown name suggests a similar one."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from contextstash_storage.errors import BadInputError
+
+AGENTS_TABLE = "agents"
+
+NEAR = 0.5
+"""How similar a name must be to be meant, by difflib's ratio. A guess: `prune_att` has 0.94 of `prune_at`."""
+
+Tables = dict[str, Mapping[str, Any]]
+"""The settings for single agents in a TOML file, by the agent's name."""
+
+
+def text_of(path: Path) -> str | None:
+    """A file of the user's own, None if it does not exist. Raises BadInputError."""
+    try:
+        return path.read_bytes().decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}.") from error
+
+
+def parse_toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+    """The settings of a TOML file, and those for single agents in it; names are not checked. Raises BadInputError."""
+    try:
+        settings = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
+        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
+    agents = settings.pop(AGENTS_TABLE, {})
+    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
+        raise BadInputError(f"In {place}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
+    return settings, agents
+
+
+def parse_agent(text: str, place: str, *, aliases: bool = True) -> dict[str, Any]:
+    """The settings of an agent's YAML file: under `context` if it exists, else the whole file; names are not checked.
+    Raises BadInputError."""
+    from contextstash.configuration.yaml_files import read_yaml
+
+    data = read_yaml(text, place, aliases=aliases)
+    settings = data.get("context", data)
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise BadInputError(f"In {place}, 'context' must hold settings, such as messages_at: 30")
+    return settings
+
+
+def check_names(
+    settings: Mapping[Any, Any], place: str, spelling: Callable[[str], str] = str, others: tuple[str, ...] = ()
+) -> None:
+    """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
+    if not settings:
+        return
+    from contextstash.context.window.settings import NAMES_ELSEWHERE, known_settings
+
+    known = known_settings()
+    for name in settings:
+        if name in known:
+            continue
+        spelled = [*map(spelling, known), *others]
+        shown = spelling(str(name))
+        ours = NAMES_ELSEWHERE.get(str(name).lower())
+        hint = _hint(shown, spelled)
+        raise BadInputError(
+            f"There is no setting '{shown}' (in {place}). {f'It is called {spelling(ours)!r} here.' if ours else hint}"
+        )
+
+
+def _hint(name: str, known: list[str]) -> str:
+    """The name that is meant, if one is near enough, else where all are listed: there are too many for an error."""
+    if near := difflib.get_close_matches(name, known, n=1, cutoff=NEAR):
+        return f"Did you mean '{near[0]}'?"
+    return "contextstash config show --all lists the settings."

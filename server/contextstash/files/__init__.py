@@ -1,0 +1,1 @@
+"""Files opened and replaced safely."""

@@ -1,0 +1,1 @@
+"""JSON read and compared without changing a value."""

@@ -1,0 +1,1 @@
+"""The server over streamable HTTP: access, limits, hosts, metrics."""

@@ -1,0 +1,137 @@
+"""An authorization server: its options, its metadata, and what of its claims about a token is accepted."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.server.auth.provider import AccessToken
+
+from contextstash.mcp.http.issuer_replies import IssuerError, OddReplyError, read_reply
+from contextstash.web.access_tokens import valid_owner
+from contextstash.web.hosts import LOOPBACK
+from contextstash.web.token_scopes import SCOPES
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import LOCAL_OWNER
+
+FAILED_SECONDS = 5.0
+"""How long an issuer that did not respond is not asked again: requests would wait for it one after another. A guess."""
+
+LEEWAY_SECONDS = 30
+"""By which the clocks of two machines may differ. A guess."""
+
+MAX_PROGRAM = 200
+"""Characters of the name of a client of the issuer: it is stored and logged, and can be as long as a response."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthOptions:
+    """Whose tokens are accepted. `audience` is this server's public address, for which they must be issued; the claim
+    `owner_claim` names their owner."""
+
+    issuer: str
+    audience: str
+    owner_claim: str = "sub"
+
+    @property
+    def audiences(self) -> list[str]:
+        """The spellings of the audience."""
+        return [self.audience, self.audience.removesuffix("/")]
+
+
+class Failures:
+    """Remembers that an issuer failed a moment ago."""
+
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
+        self._failed_at = -math.inf
+
+    def check(self) -> None:
+        """Raise IssuerError if it failed a moment ago."""
+        if time.monotonic() - self._failed_at < FAILED_SECONDS:
+            raise IssuerError(f"{self._issuer} did not respond as it should a moment ago.")
+
+    def note(self) -> None:
+        """Remember a failure."""
+        self._failed_at = time.monotonic()
+
+
+def check_issuer(issuer: str) -> None:
+    """Raise BadInputError if what is read from this address could be forged on the way."""
+    if not is_trusted(issuer):
+        raise BadInputError(f"The issuer must be like https://login.example, not '{issuer}'.")
+
+
+def is_trusted(url: str) -> bool:
+    """Whether nobody on the way to this address can read or change what is sent."""
+    parts = urlsplit(url)
+    return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
+async def read_metadata(client: httpx2.AsyncClient, issuer: str, address: str) -> dict[str, Any]:
+    """The issuer's metadata that have this address: RFC 8414 puts the well-known part before the path, OpenID Connect
+    behind it, and not every issuer has the same fields in both. Raises IssuerError if none have it, if they are another
+    issuer's, or if it is no address that can be trusted."""
+    parts = urlsplit(issuer)
+    path = parts.path.rstrip("/")
+    wrong = "it has no metadata at its well-known addresses"
+    for url in (
+        f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{path}",
+        f"{parts.scheme}://{parts.netloc}{path}/.well-known/openid-configuration",
+    ):
+        try:
+            _, read = await read_reply(client, "GET", url)
+        except OddReplyError as error:  # some sites have a page at every address
+            wrong = str(error)
+            continue
+        if not isinstance(read, dict):
+            continue
+        if read.get("issuer") != issuer:
+            named = str(read.get("issuer"))[:MAX_PROGRAM]
+            raise IssuerError(f"its metadata name the issuer '{named}', which --oauth-issuer must be, to the letter")
+        found = read.get(address)
+        if isinstance(found, str) and is_trusted(found):
+            return read
+        wrong = f"its metadata have no {address} that can be trusted"
+    raise IssuerError(wrong)
+
+
+def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
+    """A token whose claims hold, as the SDK describes it; None if they name no owner who may have sessions here. A
+    token that is bound to a key of its client (`cnf`) is worth nothing without that key, which nobody shows here."""
+    owner = claims.get(options.owner_claim)
+    if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
+        return None
+    expires = seconds_in(claims, "exp")
+    return AccessToken(
+        token=token,
+        client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
+        scopes=_scopes(claims),
+        expires_at=None if expires is None else int(expires),
+        subject=owner,
+        claims={"iss": options.issuer},
+    )
+
+
+def seconds_in(claims: Mapping[str, Any], name: str) -> float | None:
+    """The time that a claim states, in seconds; None if it is missing or null. Raises ValueError, TypeError or
+    OverflowError if it is no time."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    seconds = float(value)
+    if not math.isfinite(seconds):
+        raise ValueError(name)
+    return seconds
+
+
+def _scopes(claims: Mapping[str, Any]) -> list[str]:
+    """The scopes of ours that a token has: `scope` is a text in RFC 9068, some servers write `scp`, as a list too."""
+    given = claims.get("scope") or claims.get("scp")
+    words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+    return [scope for scope in SCOPES if scope in words]

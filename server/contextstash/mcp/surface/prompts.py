@@ -1,0 +1,115 @@
+"""Prompts: what a user picks from a menu to compact a session, see its state, or hand it off."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mcp import MCPError
+from mcp.server import MCPServer
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
+from pydantic import Field
+
+from contextstash.context.view.handoff_text import compaction_prompt
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.surface.failures import report_crash
+from contextstash.mcp.wire.sendable import clipped, sendable_text
+from contextstash.service.results import Estimate, SummaryResult
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+
+PROMPTS: dict[str, tuple[str, ...]] = {
+    "compact": ("session_id", "instructions"),
+    "context_status": ("session_id",),
+    "handoff": ("session_id",),
+}
+"""Argument names by prompt."""
+
+MAX_HANDOFF_CHARACTERS = 24_000
+"""Longest summary in the prompt, about 6,000 tokens, as in the answer of compact_session."""
+
+Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
+
+
+def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
+    """Register the prompts."""
+    texts = PromptTexts(stash)
+    server.prompt(
+        "compact",
+        title="Compact this session",
+        description="Write a hand-off summary and replace the older messages by it.",
+    )(texts.compact)
+    server.prompt(
+        "context_status",
+        title="Context status",
+        description="How full the context window is, with what, and what to do next.",
+    )(texts.context_status)
+    server.prompt(
+        "handoff",
+        title="Hand-off",
+        description="The summary of a session, to continue it in a new window.",
+    )(texts.handoff)
+
+
+class PromptTexts:
+    """The text of each prompt."""
+
+    def __init__(self, stash: LazyStash) -> None:
+        self._stash = stash
+
+    async def compact(
+        self,
+        session_id: Session = None,
+        instructions: Annotated[str | None, Field(description="What the summary must keep or leave out")] = None,
+    ) -> str:
+        return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
+
+    async def context_status(self, session_id: Session = None) -> str:
+        estimate = await self._estimate(session_id)
+        return sendable_text(status_text(estimate))
+
+    async def handoff(self, session_id: Session = None) -> str:
+        estimate = await self._estimate(session_id)
+        try:
+            stash = await self._stash.get()
+            summary = await stash.get_summary(estimate.session_id)
+        except NotFoundError:
+            raise MCPError(
+                INVALID_PARAMS,
+                f"Session {estimate.session_id} has no summary yet: use the prompt compact there first.",
+            ) from None
+        except ContextstashError as error:
+            raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
+        return sendable_text(handoff_text(summary))
+
+    async def _estimate(self, session_id: str | None) -> Estimate:
+        try:
+            stash = await self._stash.get()
+            return await stash.estimate_context(session_id)
+        except (BadInputError, NotFoundError) as error:
+            raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
+        except ContextstashError as error:
+            raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
+        except Exception as error:
+            raise MCPError(INTERNAL_ERROR, report_crash("The prompt", error)) from None
+
+
+def status_text(estimate: Estimate) -> str:
+    """The estimate as a readable table, and the request to the model."""
+    parts = sorted(estimate.breakdown.items(), key=lambda part: -part[1])
+    rows = "\n".join(f"| {name} | {tokens:,} |" for name, tokens in parts)
+    return (
+        f"Context of session {estimate.session_id}: {estimate.tokens:,} of {estimate.usable:,} usable tokens"
+        f" ({estimate.percent} %), level {estimate.level}, estimated by {estimate.method}.\n\n"
+        f"| part | tokens |\n| --- | ---: |\n{rows}\n\n{estimate.next_step}\n\n"
+        "Tell me this in two or three sentences, and what you suggest."
+    )
+
+
+def handoff_text(summary: SummaryResult) -> str:
+    """A summary as the first message of a new window."""
+    text = clipped(summary.summary, MAX_HANDOFF_CHARACTERS, "get_summary and search_history have it")
+    covered = f"messages {summary.first_seq} to {summary.last_seq}"
+    return (
+        f"This continues session {summary.session_id}, whose {covered} are summarized here:\n\n{text}\n\n"
+        f'Everything else is still stored: search_history (session_id "{summary.session_id}") finds it,'
+        " get_archived_output reads tool outputs. Continue with the next step named above."
+    )

@@ -1,0 +1,152 @@
+"""Resources: sessions and their contents, for clients that let a user or program attach context."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcp import MCPError
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.types import INVALID_PARAMS
+
+from contextstash.mcp.lazy import LazyStash
+from contextstash.mcp.surface.failures import report_crash
+from contextstash.mcp.surface.resource_pages import MAX_LINES, bounded_page, positive
+from contextstash.mcp.wire.sendable import clipped, dumped, named_numbers, sendable, sendable_text
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+
+JSON = "application/json"
+SESSION = "context://sessions/{session_id}"
+ARCHIVE = "context://archive/{handle}"
+
+MAX_SUMMARY_CHARACTERS = 200_000
+"""Longest summary in a resource; contextstash itself writes at most 2,500 tokens, a client may pass longer ones."""
+
+MAX_SESSIONS_LISTED = 50
+"""Sessions in the resource, as in a page of list_sessions by default."""
+
+
+def add_resources(server: MCPServer[None], stash: LazyStash) -> None:
+    """Register all resources and templates."""
+    views = ResourceViews(stash)
+    server.resource(
+        "context://sessions",
+        name="sessions",
+        title="Sessions",
+        description="All sessions, last changed first: their size, level and ids.",
+        mime_type=JSON,
+    )(views.sessions)
+    for uri, name, title, description, mime_type, read in _templates(views):
+        server.resource(uri, name=name, title=title, description=description, mime_type=mime_type)(read)
+
+
+Read = Callable[..., Awaitable[str]]
+
+
+def _templates(views: ResourceViews) -> list[tuple[str, str, str, str, str, Read]]:
+    session = "One session's estimate: tokens, window, level, breakdown and next step."
+    messages = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
+    context = "The message list that a session would send next."
+    summary = "The text of a session's summary."
+    events = "Changes of a session's context with their reasons: `limit` (100, at most 200) events after `after`."
+    calls = "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`."
+    output = "A tool output word for word, from line `offset` on; its last line has the URI of the next page."
+    paged = "{?after,limit}"
+    return [
+        (SESSION, "session", "Session", session, JSON, views.session),
+        (SESSION + "/messages{?first,limit}", "messages", "Messages", messages, JSON, views.messages),
+        (SESSION + "/context", "context", "Context", context, JSON, views.context),
+        (SESSION + "/summary", "summary", "Summary", summary, "text/markdown", views.summary),
+        (SESSION + "/events" + paged, "events", "Events", events, JSON, views.events),
+        (SESSION + "/calls" + paged, "calls", "Model calls", calls, JSON, views.calls),
+        (ARCHIVE + "{?offset}", "archived-output", "Archived output", output, "text/plain", views.archived_output),
+    ]
+
+
+def _with_protocol_errors(read: Read) -> Read:
+    """The reader, which raises the service's errors as the protocol's: not found, invalid params or a failure."""
+
+    @functools.wraps(read)
+    async def answer(*args: Any, **kwargs: Any) -> str:
+        try:
+            return await read(*args, **kwargs)
+        except NotFoundError as error:
+            raise ResourceNotFoundError(sendable_text(str(error))) from None
+        except BadInputError as error:
+            raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
+        except ContextstashError as error:
+            raise ResourceError(sendable_text(str(error))) from None
+        except Exception as error:
+            raise ResourceError(report_crash(f"Reading {read.__name__}", error)) from None
+
+    return answer
+
+
+def _json(value: object) -> str:
+    return json.dumps(sendable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+class ResourceViews:
+    """The contents of each resource."""
+
+    def __init__(self, stash: LazyStash) -> None:
+        self._stash = stash
+
+    @_with_protocol_errors
+    async def sessions(self) -> str:
+        stash = await self._stash.get()
+        return _json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
+
+    @_with_protocol_errors
+    async def session(self, session_id: str) -> str:
+        stash = await self._stash.get()
+        return _json((await stash.estimate_context(session_id)).model_dump(mode="json"))
+
+    @_with_protocol_errors
+    async def messages(self, session_id: str, first: str = "0", limit: str = "20") -> str:
+        stash = await self._stash.get()
+        page = await stash.read_messages(
+            session_id, first=positive("first", first), limit=positive("limit", limit, most=MAX_LINES)
+        )
+        return bounded_page(named_numbers(dumped(page)))
+
+    @_with_protocol_errors
+    async def context(self, session_id: str) -> str:
+        stash = await self._stash.get()
+        return _json(dumped(await stash.read_context(session_id)))
+
+    @_with_protocol_errors
+    async def summary(self, session_id: str) -> str:
+        stash = await self._stash.get()
+        text = (await stash.get_summary(session_id)).summary
+        return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "a summary this long is no summary"))
+
+    @_with_protocol_errors
+    async def events(self, session_id: str, after: str = "0", limit: str = "100") -> str:
+        stash = await self._stash.get()
+        events = await stash.read_events(
+            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
+        )
+        listed = [event.model_dump(mode="json", exclude_none=True) for event in events]
+        return _json({"session_id": session_id, "events": listed})
+
+    @_with_protocol_errors
+    async def calls(self, session_id: str, after: str = "0", limit: str = "100") -> str:
+        stash = await self._stash.get()
+        calls = await stash.read_calls(
+            session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
+        )
+        listed = [call.model_dump(mode="json", exclude_none=True) for call in calls]
+        return _json({"session_id": session_id, "calls": listed})
+
+    @_with_protocol_errors
+    async def archived_output(self, handle: str, offset: str = "1") -> str:
+        stash = await self._stash.get()
+        page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
+        text = sendable_text(page.text)
+        if page.next_offset is None:
+            return text
+        return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"

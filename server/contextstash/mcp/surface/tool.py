@@ -1,0 +1,139 @@
+"""The base of our tools: checked arguments, a short schema, errors that say what to do.
+
+The SDK's `Tool` and `FuncMetadata` are not documented: only this module extends them, and tests/test_private_parts.py
+has the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import ValidationError
+
+from contextstash.mcp.surface import schemas
+from contextstash.mcp.surface.failures import report_crash, unknown_name, wrong_arguments
+from contextstash.mcp.surface.readable_text import readable
+from contextstash.mcp.wire.sendable import REPLACED, dumped, sendable, sendable_text
+from contextstash.mcp.wire.surrogates import HALVES, without_placeholders
+from contextstash.service.result import Result
+from contextstash_storage.errors import ContextstashError
+
+Headline = Callable[[Any], str]
+"""Makes one short line of a result, which stands first in its text."""
+
+WholeText = Callable[[Any], str]
+"""Makes the whole text of a result, for one that has a better form than its fields in turn."""
+
+
+class AnswerMetadata(FuncMetadata):
+    """Turns a result into structured content and the same as readable text, because some clients give their model only
+    the one and some only the other. Parses JSON text only for lists and objects."""
+
+    line: Headline
+    properties: dict[str, Any]
+    text: WholeText | None = None
+    aside: Callable[[Any], dict[str, Any]] | None = None
+
+    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
+        """The result on the wire."""
+        if not isinstance(result, Result):
+            return super().convert_result(result)
+        whole = dumped(result)
+        sent = sendable(whole)
+        return CallToolResult(
+            content=[TextContent(type="text", text=self._text(result, sent, REPLACED if sent is not whole else ""))],
+            structured_content=sent,
+            _meta=sendable(self.aside(result)) if self.aside else None,
+        )
+
+    def _text(self, result: Result, sent: Any, remark: str) -> str:
+        if self.text is None:
+            return readable(sent, sendable_text(self.line(result)) + remark)
+        whole = sendable_text(self.text(result))
+        return f"{remark.strip()}\n{whole}" if remark else whole
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Some clients send lists and objects as JSON text. Strings are not parsed: a summary may be JSON."""
+        parsed = super().pre_parse_json(data)
+        structured = {name for name, schema in self.properties.items() if schema.get("type") in ("array", "object")}
+        return {name: parsed[name] if name in structured else value for name, value in data.items()}
+
+
+class StashTool(Tool):
+    """A tool whose errors say what to do next."""
+
+    @classmethod
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        *,
+        title: str,
+        description: str,
+        line: Headline,
+        text: WholeText | None = None,
+        read_only: bool = False,
+        destructive: bool = False,
+        idempotent: bool = False,
+        aside: Callable[[Any], dict[str, Any]] | None = None,
+    ) -> StashTool:
+        """A tool with its function's name and arguments, whose output is the function's result: its text is `line` and
+        the result's fields, or what `text` makes. `aside` makes data for apps of the result: it goes into `_meta`,
+        which models do not see."""
+        tool = cls.from_function(
+            fn,
+            title=title,
+            description=description,
+            structured_output=False,
+            annotations=ToolAnnotations(
+                read_only_hint=read_only,
+                destructive_hint=destructive,
+                idempotent_hint=idempotent,
+                open_world_hint=False,
+            ),
+        )
+        assert isinstance(tool, StashTool)
+        tool.parameters = schemas.input_schema(tool.parameters)
+        tool.fn_metadata = AnswerMetadata(
+            arg_model=tool.fn_metadata.arg_model,
+            output_schema=schemas.output_schema(get_type_hints(fn)["return"]),
+            line=line,
+            text=text,
+            properties=tool.parameters.get("properties", {}),
+            aside=aside,
+        )
+        return tool
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        """Run the tool. Raises ToolError with a message of ours for every failure that is not a protocol error."""
+        if HALVES in arguments:
+            arguments = without_placeholders({name: value for name, value in arguments.items() if name != HALVES})
+        self._refuse_unknown(arguments)
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            raise ToolError(self._text(error)) from None
+
+    def _refuse_unknown(self, arguments: dict[str, Any]) -> None:
+        known = self.parameters.get("properties", {})
+        for name in arguments:
+            if name not in known:
+                raise ToolError(unknown_name(f"argument of {self.name} called", name, known))
+
+    def _text(self, error: ToolError) -> str:
+        cause = error.__cause__
+        if isinstance(cause, ValidationError) and not _raised_by_tool(error):
+            return wrong_arguments(cause, self.parameters.get("properties", {}))
+        if isinstance(cause, ContextstashError | ToolError):
+            return sendable_text(str(cause))
+        return report_crash(self.name, cause or error)
+
+
+def _raised_by_tool(error: ToolError) -> bool:
+    """The SDK wraps bad arguments in a plain ToolError and any crash of the tool in a subclass."""
+    return type(error) is not ToolError

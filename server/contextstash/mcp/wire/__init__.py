@@ -1,0 +1,1 @@
+"""JSON-RPC over stdin and stdout: lines, messages, and values that JSON can carry."""

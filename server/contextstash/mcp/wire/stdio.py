@@ -1,0 +1,52 @@
+"""Serving one client over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import anyio
+from mcp.server import MCPServer, Server
+
+from contextstash.mcp.lazy import OpenStash
+from contextstash.mcp.server import ToolSet, build_server
+from contextstash.mcp.wire.stdio_streams import stdio_streams
+from contextstash.process.signals import end_signals
+
+logger = logging.getLogger(__name__)
+
+
+def run_stdio(open_stash: OpenStash, tools: ToolSet, *, followed: bool = False) -> None:
+    """Serve until stdin is closed or a signal ends it. `followed` as in build_server."""
+    anyio.run(_serve, open_stash, tools, followed)
+
+
+async def _serve(open_stash: OpenStash, tools: ToolSet, followed: bool) -> None:
+    stopped = anyio.Event()
+    protocol = protocol_server(build_server(open_stash, tools, on_stopped=stopped.set, followed=followed))
+    serving = anyio.CancelScope()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_exit_on_signal, serving, stopped)
+        with serving:
+            try:
+                async with stdio_streams() as (read, write):
+                    await protocol.run(read, write, protocol.create_initialization_options())
+            except* BrokenPipeError:
+                logger.warning("the client disconnected without closing stdin")
+        group.cancel_scope.cancel()
+
+
+def protocol_server(server: MCPServer[None]) -> Server[None]:
+    """The SDK's low-level server, which runs on any pair of streams. The SDK has no public access to it."""
+    below: Server[None] = server._lowlevel_server
+    return below
+
+
+async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
+    """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
+    async for _ in end_signals():
+        serving.cancel()
+        await stopped.wait()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,0 +1,1 @@
+"""Signals, log lines and error traces of a process."""

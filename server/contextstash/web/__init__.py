@@ -1,0 +1,1 @@
+"""What proxy, pages and the HTTP server share: loopback, hosts, limits, tokens."""

@@ -1,0 +1,175 @@
+"""Message bodies as bytes: JSON text with its large strings taken out, so that each is stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextstash_storage.codec.compression import PLAIN, ZLIB, Dictionary, damaged, unpacked
+from contextstash_storage.errors import BadMessageError
+from contextstash_storage.records import Native
+
+LARGE_STRING = 1_024
+"""Strings longer than this, in characters, are blobs, if a store does not say otherwise."""
+
+MAX_LEVELS = 200
+"""Levels of nesting allowed in a body; Python's JSON reader and writer fail at about 900."""
+
+MAX_BITS = 14_281
+"""Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
+
+COMPRESSED_FROM = 256
+"""Bytes from which compression is tried: shorter data hardly shrinks. Of 128, 256 and 1,024: with 256 a database of
+messages of 800 bytes is a quarter smaller than with 1,024; with 128 it is no smaller, and takes longer to write."""
+
+_JSON = json.JSONDecoder()
+"""Decodes what this program wrote: without looking for the encoding and for white space it takes 60 % of the time."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large string and its path in the message's JSON: keys and list positions from the top."""
+
+    path: Path
+    text: str
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A body without its large strings: its JSON that remains, and these strings in order."""
+
+    rest: bytes
+    blobs: tuple[Blob, ...]
+
+
+CACHE_MARK = "cache_control"
+"""The field that makes Anthropic's API write its prompt cache up to this block. Programs move it to the newest
+message of each request, so it is not part of the message's identity."""
+
+
+def fingerprint(body: Native) -> bytes:
+    """What makes two messages the same: their JSON, key order included, cache marks of content blocks left out."""
+    data = to_bytes(body)
+    if CACHE_MARK.encode() in data:
+        data = to_bytes(_without_cache_marks(body))
+    return hashlib.sha256(data).digest()
+
+
+def _without_cache_marks(value: Any) -> Any:
+    """The body without the cache marks of its content blocks, those inside tool results included."""
+    if isinstance(value, list):
+        return [_without_cache_marks(child) for child in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_cache_marks(child) if key == "content" else child
+        for key, child in value.items()
+        if key != CACHE_MARK
+    }
+
+
+def to_bytes(value: object) -> bytes:
+    """Compact JSON in UTF-8; lone surrogates, which UTF-8 can't hold, are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def packed(data: bytes) -> bytes:
+    """Data after a byte that names the codec: none, or zlib if the result is smaller; without a dictionary."""
+    if len(data) >= COMPRESSED_FROM:
+        small = zlib.compress(data, 6)
+        if len(small) < len(data):
+            return ZLIB + small
+    return PLAIN + data
+
+
+def packed_text(text: str) -> bytes:
+    """Any text, lone surrogates and NULs included, packed."""
+    return packed(text_bytes(text))
+
+
+def text_bytes(text: str) -> bytes:
+    """Any text as bytes, lone surrogates included."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def unpacked_text(stored: bytes) -> str:
+    """The text of `packed_text`, or of `text_bytes` packed otherwise."""
+    return unpacked(stored).decode("utf-8", "surrogatepass")
+
+
+def take_apart(body: Native, large: int = LARGE_STRING) -> Parts:
+    """What to store for a body whose strings of more than `large` characters are blobs. Raises BadMessageError if it is
+    nested too deep to be read back."""
+    blobs: list[Blob] = []
+    rest = _without_large(body, (), blobs, large)
+    return Parts(to_bytes(rest), tuple(blobs))
+
+
+def _without_large(value: Any, path: Path, blobs: list[Blob], large: int) -> Any:
+    if isinstance(value, str):
+        if len(value) <= large:
+            return value
+        digest = hashlib.sha256(text_bytes(value)).digest()
+        blobs.append(Blob(path, value, digest))
+        return None
+    if isinstance(value, dict | list) and len(path) >= MAX_LEVELS:
+        raise BadMessageError(f"A message is nested more than {MAX_LEVELS} levels deep; flatten it.")
+    if isinstance(value, dict):
+        return {key: _without_large(child, (*path, key), blobs, large) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_without_large(child, (*path, place), blobs, large) for place, child in enumerate(value)]
+    _check_number(value)
+    return value
+
+
+def _check_number(value: Any) -> None:
+    """Raises BadMessageError for a number that JSON could not bring back equal."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadMessageError(f"A message holds {value}, which is no number in JSON; write it as a string or null.")
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise BadMessageError("A message holds a whole number of over 4,299 digits; write it as a string.")
+
+
+def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]], dictionary: Dictionary | None = None) -> Native:
+    """The body as it was recorded. `blobs` are (path as JSON, packed content). Raises StoreError if it is damaged."""
+    try:
+        body: Native = _JSON.raw_decode(unpacked(stored, dictionary).decode())[0]
+    except ValueError as error:  # decompressed with a damaged dictionary
+        raise damaged() from error
+    for path, content in blobs:
+        *parents, last = json.loads(path)
+        place: Any = body
+        for step in parents:
+            place = place[step]
+        place[last] = unpacked_text(content)
+    return body
+
+
+def folded(text: str, blobs: Sequence[Blob]) -> bytes:
+    """A packed text in which large strings of its message are replaced by their numbers."""
+    pieces: list[str | int] = [text]
+    for number, blob in enumerate(blobs):
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, str) and blob.text in piece:
+                before, _, after = piece.partition(blob.text)
+                pieces[place : place + 1] = [before, number, after]
+                break
+    return packed(to_bytes(pieces))
+
+
+def unfolded(stored: bytes, blobs: Sequence[bytes]) -> str:
+    """The text of `folded`; `blobs` are the packed contents in order."""
+    pieces: list[str | int] = json.loads(unpacked(stored))
+    return "".join(unpacked_text(blobs[piece]) if isinstance(piece, int) else piece for piece in pieces)

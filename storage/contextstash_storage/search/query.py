@@ -1,0 +1,104 @@
+"""How a query is read, and how much a match counts. Pure, and the same for every store: one that is not SQLite searches
+the same documents for the same terms with the same weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.search.documents import Kind, storable
+from contextstash_storage.sqlite.rows import time_of
+
+MAX_TERMS = 64
+MAX_QUERY_CHARACTERS = 4_000
+
+CALL_WEIGHT = 10.0
+"""How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
+0.5 points, on half of the recorded sessions (bench/refetched.py)."""
+
+PAIR_WEIGHT = 3.0
+"""How much the score of a call counts for its output, where the output's own counts 1; 2, 3 and 5 were tried."""
+
+WHOLE_WEIGHT = 100.0
+"""By what the score of a text with all terms is multiplied, so that it comes before those with some of them: an
+identifier as a whole before calls with half of it, which CALL_WEIGHT and PAIR_WEIGHT make 30 times as heavy."""
+
+NEIGHBOR_WEIGHT = 0.4
+"""How much of the scores of the messages before and after a message is added to its own: in a conversation the words
+of a question are often in another message than its answer. Of 0, 0.3, 0.4 and 0.5: within 0.5 points but for 0."""
+
+SAME_LINES = 0.6
+"""An output with this share of its lines in a better hit is left out. 0.6, 0.7 and 0.8 were tried."""
+
+RANKED_HITS = 4
+"""How many times as many hits as are wanted are found before they are weighed; 10 finds no more."""
+
+_TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
+_WORD = re.compile(r"[^\W_]+")
+
+STOP_WORDS = frozenset(
+    {
+        "a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "for",
+        "from", "had", "has", "have", "he", "her", "his", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my",
+        "not", "of", "on", "or", "our", "she", "so", "some", "than", "that", "the", "their", "them", "then", "there",
+        "these", "they", "this", "those", "to", "too", "up", "us", "was", "we", "were", "what", "when", "where",
+        "which", "who", "whom", "why", "will", "with", "would", "you", "your",
+    }
+)  # fmt: skip
+"""English words that say nothing about what is looked for: pronouns, articles, forms of be, do and have, question
+words."""
+
+Scope = Literal["all", "outputs", "messages"]
+_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFilter:
+    """Where to search; see SessionStore.search. Raises BadInputError if there is no such scope."""
+
+    session_ids: Sequence[str] | None = None
+    scope: str = "all"
+    tool: str | None = None
+    after: datetime | None = None
+    before: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.scope not in get_args(Scope):
+            raise BadInputError(f"There is no scope '{self.scope}'. Known: {', '.join(get_args(Scope))}.")
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of documents that the scope has; empty for all."""
+        return _KINDS[self.scope]
+
+    @property
+    def any_time(self) -> bool:
+        """Whether messages of any time are searched."""
+        return self.after is None and self.before is None
+
+    def admits(self, created: str | int) -> bool:
+        """Whether a message of this time, as it is stored, is searched. A time without a zone is in UTC."""
+        if self.any_time:
+            return True
+        time = _with_zone(time_of(created))
+        return (self.after is None or time >= _with_zone(self.after)) and (
+            self.before is None or time < _with_zone(self.before)
+        )
+
+
+def _with_zone(time: datetime) -> datetime:
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def terms(query: str) -> list[str]:
+    """What to look for: each name, path or word of the query, then the words that names and paths are made of; stop
+    words only if there is nothing else. The words of one term stand together."""
+    names = list(dict.fromkeys(_TERM.findall(storable(query[:MAX_QUERY_CHARACTERS]))))
+    names = [name for name in names if _WORD.search(name)]
+    telling = [name for name in names if name.lower() not in STOP_WORDS] or names
+    words = [word for name in telling for word in _WORD.findall(name)]
+    return list(dict.fromkeys([*telling, *words]))[:MAX_TERMS]

@@ -1,0 +1,209 @@
+"""What the matches of a query amount to: a call and its output are one hit, and pieces of one text are too. Pure, and
+the same for every store."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import log
+from typing import Generic, TypeVar
+
+from contextstash_storage.search.documents import Kind
+from contextstash_storage.search.query import NEIGHBOR_WEIGHT, PAIR_WEIGHT, RANKED_HITS, SAME_LINES
+
+COMPARED_CHARACTERS = 20_000
+"""How much of an output is compared with those of better hits; that takes about 0.2 ms."""
+
+MIN_LINE = 13
+"""Shorter lines (brackets, blank ones) are in many outputs that are not the same."""
+
+_LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
+
+
+LEAST_RARITY = 1e-6
+"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
+
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A row of the index that matches, with its score. `pair` is what a call and its output have in common."""
+
+    message: int
+    session: int
+    seq: int
+    block: int
+    piece: int
+    kind: Kind
+    pair: int | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairedOutput:
+    """A stored output of a call."""
+
+    pair: int
+    message: int
+    session: int
+    seq: int
+    block: int
+    tool: str
+    argument: str
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A hit: piece `piece` of a message's block matches best. `call` is the pair of the call that matches too."""
+
+    message: int
+    session: int
+    seq: int
+    block: int
+    piece: int
+    kind: Kind
+    score: float
+    call: int | None = None
+
+
+def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput]) -> list[Ranked]:
+    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches."""
+    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]))
+    calls: dict[int | None, Match] = {}
+    for match in matches:
+        if match.kind is Kind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
+            calls[match.pair] = match
+    found = _grouped(_best([match for match in matches if match.kind is Kind.OUTPUT]), calls, outputs)
+    with_output = {output.pair for output in outputs}
+    alone = [
+        _hit(match, PAIR_WEIGHT * match.score, match.pair) for pair, match in calls.items() if pair not in with_output
+    ]
+    return sorted([*said, *found, *alone], key=lambda hit: -hit.score)
+
+
+def _best(matches: Iterable[Match]) -> dict[tuple[int, int], Match]:
+    """The best match of each block of each message."""
+    best: dict[tuple[int, int], Match] = {}
+    for match in matches:
+        place = (match.message, match.block)
+        if place not in best or match.score > best[place].score:
+            best[place] = match
+    return best
+
+
+def _hit(match: Match, score: float, call: int | None = None) -> Ranked:
+    return Ranked(match.message, match.session, match.seq, match.block, match.piece, match.kind, score, call)
+
+
+def _smoothed(matches: Mapping[tuple[int, int], Match]) -> list[Ranked]:
+    """One hit for each message, with part of its neighbors' scores; the newest first."""
+    best: dict[tuple[int, int], Match] = {}
+    for match in matches.values():
+        place = (match.session, match.seq)
+        if place not in best or match.score > best[place].score:
+            best[place] = match
+    hits = []
+    for (session, seq), match in sorted(best.items(), reverse=True):
+        neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
+        hits.append(_hit(match, match.score + NEIGHBOR_WEIGHT * sum(neighbors)))
+    return hits
+
+
+def _grouped(
+    matches: Mapping[tuple[int, int], Match], calls: Mapping[int | None, Match], outputs: Sequence[PairedOutput]
+) -> list[Ranked]:
+    """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
+    few of its lines. Each group has the score of its best."""
+    groups: dict[tuple[int, str, str | int], list[tuple[Ranked, int]]] = defaultdict(list)
+    for output in outputs:
+        match = matches.get((output.message, output.block))
+        call = calls.get(output.pair)
+        if match is None and call is None:
+            continue
+        score = (match.score if match else 0.0) + (PAIR_WEIGHT * call.score if call else 0.0)
+        piece = match.piece if match else 0
+        place = (output.message, output.session, output.seq, output.block)
+        hit = Ranked(*place, piece, Kind.OUTPUT, score, None if call is None else output.pair)
+        # Calls that name nothing, such as polls of a running command, are not equal because of that.
+        called = output.argument or output.pair
+        groups[output.session, output.tool, called].append((hit, output.characters))
+    hits = []
+    for group in sorted(groups.values(), key=lambda members: -max(hit.message for hit, _ in members)):
+        best = max(hit.score for hit, _ in group)
+        group.sort(key=lambda member: (-member[1], -member[0].message))
+        hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
+    return hits
+
+
+def rarity(count: int, entries: int) -> float:
+    """The inverse document frequency of a term that `count` of the entries have, as in FTS5's bm25 function."""
+    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
+
+
+class BestHits(Generic[Kept]):
+    """Which hits are the best by their weighed scores, without outputs whose lines are in hits with a better score. The
+    texts of hits are added one by one, only as long as a hit, or one behind it, can be among the best. With each a
+    store keeps what it needs to show the hit."""
+
+    def __init__(self, found: Sequence[Ranked], limit: int, weigh: Callable[[Ranked], float] | None) -> None:
+        self._found = found
+        self._limit = limit
+        self._considered = limit if weigh is None else RANKED_HITS * limit
+        self._scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
+        self._best_behind = list(accumulate(reversed(self._scores), max, initial=0.0))[-2::-1]
+        self._shown = ShownLines()
+        self._added = 0
+        self._hits: list[tuple[float, Ranked, Kept]] = []
+
+    def add(self, text: str, kept: Kept) -> bool:
+        """Add the next of the hits, which has this text. Returns whether no further one can be among the best."""
+        place = self._added
+        hit, score, behind = self._found[place], self._scores[place], self._best_behind[place]
+        self._added += 1
+        if hit.kind is Kind.OUTPUT and not self._shown.adds(text):
+            return False
+        self._hits.append((score, hit, kept))
+        return len(self._hits) == self._considered or sum(each[0] >= behind for each in self._hits) >= self._limit
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are as many as are wanted."""
+        return len(self._hits) >= self._limit
+
+    def best(self) -> list[tuple[Ranked, Kept]]:
+        """The best hits, with their weighed scores."""
+        best = sorted(self._hits, key=lambda each: -each[0])[: self._limit]
+        return [(replace(hit, score=score), kept) for score, hit, kept in best]
+
+
+class ShownLines:
+    """The lines of the outputs that are among the hits already."""
+
+    def __init__(self) -> None:
+        self._shown: list[frozenset[str]] = []
+
+    def adds(self, text: str) -> bool:
+        """Whether an output shows enough that no better hit does; it is then remembered."""
+        lines = _lines(text)
+        least = SAME_LINES * len(lines)
+        if lines and any(not lines.isdisjoint(shown) and len(lines & shown) >= least for shown in self._shown):
+            return False
+        self._shown.append(lines)
+        return True
+
+
+def _lines(text: str) -> frozenset[str]:
+    """The lines of a text that are long enough to tell it apart, without the line numbers that tools write."""
+    found = set()
+    for line in text[:COMPARED_CHARACTERS].splitlines():
+        stripped = line.strip()
+        if stripped[:1].isdigit() and (number := _LINE_NUMBER.match(stripped)):
+            stripped = stripped[number.end() :].strip()
+        if len(stripped) >= MIN_LINE:
+            found.add(stripped)
+    return frozenset(found)

@@ -1,0 +1,1 @@
+"""The embedded session store: one SQLite file, safely shared by several processes."""

@@ -1,0 +1,310 @@
+"""The transactions that append messages: stored ones are skipped, and a long batch is stored in pieces."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from contextstash_storage.codec.bodies import Blob
+from contextstash_storage.codec.compact_form import packed_body
+from contextstash_storage.codec.compression import Dictionary
+from contextstash_storage.codec.derived_form import group_of
+from contextstash_storage.codec.dictionaries import dictionary_of, is_due, make_dictionary
+from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
+from contextstash_storage.codec.preparation import Prepared, prepare
+from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Counters,
+    Cursor,
+    Message,
+    NewMessage,
+    Output,
+    Session,
+)
+from contextstash_storage.sqlite.large_bodies import LARGE_BODY, insert_large
+from contextstash_storage.sqlite.logs import insert_call
+from contextstash_storage.sqlite.outputs import insert_output
+from contextstash_storage.sqlite.repeats import (
+    Known,
+    has_key,
+    known_by_batch_id,
+    known_by_position,
+    looks_repeated,
+    note_piece,
+    stored_fingerprint,
+)
+from contextstash_storage.sqlite.requests import book_usage
+from contextstash_storage.sqlite.rows import from_json, now, session_row, stored_time, to_json
+from contextstash_storage.sqlite.search_index import insert_pieces, queue
+from contextstash_storage.sqlite.view_edits import insert_edits
+
+__all__ = ["Batch", "Progress", "append_piece", "insert_message", "prepare"]
+
+PIECE_SECONDS = 0.06
+"""How long a transaction stores messages before it ends at the next place where a batch may be cut. Others wait for it,
+at most 250 ms; the rest of that is for the commit and for machines that are four times as slow."""
+
+MAX_PIECE_SECONDS = 0.12
+"""How long it stores messages if there is no such place: a view is valid with an unanswered call at its end too."""
+
+PIECE_CHARACTERS = 120_000
+"""How many characters of text a transaction takes beyond its first message. The search index takes most of the time, in
+part at the commit, where no clock can stop it: about 100 ms for each million characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a batch has got. `done` of its messages are stored, by this call or before; `left` are the session's
+    counters as the last piece left them."""
+
+    done: int = 0
+    stored: tuple[Message, ...] = ()
+    first_seq: int | None = None
+    repeats: bool = False
+    left: Counters | None = None
+    into: tuple[int, datetime] | None = None
+    """The row of the session that the first piece went into, and when that was made: a row number can come again."""
+    appended: Appended | None = None
+    """What the append did, once it is complete."""
+
+
+def append_piece(db: sqlite3.Connection, batch: Batch, progress: Progress) -> Progress:
+    """Store the next piece of a batch, within a transaction; returns how far it has got."""
+    row, session = session_row(db, batch.owner, batch.session_id)
+    counters = session.counters
+    into = (row, session.created_at)
+    if progress.into not in (None, into):
+        raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
+    if progress.left is None:
+        progress = replace(progress, repeats=_looks_repeated(db, row, counters, batch))
+    counters = _with_edits_before(db, row, counters, batch, progress)
+    known = _known(db, row, counters, batch, progress)
+    done, stored, counters = _store_messages(db, row, with_counters(session, counters), batch, known.count)
+    if batch.batch_id is not None and stored:
+        note_piece(db, row, batch.batch_id, batch.messages, known.count, stored[0].seq, len(stored))
+    complete = done == len(batch.messages)
+    if complete and batch.edits is not None and stored:
+        counters = insert_edits(db, row, counters, batch.edits(counters, stored), own=False)
+    if complete and batch.cursor is not None:
+        _store_cursor(db, batch.owner, row, batch.cursor)
+    if stored or counters != session.counters:
+        session = _store_counters(db, row, session, counters)
+    progress = replace(
+        progress,
+        done=done,
+        stored=progress.stored + stored,
+        first_seq=known.first_seq if progress.first_seq is None else progress.first_seq,
+        left=counters,
+        into=into,
+    )
+    return replace(progress, appended=_appended(batch, progress, session)) if complete else progress
+
+
+def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
+    return batch.appended(session, progress.stored, progress.first_seq, repeats=progress.repeats)
+
+
+def _looks_repeated(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch) -> bool:
+    return not batch.is_identified and looks_repeated(db, row, counters.messages, batch.messages)
+
+
+def _with_edits_before(
+    db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, progress: Progress
+) -> Counters:
+    """Append the edits that belong before the messages; returns the counters after them."""
+    if batch.before is None:
+        return counters
+    if progress.left is None:
+        return insert_edits(db, row, counters, batch.before(counters), own=False)
+    if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
+        raise EditConflictError("The session was changed while messages were appended to it.")
+    return counters
+
+
+def _known(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, progress: Progress) -> Known:
+    """How much of the batch is stored by now."""
+    batch.check_markers()
+    if batch.first_seq is not None:
+        return known_by_position(db, row, counters.messages, batch.messages, batch.first_seq, progress.done)
+    if batch.batch_id is not None:
+        return known_by_batch_id(db, row, counters.messages, batch.messages, batch.batch_id)
+    return Known(progress.done, counters.messages)
+
+
+def _store_messages(
+    db: sqlite3.Connection, row: int, session: Session, batch: Batch, done: int
+) -> tuple[int, tuple[Message, ...], Counters]:
+    """Store messages from number `done` on until a transaction has lasted long enough. Returns how many of the batch
+    are stored then, those stored now, and the counters."""
+    counters = session.counters
+    handles: dict[str, int] = {}
+    dictionary = dictionary_of(db, row)
+    stored: list[Message] = []
+    begun = time.monotonic()
+    characters = 0
+    for prepared in batch.messages[done:]:
+        if stored and _is_full(batch.messages[done - 1], time.monotonic() - begun, characters + _size(prepared)):
+            break
+        done += 1
+        characters += _size(prepared)
+        message = prepared.message
+        if message.key is not None and has_key(db, row, message.key):
+            continue
+        seq = counters.messages
+        stored.append(insert_message(db, row, batch.session_id, seq, prepared, dictionary, handles))
+        if message.usage is not None:
+            _store_call(db, row, message, with_counters(session, counters), seq)
+        counters = batch.count(counters, message, seq)
+    if dictionary is None and is_due(session.counters.messages, counters.messages):
+        make_dictionary(db, row, counters.messages)
+    return done, tuple(stored), counters
+
+
+def _size(prepared: Prepared) -> int:
+    return prepared.indexed_characters
+
+
+def _is_full(last: Prepared, seconds: float, characters: int) -> bool:
+    """Whether a transaction ends after this message of it."""
+    if last.may_end:
+        return seconds > PIECE_SECONDS or characters > PIECE_CHARACTERS
+    return seconds > MAX_PIECE_SECONDS or characters > 2 * PIECE_CHARACTERS
+
+
+def insert_message(
+    db: sqlite3.Connection,
+    row: int,
+    session_id: str,
+    seq: int,
+    prepared: Prepared,
+    dictionary: Dictionary | None,
+    handles: dict[str, int] | None = None,
+) -> Message:
+    """Store a message at its position, with its outputs and what of it can be found. `dictionary` is that of its
+    session; `handles` is kept from message to message of one transaction: how many outputs have each handle's name."""
+    message = prepared.message
+    created = message.created_at or now()
+    body = packed_body(prepared, dictionary)
+    is_large = len(body) >= LARGE_BODY
+    number = db.execute(
+        "INSERT INTO messages (session, seq, fingerprint, key, body, derived, created_at, created, search_text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            row,
+            seq,
+            stored_fingerprint(prepared.fingerprint),
+            message.key,
+            b"" if is_large else body,
+            prepared.columns.derived,
+            *stored_time(created),
+            prepared.columns.search_text,
+        ),
+    ).lastrowid
+    assert number is not None
+    if is_large:
+        insert_large(db, number, body)
+    _insert_blobs(db, number, prepared)
+    for output in message.outputs:
+        _insert_output(db, row, output, seq, {} if handles is None else handles)
+    if prepared.pieces is None:
+        queue(db, number)
+    else:
+        insert_pieces(db, row, seq, number, message.blocks, prepared.pieces)
+    return stored_message(message, session_id, seq, created)
+
+
+def _insert_blobs(db: sqlite3.Connection, number: int, prepared: Prepared) -> None:
+    for place, (blob, content) in enumerate(zip(prepared.parts.blobs, prepared.columns.blobs, strict=True)):
+        db.execute(
+            "INSERT INTO message_blobs (message, number, path, blob) VALUES (?, ?, ?, ?)",
+            (number, place, json.dumps(blob.path), _blob(db, blob, content)),
+        )
+
+
+def _blob(db: sqlite3.Connection, blob: Blob, content: bytes) -> int:
+    known = db.execute("SELECT blob FROM blobs WHERE sha256 = ?", (blob.sha256,)).fetchone()
+    if known is not None:
+        return int(known[0])
+    number = db.execute("INSERT INTO blobs (sha256, content) VALUES (?, ?)", (blob.sha256, content)).lastrowid
+    assert number is not None
+    return number
+
+
+def _insert_output(db: sqlite3.Connection, row: int, output: Output, seq: int, handles: dict[str, int]) -> None:
+    """Store an output under its handle, or under the next free one of that name."""
+    handle = _free_handle(db, row, output.handle, handles)
+    insert_output(db, row, output.model_copy(update={"handle": handle, "seq": seq}))
+
+
+def _free_handle(db: sqlite3.Connection, row: int, name: str, handles: dict[str, int]) -> str:
+    """The name itself, or with the lowest number that is free: `name-2`, `name-3`, … Numbers are given in order, so the
+    free one is found by doubling steps and halving them again: a thousand equal outputs take ten look-ups each."""
+
+    def is_taken(number: int) -> bool:
+        handle = name if number == 1 else f"{name}-{number}"
+        values = (row, handle)
+        return db.execute("SELECT 1 FROM outputs WHERE session = ? AND handle = ?", values).fetchone() is not None
+
+    taken = handles.get(name, 0)
+    step = 1
+    while is_taken(taken + step):
+        taken += step
+        step *= 2
+    free = taken + step
+    while free - taken > 1:
+        middle = (taken + free) // 2
+        taken, free = (middle, free) if is_taken(middle) else (taken, middle)
+    handles[name] = free
+    return name if free == 1 else f"{name}-{free}"
+
+
+def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: Session, seq: int) -> None:
+    """Store the model call that a message reports on. A reply recorded in several messages is one call,
+    with the last of its reports."""
+    usage = message.usage
+    assert usage is not None
+    stored = db.execute("SELECT record FROM calls WHERE session = ? AND reply = ?", (row, message.group)).fetchone()
+    if stored is not None:
+        known = with_usage(from_json(Call, stored[0]), usage)
+        db.execute("UPDATE calls SET record = ? WHERE session = ? AND reply = ?", (to_json(known), row, message.group))
+        return
+    sent = message.request or session.counters.request
+    if sent is not None:
+        book_usage(db, row, sent.number, usage)
+    start = _reply_start(db, row, message.group, seq) if sent is None else 0
+    call = reported_call(message, session, start, sent)
+    insert_call(db, row, call, message.group)
+
+
+def _reply_start(db: sqlite3.Connection, row: int, group: str | None, seq: int) -> int:
+    """The first position of the reply whose part at `seq` is the first that reports usage."""
+    if group is None:
+        return seq
+    rows = db.execute("SELECT seq, derived FROM messages WHERE session = ? AND seq < ? ORDER BY seq DESC", (row, seq))
+    for before, text in rows:
+        if group_of(text) != group:
+            break
+        seq = before
+    return seq
+
+
+def _store_cursor(db: sqlite3.Connection, owner: str, row: int, cursor: Cursor) -> None:
+    db.execute(
+        "INSERT INTO cursors (owner, source, session, record) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (owner, source) DO UPDATE SET session = excluded.session, record = excluded.record",
+        (owner, cursor.source, row, to_json(cursor)),
+    )
+
+
+def _store_counters(db: sqlite3.Connection, row: int, session: Session, counters: Counters) -> Session:
+    updated = now()
+    db.execute(
+        "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?",
+        (to_json(counters), updated.isoformat(), row),
+    )
+    return session.model_copy(update={"counters": counters, "updated_at": updated})

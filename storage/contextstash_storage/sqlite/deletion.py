@@ -1,0 +1,356 @@
+"""Removes what remains of a deleted session from the files, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from contextstash_storage.errors import StoreError
+from contextstash_storage.search.documents import Piece
+from contextstash_storage.sqlite.connection import Connection, truncate_log
+from contextstash_storage.sqlite.hidden_sessions import DELETED_OWNER, give_up_abandoned
+from contextstash_storage.sqlite.index_work import remove_former_index
+from contextstash_storage.sqlite.merge_stops import MERGED_PAGES as STOPPED_PAGES
+from contextstash_storage.sqlite.merge_stops import (
+    has_stops,
+    insert_stops,
+    is_much,
+    is_suspended,
+    remove_stops,
+    resume_automatic_merge,
+    stop_words,
+    suspend_automatic_merge,
+)
+from contextstash_storage.sqlite.search_index import (
+    Searchable,
+    indexed_pieces,
+    is_long,
+    merge_index,
+    pieces_at_once,
+    read_searchable,
+    remove_pieces,
+    rewrite_terms,
+)
+
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting (bench/write_lock.py)."""
+
+PAUSE_SECONDS = 0.025
+"""How long the write lock is left to others between two pieces. SQLite has no queue: who waits asks again every 1 to
+25 ms in its first eighth of a second, and so meets the pause."""
+
+LOG_SECONDS = 5.0
+"""How long a deletion waits for readers of other processes until the log can be truncated. Ours read for some ms."""
+
+AGAIN_SECONDS = 5.0
+"""How long after a deletion that could not be finished it is tried again."""
+
+ROWS_AT_ONCE = 200
+
+MERGED_PAGES = 64
+"""Pages of the search index, of 4 KB, that are merged between two looks at the clock."""
+
+SMALL_FILE_BYTES = 8 * 2**20
+"""A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
+
+_PARTS = (
+    ("outputs", "seq"),
+    ("edits", "edit_id"),
+    ("events", "event_id"),
+    ("calls", "call_id"),
+    ("cached_summaries", "key"),
+    ("leases", "purpose"),
+    ("batches", "batch_id"),
+    ("requests", "request"),
+    ("declared_parts", "version"),
+    ("dictionaries", "mark"),
+)
+
+Result = TypeVar("Result")
+
+
+class Deletion:
+    """Removes what is marked as deleted from the files of one store. What could not be removed, because another process
+    still reads the old state, is tried again in the background, and at the next opening of the database."""
+
+    def __init__(self, writer: Connection, lock: asyncio.Lock) -> None:
+        self._writer = writer
+        self._lock = lock
+        self._alone = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[bool]] = set()
+
+    async def finish(self) -> bool:
+        """Remove everything that is marked. False if some of it may still be in the files. Cancelling the caller does
+        not stop it."""
+        finished = await asyncio.shield(self._task(self._finished()))
+        if not finished:
+            self.finish_later(AGAIN_SECONDS)
+        return finished
+
+    def finish_later(self, seconds: float = 0.0) -> None:
+        """Remove everything that is marked, in the background, until that is done; begin in `seconds`."""
+        if not self._closing.is_set():
+            self._task(self._until_finished(seconds))
+
+    async def close(self) -> None:
+        """Stop after the piece that is being worked on."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _task(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _until_finished(self, seconds: float) -> bool:
+        await self._pause(seconds)
+        while not self._closing.is_set() and not await self._finished():
+            await self._pause(AGAIN_SECONDS)
+        return not self._closing.is_set()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+
+    async def _finished(self) -> bool:
+        async with self._alone:
+            try:
+                return await self._all_taken_out()
+            except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
+                return False
+
+    async def _all_taken_out(self) -> bool:
+        await self._write(give_up_abandoned)
+        much = await self._writer.read(lambda db: is_suspended(db) or is_much(db))
+        if not await self._all_rows_removed(much) or not await self._pieces(remove_former_index):
+            return False
+        marks = await self._writer.read(_marks)
+        if not marks:
+            await self._write(resume_automatic_merge)
+            return True
+        if any(indexed for _, indexed in marks):
+            if not await self._index_merged(much):
+                return False
+            await self._write(rewrite_terms)
+        async with self._lock:
+            await self._writer.run(_rewrite_small_file)
+        if not await self._log_truncated():
+            return False
+        # Only now: whoever opens the database after a crash sees by the marks what is still to be done.
+        await self._write(lambda db: _remove_marks(db, marks))
+        return True
+
+    async def _index_merged(self, much: bool) -> bool:
+        """Merge the whole search index, after which no deleted word is left in it. If much was deleted, it is merged
+        with stops in it, and once more without them."""
+        if much:
+            await self._write(suspend_automatic_merge)
+            words = await self._writer.read(stop_words)
+            if not await self._pieces(lambda db: _inserted_stops(db, words)):
+                return False
+        if not await self._writer.read(has_stops):
+            return await self._merged(MERGED_PAGES)
+        return (
+            await self._merged(STOPPED_PAGES)
+            and await self._pieces(lambda db: remove_stops(db, time.monotonic() + PIECE_SECONDS))
+            and await self._merged(MERGED_PAGES)
+        )
+
+    async def _merged(self, pages: int) -> bool:
+        await self._write(lambda db: merge_index(db, -pages))
+        return await self._pieces(lambda db: _merged_piece(db, pages))
+
+    async def _all_rows_removed(self, much: bool) -> bool:
+        """Remove the rows of everything that is marked; a message with very much text is prepared outside the
+        transactions."""
+        long: _LongText | None = None
+        while not self._closing.is_set():
+            if much:
+                await self._write(_merged_without_text)
+            more, message = await self._write(lambda db, long=long: _removed_piece(db, long))  # type: ignore[misc]
+            if not more:
+                return True
+            if message is None:
+                long = None
+            elif long is None or long.message != message:
+                found = await self._writer.run(lambda db, message=message: read_searchable(db, message))  # type: ignore[misc]
+                long = None if found is None else _LongText(message, found, await asyncio.to_thread(_pieces, found))
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+    async def _write(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        async with self._lock:
+            return await self._writer.write(work)
+
+    async def _pieces(self, piece: Callable[[sqlite3.Connection], bool]) -> bool:
+        """Do piece after piece until one says that there is no more; False if the store is closed before that."""
+        while not self._closing.is_set():
+            if not await self._write(piece):
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+    async def _log_truncated(self) -> bool:
+        give_up = time.monotonic() + LOG_SECONDS
+        while not self._closing.is_set():
+            async with self._lock:
+                if await self._writer.run(truncate_log):
+                    return True
+            if time.monotonic() > give_up:
+                return False
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _LongText:
+    """A message with very much text, and the pieces in which it is indexed; None if it is damaged."""
+
+    message: int
+    searchable: Searchable
+    pieces: list[Piece] | None
+
+
+def _pieces(searchable: Searchable) -> list[Piece] | None:
+    """The pieces in which a message is indexed; None if its text cannot be read."""
+    try:
+        return searchable.pieces()
+    except StoreError:
+        return None
+
+
+def _removed_piece(db: sqlite3.Connection, long: _LongText | None) -> tuple[bool, int | None]:
+    """Remove some of the rows of what is marked. Returns whether there may be more, and the message that comes next if
+    it is so long that it has to be prepared."""
+    until = time.monotonic() + PIECE_SECONDS
+    for (row,) in db.execute("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)).fetchall():
+        while (message := _first_message(db, row)) is not None:
+            if not _forget_text(db, message, long):
+                return True, message
+            _remove_message(db, message)
+            if time.monotonic() > until:
+                return True, None
+        while _remove_rows(db, row):
+            if time.monotonic() > until:
+                return True, None
+    return False, None
+
+
+def _first_message(db: sqlite3.Connection, row: int) -> int | None:
+    found = db.execute("SELECT message FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _forget_text(db: sqlite3.Connection, message: int, long: _LongText | None) -> bool:
+    """Remove a message's text from the index; False if some of it is left, or it has to be prepared first."""
+    if long is not None and long.message == message and long.pieces is None:
+        return _leave_text(db, message)
+    if long is not None and long.message == message and long.pieces is not None:
+        left = indexed_pieces(db, message)
+        count = pieces_at_once(reversed(long.pieces[:left]))
+        remove_pieces(db, long.searchable, long.pieces, count)
+        return count >= left
+    [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
+    if not count:
+        return True
+    if is_long(db, message):
+        return False
+    searchable = read_searchable(db, message)
+    assert searchable is not None
+    found = _pieces(searchable)
+    if found is None:
+        return _leave_text(db, message)
+    db.execute("SAVEPOINT text")
+    try:
+        remove_pieces(db, searchable, found, count)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        db.execute("ROLLBACK TO text")
+        _leave_text(db, message)
+    finally:
+        db.execute("RELEASE text")
+    return True
+
+
+def _leave_text(db: sqlite3.Connection, message: int) -> bool:
+    """Leave the words of a damaged message in the index: without its text they cannot be removed, and all other
+    deletions would wait for it. Its entries stay without a message, so that their numbers are not given to others."""
+    db.execute("UPDATE search_entries SET message = 0, pair = NULL WHERE message = ?", (message,))
+    return True
+
+
+def _remove_message(db: sqlite3.Connection, message: int) -> None:
+    """Remove a message whose text is forgotten, with what only it refers to."""
+    held = db.execute("SELECT DISTINCT blob FROM message_blobs WHERE message = ?", (message,)).fetchall()
+    db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
+    db.execute("DELETE FROM messages WHERE message = ?", (message,))
+    db.executemany(
+        "DELETE FROM blobs WHERE blob = ?1 AND NOT EXISTS (SELECT 1 FROM message_blobs WHERE blob = ?1)", held
+    )
+
+
+def _remove_rows(db: sqlite3.Connection, row: int) -> bool:
+    """Remove some of a session's other rows; False if it has none."""
+    for table, key in _PARTS:
+        removed = db.execute(
+            f"DELETE FROM {table} WHERE session = ?1 AND {key} IN"
+            f" (SELECT {key} FROM {table} WHERE session = ?1 LIMIT {ROWS_AT_ONCE})",
+            (row,),
+        )
+        if removed.rowcount:
+            return True
+    return False
+
+
+def _inserted_stops(db: sqlite3.Connection, words: list[str]) -> bool:
+    """Insert some of the stops and take their words out of the list; False if it is empty."""
+    del words[: insert_stops(db, words, time.monotonic() + PIECE_SECONDS)]
+    return bool(words)
+
+
+def _merged_without_text(db: sqlite3.Connection) -> bool:
+    """Merge what holds deleted words alone, so that the index does not fall into hundreds of parts."""
+    suspend_automatic_merge(db)
+    return _merged_piece(db, MERGED_PAGES)
+
+
+def _merged_piece(db: sqlite3.Connection, pages: int) -> bool:
+    """Merge the index for the time of a piece; False if it is all merged."""
+    until = time.monotonic() + PIECE_SECONDS
+    while merge_index(db, pages):
+        if time.monotonic() > until:
+            return True
+    return False
+
+
+def _rewrite_small_file(db: sqlite3.Connection) -> None:
+    """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
+    and in files of former versions too."""
+    [pages], [free], [size] = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size <= SMALL_FILE_BYTES:
+        db.execute("VACUUM")
+
+
+def _marks(db: sqlite3.Connection) -> list[tuple[str, bool]]:
+    """The names of deleted sessions whose rows are removed, and whether any text of theirs was in the index."""
+    return db.execute(
+        "SELECT session_id, settings ->> '$.indexed' FROM sessions WHERE owner = ?", (DELETED_OWNER,)
+    ).fetchall()
+
+
+def _remove_marks(db: sqlite3.Connection, marks: Sequence[tuple[str, bool]]) -> None:
+    resume_automatic_merge(db)
+    db.executemany(
+        "DELETE FROM sessions WHERE owner = ? AND session_id = ?", [(DELETED_OWNER, name) for name, _ in marks]
+    )

@@ -1,0 +1,52 @@
+"""The health of a database file, looked at without changing it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from contextstash_storage.codec.compression import OF_SESSION
+from contextstash_storage.codec.dictionaries import dictionary_of
+from contextstash_storage.sqlite.connection import store_error
+from contextstash_storage.sqlite.hidden_sessions import IS_SEEN
+from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.sqlite.migrations import migrations
+
+FIRST_WITH_DICTIONARIES = 10
+"""The version of the database since which sessions have dictionaries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a database file. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
+    program brings a database to. Of `damaged` sessions some messages cannot be decompressed."""
+
+    sessions: int
+    version: int
+    newest: int
+    check: str
+    damaged: int = 0
+
+
+def look_at(path: Path) -> Health:
+    """Check a database file. Raises StoreError if it can't be read."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
+            [check] = db.execute("PRAGMA quick_check(1)").fetchone()
+            [version] = db.execute("PRAGMA user_version").fetchone()
+            [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
+            damaged = _without_dictionary(db) if check == "ok" and version >= FIRST_WITH_DICTIONARIES else 0
+    except sqlite3.Error as error:
+        raise store_error(error) from error
+    return Health(int(sessions), int(version), migrations()[-1][0], str(check), damaged)
+
+
+def _without_dictionary(db: sqlite3.Connection) -> int:
+    """How many sessions have messages that need a dictionary which is missing or damaged."""
+    in_need = (
+        "SELECT DISTINCT session FROM messages JOIN sessions USING (session)"
+        f" WHERE {IS_SEEN} AND substr({BODY}, 1, 1) = ?"
+    )
+    return sum(dictionary_of(db, session) is None for (session,) in db.execute(in_need, (OF_SESSION,)).fetchall())

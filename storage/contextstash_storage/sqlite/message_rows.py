@@ -1,0 +1,82 @@
+"""The rows of messages with their large strings, and the records made of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from contextstash_storage.codec.compression import Dictionary
+from contextstash_storage.codec.dictionaries import dictionary_of
+from contextstash_storage.records import Message
+from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.sqlite.rows import STORED_TIME, message_of
+
+FEW = 16
+"""Up to so many messages are made where their rows are read; of more only the rows, which takes a tenth of the time:
+others wait for the one connection that reads."""
+
+_COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRows:
+    """Rows of messages in order, their large strings by message, and the dictionary of their session; without bodies
+    neither."""
+
+    session_id: str
+    rows: Sequence[tuple[Any, ...]]
+    blobs: dict[int, list[tuple[str, bytes]]] = field(default_factory=dict)
+    bodies: bool = True
+    dictionary: Dictionary | None = None
+
+    def messages(self) -> list[Message]:
+        """The messages of these rows."""
+        return [self._message(*row) for row in self.rows]
+
+    def _message(
+        self, number: int, seq: int, key: str | None, derived: str, created: str | int, body: bytes
+    ) -> Message:
+        stored = (body, self.blobs.get(number, [])) if self.bodies else None
+        return message_of(self.session_id, (seq, key, derived, created), stored, self.dictionary)
+
+
+def rows_between(
+    db: sqlite3.Connection, session: int, session_id: str, first: int, last: int, *, bodies: bool
+) -> MessageRows:
+    """The rows of the messages `first` to `last` of a session."""
+    return _rows(db, session_id, "seq BETWEEN ? AND ?", (session, first, last), bodies)
+
+
+def rows_at(db: sqlite3.Connection, session: int, session_id: str, seqs: Sequence[int]) -> MessageRows:
+    """The rows of the messages at these positions."""
+    condition = "seq IN (SELECT value FROM json_each(?))"
+    return _rows(db, session_id, condition, (session, json.dumps(list(seqs))), True)
+
+
+def _rows(
+    db: sqlite3.Connection, session_id: str, condition: str, values: tuple[Any, ...], bodies: bool
+) -> MessageRows:
+    """The rows of a session that meet a condition; its row is the first of the values."""
+    condition = f"session = ? AND {condition}"
+    rows = db.execute(
+        f"SELECT {_COLUMNS}, {BODY if bodies else 'NULL'} FROM messages WHERE {condition} ORDER BY seq", values
+    ).fetchall()
+    if not bodies:
+        return MessageRows(session_id, rows, bodies=False)
+    return MessageRows(session_id, rows, _blobs(db, condition, values), dictionary=dictionary_of(db, values[0]))
+
+
+def _blobs(db: sqlite3.Connection, condition: str, values: Sequence[object]) -> dict[int, list[tuple[str, bytes]]]:
+    """The large strings of the messages that meet a condition, by message, in their order."""
+    found: dict[int, list[tuple[str, bytes]]] = {}
+    rows = db.execute(
+        "SELECT message, path, content FROM messages JOIN message_blobs USING (message) JOIN blobs USING (blob)"
+        f" WHERE {condition} ORDER BY message, number",
+        values,
+    )
+    for message, path, content in rows:
+        found.setdefault(message, []).append((path, content))
+    return found

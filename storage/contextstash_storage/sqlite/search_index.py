@@ -1,0 +1,337 @@
+"""The rows of the search index in SQLite: inserted with a message, or later in pieces, and removed again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from contextstash_storage.codec.bodies import put_together, unfolded
+from contextstash_storage.codec.compression import Dictionary, damaged
+from contextstash_storage.codec.derived_form import CALL_MARK, fields_of, text_size
+from contextstash_storage.codec.dictionaries import dictionary_of
+from contextstash_storage.codec.text_references import is_referring, referred, sources
+from contextstash_storage.records import Block, NewMessage
+from contextstash_storage.search.documents import Document, Kind, Piece, documents, pieces
+from contextstash_storage.sqlite.hidden_sessions import DELETED_OWNER
+from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
+
+INLINE_CHARACTERS = 120_000
+"""A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
+each million characters, in part at the commit."""
+
+INLINE_BLOCKS = 1_000
+"""The same for a message with more blocks: each has at least one row of its own, about 50 µs."""
+
+PIECE_SET_CHARACTERS = 130_000
+"""Text that is inserted or removed in one transaction: 15 ms before the commit and as much in it. No clock can stop the
+commit (bench/write_lock.py)."""
+
+PIECE_SET_SIZE = 500
+"""The same by the number of pieces, of which a message with many blocks has many short ones."""
+
+CALL_MESSAGES = 60
+"""How many messages before an output are searched for its call; as many as when the output is named by its call."""
+
+MAX_REWRITTEN = 50_000
+"""Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
+about 60 ms."""
+
+_BLOCKS = 65_536
+"""More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
+
+
+_SEARCHABLE = f"""
+SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOIN messages ON message = value
+WHERE search_text IS NOT NULL
+"""
+_BLOBS = """
+SELECT message, message_blobs.path, content
+FROM json_each(?) CROSS JOIN message_blobs ON message = value JOIN blobs USING (blob)
+ORDER BY message, message_blobs.number
+"""
+_CALLS = f"""
+SELECT message, outputs.block, {TOOL}, {ARGUMENT}
+FROM json_each(?) CROSS JOIN messages ON message = value JOIN outputs USING (session, seq) ORDER BY message, block
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Searchable:
+    """A stored message as the index needs it. `stored` is its text, which is made whole by the body, its large strings
+    (path and content) and the dictionary of its session."""
+
+    message: int
+    session: int
+    seq: int
+    blocks: tuple[Block, ...]
+    calls: dict[int, tuple[str, str]]
+    stored: bytes
+    body: bytes
+    blobs: tuple[tuple[str, bytes], ...]
+    dictionary: Dictionary | None
+
+    def documents(self) -> list[Document]:
+        return documents(self._text(), self.blocks, self.calls)
+
+    def _text(self) -> str:
+        if not is_referring(self.stored):
+            return unfolded(self.stored, [content for _, content in self.blobs])
+        body = put_together(self.body, self.blobs, self.dictionary)
+        try:
+            return referred(self.stored, sources(body, self.calls.values()))
+        except (ValueError, IndexError) as error:
+            raise damaged() from error
+
+    def pieces(self) -> list[Piece]:
+        return list(pieces(self.documents()))
+
+
+def read_searchable(db: sqlite3.Connection, message: int) -> Searchable | None:
+    """What the index needs of a stored message; None if it has no text, or is gone."""
+    return read_searchables(db, [message]).get(message)
+
+
+def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[int, Searchable]:
+    """What the index needs of those of these messages that are stored and have a text."""
+    named = (json.dumps(sorted(messages)),)
+    blobs: defaultdict[int, list[tuple[str, bytes]]] = defaultdict(list)
+    for message, path, content in db.execute(_BLOBS, named):
+        blobs[message].append((path, content))
+    calls: defaultdict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
+    for message, block, tool, argument in db.execute(_CALLS, named):
+        calls[message][block] = (tool, argument or "")
+    rows = db.execute(_SEARCHABLE, named).fetchall()
+    dictionaries = {session: dictionary_of(db, session) for session in {row[1] for row in rows}}
+    return {
+        message: Searchable(
+            message,
+            session,
+            seq,
+            tuple(Block.model_validate(block) for block in fields_of(derived).get("blocks", ())),
+            calls[message],
+            stored,
+            body,
+            tuple(blobs[message]),
+            dictionaries[session],
+        )
+        for message, session, seq, derived, stored, body in rows
+    }
+
+
+def is_indexed_later(message: NewMessage) -> bool:
+    """Whether a message that is to be stored is indexed after that, in pieces."""
+    return len(message.search_text) > INLINE_CHARACTERS or len(message.blocks) > INLINE_BLOCKS
+
+
+def is_long(db: sqlite3.Connection, message: int) -> bool:
+    """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
+    [derived, packed] = db.execute(
+        "SELECT derived, length(search_text) + coalesce((SELECT sum(length(content)) FROM message_blobs"
+        " JOIN blobs USING (blob) WHERE message_blobs.message = messages.message), 0) FROM messages WHERE message = ?",
+        (message,),
+    ).fetchone() or ("{}", 0)
+    blocks = fields_of(derived).get("blocks", ())
+    return bool(max(text_size(blocks), packed or 0) > INLINE_CHARACTERS) or len(blocks) > INLINE_BLOCKS
+
+
+def pieces_at_once(found: Iterable[Piece]) -> int:
+    """How many of these pieces, from the first on, one transaction inserts or removes."""
+    characters = 0
+    for number, piece in enumerate(found):
+        if number == PIECE_SET_SIZE or characters >= PIECE_SET_CHARACTERS:
+            return number
+        characters += len(piece.text)
+    return PIECE_SET_SIZE
+
+
+def insert_pieces(
+    db: sqlite3.Connection, session: int, seq: int, message: int, blocks: Sequence[Block], found: Sequence[Piece]
+) -> None:
+    """Make pieces of a message findable."""
+    pairs: dict[int, int] = {}
+    calls = RecordedCalls(db, session, seq)
+    for piece in found:
+        block = piece.document.block
+        if block not in pairs:
+            pairs[block] = pair_of(message, blocks, piece.document, calls)
+        pair = pairs[block]
+        entry = db.execute(
+            "INSERT INTO search_entries (message, block, piece, kind, pair) VALUES (?, ?, ?, ?, ?)",
+            (message, block, piece.number, piece.document.kind.value, pair or None),
+        ).lastrowid
+        call, text = piece.fields(call_is_recorded=pair != own_pair(message, block))
+        db.execute(
+            "INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, ?, ?, ?)",
+            (entry, _place(session, piece), call, text),
+        )
+
+
+def remove_pieces(db: sqlite3.Connection, searchable: Searchable, found: Sequence[Piece], count: int) -> int:
+    """Remove the last `count` of a message's pieces from the index, or as many as there are; returns how many. FTS5
+    needs exactly what was inserted. The words stay in the index's pages, marked as deleted, until these are merged."""
+    rows = db.execute(
+        "SELECT entry, pair FROM search_entries WHERE message = ? ORDER BY entry", (searchable.message,)
+    ).fetchall()
+    first = max(0, len(rows) - count)
+    for piece, (entry, pair) in list(zip(found, rows, strict=False))[first:]:
+        is_recorded = (pair or 0) != own_pair(searchable.message, piece.document.block)
+        call, text = piece.fields(call_is_recorded=is_recorded)
+        db.execute(
+            "INSERT INTO search_pieces (search_pieces, rowid, place, call, text) VALUES ('delete', ?, ?, ?, ?)",
+            (entry, _place(searchable.session, piece), call, text),
+        )
+        db.execute("DELETE FROM search_entries WHERE entry = ?", (entry,))
+    return len(rows) - first
+
+
+def _place(session: int, piece: Piece) -> str:
+    return f"{session_mark(session)} {piece.place}"
+
+
+def session_mark(session: int) -> str:
+    """A session's row as one word of the index."""
+    return f"s{session}"
+
+
+def own_pair(message: int, block: int) -> int:
+    """The number that a call and its output have in common: the call's message and block."""
+    return message * _BLOCKS + min(block, _BLOCKS - 1)
+
+
+def call_of_pair(pair: int) -> tuple[int, int]:
+    """The message and block of a pair's call."""
+    return divmod(pair, _BLOCKS)
+
+
+class PairedCalls(Protocol):
+    """The calls before a message."""
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the last call of this id, 0 if there is none."""
+        ...
+
+
+def pair_of(message: int, blocks: Sequence[Block], document: Document, calls: PairedCalls) -> int:
+    """The pair that a document is of; 0 for what was said, its own if it is a call, or an output whose call is not
+    recorded."""
+    if document.kind is Kind.TEXT:
+        return 0
+    own = own_pair(message, document.block)
+    if document.kind is Kind.CALL or document.block >= len(blocks):
+        return own
+    call_id = blocks[document.block].call_id
+    return own if call_id is None else calls.pair(call_id) or own
+
+
+class RecordedCalls:
+    """The calls before a position, newest first. Each message is read once, since it can have 10,000 calls."""
+
+    def __init__(self, db: sqlite3.Connection, session: int, seq: int) -> None:
+        self._db = db
+        self._before = (session, seq, seq - CALL_MESSAGES)
+        self._read: list[MessageCalls] = []
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the last call of this id, 0 if there is none."""
+        return next((pair for message in self._messages() if (pair := message.pair(call_id))), 0)
+
+    def _messages(self) -> Iterator[MessageCalls]:
+        yield from self._read
+        for message, derived in self._rows:
+            self._read.append(MessageCalls(int(message), derived))
+            yield self._read[-1]
+
+    @cached_property
+    def _rows(self) -> Iterator[tuple[int, str]]:
+        return self._db.execute(
+            "SELECT message, derived FROM messages WHERE session = ? AND seq < ? AND seq >= ?"
+            " AND (instr(derived, ?) OR instr(derived, '\"tool_call\"')) AND search_text IS NOT NULL ORDER BY seq DESC",
+            (*self._before, CALL_MARK),
+        )
+
+
+class MessageCalls:
+    """The calls of one message, by what is stored with it as `derived`."""
+
+    def __init__(self, message: int, derived: str) -> None:
+        self._message = message
+        self._derived = derived
+
+    def pair(self, call_id: str) -> int:
+        """The pair of the first call of this id, 0 if there is none."""
+        if call_id.isascii() and call_id not in self._derived:
+            return 0
+        return self._pairs.get(call_id, 0)
+
+    @cached_property
+    def _pairs(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for number, block in enumerate(fields_of(self._derived).get("blocks", ())):
+            if block["type"] == "tool_call" and block.get("call_id"):
+                found.setdefault(block["call_id"], own_pair(self._message, number))
+        return found
+
+
+def queue(db: sqlite3.Connection, message: int) -> None:
+    """Remember that a message is still to be indexed, or to be indexed to its end."""
+    db.execute("INSERT INTO search_queue (message) VALUES (?)", (message,))
+
+
+def newest_queued(db: sqlite3.Connection) -> int | None:
+    """The message to be indexed next: the newest, as it is the likeliest to be searched for."""
+    row = db.execute(
+        "SELECT message FROM search_queue LEFT JOIN messages USING (message) LEFT JOIN sessions USING (session)"
+        " WHERE owner IS NOT ? ORDER BY message DESC LIMIT 1",
+        (DELETED_OWNER,),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def queued_messages(db: sqlite3.Connection) -> int:
+    """How many messages are still to be indexed."""
+    [count] = db.execute("SELECT count(*) FROM search_queue").fetchone()
+    return int(count)
+
+
+def is_queued(db: sqlite3.Connection, message: int) -> bool:
+    """Whether a message is still to be indexed, and its session is not being deleted."""
+    row = db.execute(
+        "SELECT 1 FROM search_queue JOIN messages USING (message) JOIN sessions USING (session)"
+        " WHERE message = ? AND owner <> ?",
+        (message, DELETED_OWNER),
+    ).fetchone()
+    return row is not None
+
+
+def leave_queue(db: sqlite3.Connection, message: int) -> None:
+    db.execute("DELETE FROM search_queue WHERE message = ?", (message,))
+
+
+def indexed_pieces(db: sqlite3.Connection, message: int) -> int:
+    """How many pieces of a message are in the index: the first ones, in their order."""
+    [count] = db.execute("SELECT count(*) FROM search_entries WHERE message = ?", (message,)).fetchone()
+    return int(count)
+
+
+def rewrite_terms(db: sqlite3.Connection) -> None:
+    """Write the index's table of page starts again. It holds single words, and its rows are ordered by key: when they
+    move from page to page, SQLite leaves copies of them in the unused part of pages. It is 0.5 % of the index."""
+    [pages] = db.execute("SELECT count(*) FROM search_pieces_idx").fetchone()
+    if pages <= MAX_REWRITTEN:
+        rows = db.execute("SELECT segid, term, pgno FROM search_pieces_idx ORDER BY segid, term").fetchall()
+        db.execute("DELETE FROM search_pieces_idx")
+        db.executemany("INSERT INTO search_pieces_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
+
+
+def merge_index(db: sqlite3.Connection, pages: int) -> bool:
+    """Merge about `pages` pages of the index; False if there was nothing to merge. A negative number first marks the
+    whole index for merging: once that is merged, no deleted word is left."""
+    before = db.total_changes
+    db.execute("INSERT INTO search_pieces (search_pieces, rank) VALUES ('merge', ?)", (pages,))
+    return db.total_changes - before >= 2  # FTS5's own sign; the row inserted here is one change

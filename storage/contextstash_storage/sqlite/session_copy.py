@@ -1,0 +1,182 @@
+"""Stores a whole imported session unchanged, in pieces that stay invisible until the last one is stored."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from contextstash_storage.codec.derived_form import group_of
+from contextstash_storage.codec.dictionaries import dictionary_of, is_due, make_dictionary
+from contextstash_storage.codec.preparation import Form, Prepared, prepare
+from contextstash_storage.errors import StoreBusyError
+from contextstash_storage.records import (
+    Call,
+    Copied,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    NewMessage,
+    Request,
+    Session,
+)
+from contextstash_storage.sqlite import leases
+from contextstash_storage.sqlite.append_messages import insert_message
+from contextstash_storage.sqlite.deletion import PIECE_SECONDS
+from contextstash_storage.sqlite.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
+from contextstash_storage.sqlite.logs import insert_call, insert_event
+from contextstash_storage.sqlite.requests import put_declared, put_request
+from contextstash_storage.sqlite.rows import session_row, to_json
+
+LEASE_SECONDS = 600.0
+"""How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
+
+ITEMS_AT_ONCE = 200
+CHARACTERS_AT_ONCE = 500_000
+"""Items are read and prepared up to this many at a time, and up to about this much text."""
+
+Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+
+
+@dataclass(slots=True)
+class Staged:
+    """An import that is under way: the row of its hidden session, and the position of the next message."""
+
+    row: int
+    holder: str
+    session: Session
+    seq: int = 0
+
+    def advance(self, written: Iterable[Row]) -> None:
+        """Go on behind these rows, now that they are committed."""
+        self.seq += sum(isinstance(row, Prepared) for row in written)
+
+
+def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
+    """Begin to store a session; None if it exists already."""
+    if _is_there(db, session.owner, session.session_id):
+        return None
+    holder = new_holder()
+    insert_session(db, session.model_copy(update={"owner": STAGED_OWNER, "session_id": holder}))
+    row, _ = session_row(db, STAGED_OWNER, holder)
+    leases.acquire(db, row, STAGING, holder, LEASE_SECONDS)
+    return Staged(row, holder, session)
+
+
+def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
+    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
+    rows: deque[Row] = deque()
+    characters = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            rows += prepare([item], form)
+            characters += len(item.search_text)
+        else:
+            rows.append(item)
+        if len(rows) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return rows
+
+
+def write_piece(db: sqlite3.Connection, staged: Staged, rows: deque[Row]) -> int:
+    """Store the first of these rows, as many as fit into a piece's time; returns how many. Messages come in order and
+    before all else. Raises StoreBusyError if the import has been given up for dead meanwhile."""
+    _renew(db, staged)
+    until = time.monotonic() + PIECE_SECONDS
+    seq = staged.seq
+    for written, row in enumerate(rows, start=1):
+        _insert(db, staged, row, seq)
+        seq += isinstance(row, Prepared)
+        if time.monotonic() > until:
+            return written
+    return len(rows)
+
+
+def publish(db: sqlite3.Connection, staged: Staged) -> Session | None:
+    """Make a session that is stored to its end visible; None if one of that id has come meanwhile."""
+    _renew(db, staged)
+    session = staged.session
+    if _is_there(db, session.owner, session.session_id):
+        give_up(db, staged.row)
+        return None
+    db.execute("DELETE FROM leases WHERE session = ?", (staged.row,))
+    db.execute(
+        "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?",
+        (session.owner, session.session_id, staged.row),
+    )
+    return session_row(db, session.owner, session.session_id)[1]
+
+
+def abandon(db: sqlite3.Connection, staged: Staged) -> None:
+    """Hand over to the deletion what is stored so far, if it is not visible yet."""
+    if _is_there(db, STAGED_OWNER, staged.holder):
+        give_up(db, staged.row)
+
+
+def insert_session(db: sqlite3.Connection, session: Session) -> bool:
+    """Store a session's row; False if its owner has one of that id."""
+    done = db.execute(
+        "INSERT INTO sessions (session_id, owner, agent, model, format, title, source, settings,"
+        " parent_session_id, created_at, updated_at, counters) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (owner, session_id) DO NOTHING",
+        (
+            session.session_id,
+            session.owner,
+            session.agent,
+            session.model,
+            session.format,
+            session.title,
+            session.source,
+            json.dumps(dict(session.settings)),
+            session.parent_session_id,
+            session.created_at.isoformat(),
+            session.updated_at.isoformat(),
+            to_json(session.counters),
+        ),
+    )
+    return done.rowcount == 1
+
+
+def _is_there(db: sqlite3.Connection, owner: str, session_id: str) -> bool:
+    found = db.execute("SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id))
+    return found.fetchone() is not None
+
+
+def _renew(db: sqlite3.Connection, staged: Staged) -> None:
+    if not _is_there(db, STAGED_OWNER, staged.holder):
+        raise StoreBusyError(
+            "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
+        )
+    leases.acquire(db, staged.row, STAGING, staged.holder, LEASE_SECONDS)
+
+
+def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
+    if isinstance(row, Prepared):
+        dictionary = dictionary_of(db, staged.row)
+        insert_message(db, staged.row, staged.session.session_id, seq, row, dictionary)
+        if dictionary is None and is_due(seq, seq + 1):
+            make_dictionary(db, staged.row, seq + 1)
+    elif isinstance(row, EditRecord):
+        values = (staged.row, row.edit_id, to_json(row))
+        db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
+    elif isinstance(row, Event):
+        insert_event(db, staged.row, row)
+    elif isinstance(row, DeclaredVersion):
+        put_declared(db, staged.row, row)
+    elif isinstance(row, Request):
+        put_request(db, staged.row, row)
+    else:
+        insert_call(db, staged.row, row, _reply_of(db, staged.row, row))
+
+
+def _reply_of(db: sqlite3.Connection, row: int, call: Call) -> str | None:
+    """The provider's id of the reply to an agent's call, so that a later report of it finds the call."""
+    if call.purpose != "agent":
+        return None
+    found = db.execute(
+        "SELECT derived FROM messages WHERE session = ? AND seq = ?", (row, call.request_seq + 1)
+    ).fetchone()
+    return None if found is None else group_of(found[0])

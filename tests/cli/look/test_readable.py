@@ -1,0 +1,32 @@
+"""Times, sizes and ids as a person reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from contextstash.cli.look.readable import amount, named_by, when
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [(0, "0"), (999, "999"), (9_500, "9.5k"), (9_960, "10k"), (68_959, "69k"), (999_600, "1.0M"), (1_250_000, "1.2M")],
+)
+def test_an_amount_of_tokens_takes_at_most_four_characters(tokens: int, text: str) -> None:
+    assert amount(tokens) == text
+
+
+def test_a_time_is_as_exact_as_it_is_near() -> None:
+    assert when(NOW.isoformat(), NOW) == NOW.strftime("%H:%M")
+    assert when("2026-03-05T12:00:00+00:00", NOW) == "05 Mar"
+    assert when("2025-03-05T12:00:00+00:00", NOW) == "2025-03-05"
+    assert when(None, NOW) == "-"
+
+
+def test_a_beginning_names_a_session_though_its_sub_agents_begin_with_it_too() -> None:
+    assert named_by(["3f2a-1", "3f2a-1.agent-a", "3f2a-1.agent-b"]) == "3f2a-1"
+    assert named_by(["3f2a-1", "3f2a-2"]) is None
+    assert named_by([]) is None

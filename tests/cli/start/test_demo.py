@@ -1,0 +1,112 @@
+"""`contextstash demo`: its steps, and its picture in the README."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import ANSI, CommandLine, write_transcript
+
+ROOT = Path(__file__).parents[3]
+STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    done = CommandLine(tmp_path_factory.mktemp("home")).run("demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def section(output: str, step: str) -> str:
+    """The output of one step."""
+    return re.split(r"^\d\. ", output, flags=re.MULTILINE)[1 + STEPS.index(step)]
+
+
+def changes(text: str) -> list[tuple[int, int]]:
+    """Every 'before → after tokens'."""
+    found = re.findall(r"([\d,]+) → ([\d,]+) tokens", text)
+    return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
+
+
+def test_the_steps_come_in_order(output: str) -> None:
+    assert tuple(re.findall(r"^\d\. (\w+)", output, flags=re.MULTILINE)) == STEPS
+
+
+def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output: str) -> None:
+    [(full, pruned)] = changes(section(output, "Prune"))
+    [(before_compaction, compacted)] = changes(section(output, "Compact"))
+    [(before_restore, restored)] = changes(section(output, "Restore"))
+    assert full > pruned == before_compaction > compacted == before_restore
+    assert restored == full
+    assert re.search(r"\d+ archived outputs and the messages behind 1 summary are back", section(output, "Restore"))
+
+
+def test_nothing_is_archived_in_the_estimate_before_the_first_prune(output: str) -> None:
+    assert "placeholders" not in section(output, "Estimate")
+
+
+def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
+    [(full, _)] = changes(section(output, "Prune"))
+    estimate = section(output, "Estimate")
+    assert f"{full:,} of " in estimate
+    assert re.search(r"tool results +[\d,]+ +[\d.]+ % +█+", estimate)
+
+
+def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
+    handle = re.search(r"out_\w+", section(output, "Retrieve"))
+    assert handle
+    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  │ "))
+    assert handle.group() in quoted
+
+
+def test_nothing_is_lost(output: str) -> None:
+    assert section(output, "Retrieve").count("identical") == 1
+    assert section(output, "Restore").count("identical") == 2
+    assert "DIFFERENT" not in output
+
+
+def test_the_summary_keeps_the_requirement_of_the_user(output: str) -> None:
+    assert "schema" in section(output, "Compact")
+
+
+def test_recording_again_adds_nothing(output: str) -> None:
+    assert "Recorded a second time: 0 new, 60 duplicates." in section(output, "Record")
+
+
+def test_there_is_no_colour_in_a_pipe(output: str) -> None:
+    assert ANSI not in output
+
+
+def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:
+    picture = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+    texts = [
+        html.unescape(text).replace("\xa0", " ").strip() for text in re.findall(r"<text[^>]*>(.*?)</text>", picture)
+    ]
+    shown = [text for text in texts if text and text != "contextstash demo"]  # the title of the window
+    assert len(shown) > 30
+    assert [text for text in shown if text not in output] == []
+    assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_users_own_sessions_are_measured_and_searched_without_a_trace(tmp_path: Path) -> None:
+    contextstash = CommandLine(tmp_path)
+    folder = tmp_path / ".claude" / "projects" / "-srv-app"
+    folder.mkdir(parents=True)
+    texts = write_transcript(folder / "5b1f6c1e.jsonl", outputs=30)
+    files = sorted(tmp_path.rglob("*"))
+    shown = contextstash.run("demo").stdout
+    assert "1 session, the newest of 1 transcript here" in shown
+    assert f"tokens in {len(texts)} calls" in shown
+    searches = re.findall(r"search (\S+)  \(one of the largest outputs\)\n +→ out_\w+, hit \d+, ", shown)
+    assert len(set(searches)) == 3
+    assert sorted(tmp_path.rglob("*")) == files
+    assert "1. Record" in contextstash.run("demo", "--sample").stdout
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900

@@ -1,0 +1,139 @@
+"""`contextstash run`: a client behind a proxy of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from contextstash.cli.start.run import _log_file
+from contextstash.hosts.install.clients import Machine
+from contextstash.hosts.launch import is_configured, launched_client
+from contextstash_storage.errors import BadInputError
+from tests.support.caching_provider import caching_provider
+from tests.support.proxies import request_of, session
+
+pytestmark = pytest.mark.processes
+
+CLIENT = """
+import http.client, json, os, signal, subprocess, sys, urllib.request
+base = os.environ["ANTHROPIC_BASE_URL"]
+
+def request():
+    url, body = base + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
+    return urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60)
+
+def send():
+    with request() as response:
+        return response.read(), response.headers["x-contextstash-session"]
+
+first, session = send()
+port = base.rsplit(":", 1)[1]
+listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True).stdout
+[proxy] = [int(line.split()[0]) for line in listing.splitlines() if sys.argv[2] in line and " proxy " in line]
+whole = request()
+started = whole.readline()
+os.kill(proxy, signal.SIGKILL)
+try:
+    rest = whole.read()
+except (http.client.IncompleteRead, ConnectionError):
+    rest = None
+assert started and rest is None, rest
+second, again = send()
+assert session == again, (session, again)
+print(json.dumps({"session": session, "search": os.environ.get("ENABLE_TOOL_SEARCH"), "argument": sys.argv[3]}))
+sys.exit(7)
+"""
+
+ONE_REQUEST = """
+import os, sys, urllib.request
+url, body = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
+urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60).read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
+def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies_in_mid_stream(
+    tmp_path: Path,
+) -> None:
+    client = tmp_path / "claude"
+    client.write_text(f"#!{sys.executable}\n{CLIENT}", "utf-8")
+    client.chmod(0o700)
+    body = tmp_path / "body.json"
+    body.write_text(json.dumps(request_of(session(2))), "utf-8")
+    database = tmp_path / "stash.db"
+    with caching_provider() as provider:
+        provider.pause_at = 2
+        environment = {name: value for name, value in os.environ.items() if name != "ENABLE_TOOL_SEARCH"}
+        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
+        done = subprocess.run(
+            [*command, str(client), "--", str(body), str(database), "--resume"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**environment, "HOME": str(tmp_path)},
+        )
+        client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}", "utf-8")
+        resumed = subprocess.run(
+            [*command, str(client), "--", str(body)], capture_output=True, text=True, timeout=120, env=environment
+        )
+    assert "Proxy: 1 request, 0 edited" in resumed.stderr
+    assert "With the earlier runs of the resumed session: " in resumed.stderr
+    assert done.returncode == 7, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["search"], said["argument"]) == ("true", "--resume")
+    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
+    assert "contextstash: Proxy: " in done.stderr
+
+
+def test_codex_gets_a_provider_for_this_run_without_web_sockets() -> None:
+    launch = launched_client("/usr/bin/codex").launch("http://127.0.0.1:1", ("codex", "exec"), {"OPENAI_API_KEY": "k"})
+    assert launch.command[-1] == "exec"
+    assert "supports_websockets=false" in launch.command[4]
+    assert 'base_url="http://127.0.0.1:1/v1"' in launch.command[4]
+    assert "k" not in launch.environment.values()
+
+
+def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, tmp_path / "project", sys.platform, {})
+    claude = launched_client("claude")
+    assert not is_configured(claude, [], machine)
+    assert is_configured(claude, ["--mcp-config", "contextstash.json"], machine)
+    (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
+    assert is_configured(claude, [], machine)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "variables"),
+    [
+        (None, {"ANTHROPIC_BASE_URL"}),
+        ("https://api.anthropic.com", {"ANTHROPIC_BASE_URL"}),
+        ("https://api.openai.com/v1/", {"OPENAI_BASE_URL"}),
+        ("http://127.0.0.1:4000", {"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"}),
+    ],
+)
+def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
+    upstream: str | None, variables: set[str]
+) -> None:
+    client = launched_client("aider", upstream)
+    assert set(client.launch("http://127.0.0.1:1", ("aider",), {}).environment) == variables
+
+
+def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:
+    log = tmp_path / "proxy.log"
+    log.touch(mode=0o644)
+    _log_file(tmp_path / "sessions.db").close()
+    assert log.stat().st_mode & 0o777 == 0o600
+    log.rename(tmp_path / "target")
+    log.symlink_to(tmp_path / "target")
+    with pytest.raises(BadInputError, match="Move it away"):
+        _log_file(tmp_path / "sessions.db")
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(BadInputError, match="Move it away"):
+        _log_file(tmp_path / "sessions.db")

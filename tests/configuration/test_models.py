@@ -1,0 +1,44 @@
+"""Windows and prices by the names that providers and gateways give a model."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.configuration.models import DEFAULT_WINDOW, model_facts, price_of
+from contextstash_storage.records import Usage
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["claude-sonnet-4-5", "anthropic/claude-sonnet-4-5", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"],
+)
+def test_all_forms_of_a_name_are_one_model(name: str) -> None:
+    facts = model_facts(name)
+    assert facts.known
+    assert facts.window == model_facts("claude-sonnet-4-5").window
+
+
+def test_an_unknown_model_is_no_error() -> None:
+    assert model_facts("my-own-model") == model_facts("my-own-model")
+    assert (model_facts("my-own-model").window, model_facts("my-own-model").known) == (DEFAULT_WINDOW, False)
+    assert model_facts(None).window == DEFAULT_WINDOW
+    assert price_of("my-own-model", Usage(prompt_tokens=10)) is None
+
+
+def test_the_long_window_of_claude_code_is_recognized_by_its_suffix() -> None:
+    assert model_facts("claude-opus-4-6[1m]").window == 1_000_000
+
+
+def test_a_call_has_its_price() -> None:
+    price = price_of("gpt-4o", Usage(prompt_tokens=1_000_000, completion_tokens=0))
+    assert price is not None
+    assert 1 < price < 10
+
+
+def test_a_name_too_long_for_a_model_is_no_model_and_is_not_kept_by_the_price_list() -> None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    name = "claude-haiku-4-5" + "x" * 10_000
+    assert not model_facts(name).known
+    assert price_of(name, Usage(prompt_tokens=1_000)) is None
+    assert name not in str(vars(get_snapshot()))

@@ -1,0 +1,403 @@
+"""The server over HTTP: tokens, scopes, limits, health, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import MCPError
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+
+from contextstash.configuration.locations import token_file
+from contextstash.mcp.http.bodies import HeldBytes, TooMuchHeldError
+from contextstash.mcp.http.limits import RunningLimit
+from contextstash.mcp.http.scopes import needed_scope
+from contextstash.mcp.http.server import address_line
+from contextstash.web.hosts import hosts_behind
+from contextstash.web.request_limits import Buckets
+from contextstash.web.token_scopes import SCOPES
+from contextstash_storage.databases import location_of
+from contextstash_storage.errors import BadInputError
+from tests.support.command_line import CommandLine
+from tests.support.servers import (
+    answer,
+    error,
+    http_client,
+    http_command,
+    http_server,
+    local_token,
+    new_token,
+    run_to_end,
+    small_session,
+    started_http_server,
+)
+
+pytestmark = pytest.mark.processes
+
+PUBLIC = "https://stash.example/mcp"
+
+
+class Served:
+    """A server process with sessions of the protocol, under a public name too."""
+
+    def __init__(self, address: str, database: Path) -> None:
+        self.address = address
+        self.database = database
+        self.base = address.removesuffix("/mcp")
+        self._made = 0
+
+    def token(self, *scopes: str, owner: str = "alice", **more: Any) -> str:
+        self._made += 1
+        return new_token(self.database, f"{owner}-{self._made}", *scopes, owner=owner, **more)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    database = tmp_path_factory.mktemp("access") / "s.db"
+    with http_server(database, stateful=True, public_url=PUBLIC) as address:
+        yield Served(address, database)
+
+
+def initialize(address: str, **headers: str) -> httpx2.Response:
+    """The response to the first request of a client."""
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    given = {"accept": "application/json, text/event-stream", **headers}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    return httpx2.post(address, json=body, headers=given, timeout=60)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    for _ in range(600):
+        if await anyio.to_thread.run_sync(holds):
+            return
+        await anyio.sleep(0.1)
+    raise AssertionError("it never held")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def test_the_first_start_makes_a_token_for_this_machine_which_only_its_user_can_read(served: Served) -> None:
+    file = token_file(served.database)
+    assert (file.parent, file.name) == (served.database.parent, "s.db.token")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert initialize(served.address, **bearer(local_token(served.database))).status_code == 200
+
+    def local() -> dict[str, Any]:
+        listed = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
+        return next(each for each in listed if each["name"] == "local")
+
+    assert (local()["owner"], local()["scopes"]) == ("local", list(SCOPES))
+    await until(lambda: "last_used_at" in local())
+
+
+def test_two_databases_have_a_token_each(tmp_path: Path) -> None:
+    names = [str(tmp_path / "a.db"), str(tmp_path / "b.db"), "postgresql://me:one@db/a", "postgresql://me@db/b"]
+    files = {name: token_file(location_of(name)) for name in names}
+    assert len(set(files.values())) == 4
+    assert token_file(location_of("postgresql://me:two@db/a")) == files["postgresql://me:one@db/a"]
+
+
+def test_a_request_without_a_valid_token_learns_only_that(served: Served) -> None:
+    expired = served.token("read", days=-1)
+    for headers in ({}, bearer("cst_" + "x" * 43), bearer(expired), {"authorization": f"Basic {expired}"}):
+        refused = initialize(served.address, **headers)
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"].startswith("Bearer ")
+        assert "contextstash" not in refused.text
+
+
+async def test_a_revoked_token_is_refused_within_two_seconds(served: Served) -> None:
+    token = served.token("read", owner="bob")
+    assert initialize(served.address, **bearer(token)).status_code == 200
+    names = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
+    [name] = [each["name"] for each in names if each["owner"] == "bob"]
+    CommandLine(served.database.parent).run("token", "revoke", name, "--db", str(served.database))
+    await until(lambda: initialize(served.address, **bearer(token)).status_code == 401)
+
+
+async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Served) -> None:
+    everything = served.token(*SCOPES, owner="scopes")
+    async with http_client(served.address, everything) as client:
+        await answer(client, "record_messages", session_id="s", messages=small_session(1))
+        tools = (await client.list_tools()).tools
+    needed = {tool.name: needed_scope(tool.annotations) for tool in tools}
+    assert {"search_history": "read", "get_context": "write", "delete_session": "admin"}.items() <= needed.items()
+    for scope in SCOPES:
+        others = tuple(each for each in SCOPES if each != scope)
+        async with http_client(served.address, served.token(*others, owner="scopes")) as client:
+            for name in [name for name, wanted in needed.items() if wanted == scope]:
+                text = await error(client, name, session_id="s")
+                assert f"needs the scope {scope}; this token has: {', '.join(others)}" in text
+            if scope == "read":
+                with pytest.raises(MCPError, match="needs the scope read"):
+                    await client.read_resource("context://sessions")
+    async with http_client(served.address, served.token("read", owner="scopes")) as client:
+        assert (await answer(client, "estimate_context", session_id="s"))["session_id"] == "s"
+
+
+@pytest.mark.parametrize("name", [None, 5, ["list_sessions"], {"a": 1}])
+def test_a_call_whose_tool_is_not_named_by_a_text_gets_an_error(served: Served, name: object) -> None:
+    mine = bearer(served.token(*SCOPES))
+    session = {"mcp-session-id": initialize(served.address, **mine).headers["mcp-session-id"]}
+    accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+    reply = httpx2.post(served.address, json=body, headers=session | accept | mine, timeout=60)
+    assert '"code":-32602' in reply.text.replace(" ", "")
+
+
+async def test_two_tokens_in_both_generations_work_side_by_side_on_one_server(served: Served) -> None:
+    async def work(owner: str, mode: Any) -> None:
+        session = f"{owner}-{mode}"
+        async with http_client(served.address, served_tokens[owner], mode) as client:
+            for turn in range(3):
+                text = f"{owner} says {turn}"
+                await answer(
+                    client,
+                    "record_messages",
+                    session_id=session,
+                    first_seq=turn,
+                    messages=[{"role": "user", "content": text}],
+                )
+                seen.setdefault(owner, set()).update(
+                    line["session_id"] for line in (await answer(client, "list_sessions"))["sessions"]
+                )
+            shown = await answer(client, "get_context", session_id=session)
+            assert [message["content"] for message in shown["messages"]] == [
+                f"{owner} says {turn}" for turn in range(3)
+            ]
+
+    served_tokens = {owner: served.token(owner=owner) for owner in ("carol", "dave")}
+    seen: dict[str, set[str]] = {}
+    await asyncio.gather(*(work(owner, mode) for owner in served_tokens for mode in ("auto", "legacy")))
+    assert seen == {owner: {f"{owner}-auto", f"{owner}-legacy"} for owner in served_tokens}
+
+
+def test_a_session_of_the_protocol_is_unknown_to_another_token(served: Served) -> None:
+    mine = bearer(served.token("read"))
+    began = initialize(served.address, **mine)
+    session = {"mcp-session-id": began.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    accept = {"accept": "application/json, text/event-stream"}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    for headers, status in ((mine, 200), (bearer(served.token("read", owner="eve")), 404), ({}, 401)):
+        reply = httpx2.post(served.address, json=call, headers=session | accept | headers, timeout=60)
+        assert reply.status_code == status
+
+
+@pytest.mark.parametrize("ending", ["", "%0A"])
+def test_a_body_is_checked_under_each_spelling_of_the_path(served: Served, ending: str) -> None:
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    body = b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]'
+    mine = bearer(served.token("read"))
+    reply = httpx2.post(served.address + ending, content=body, headers=headers | mine, timeout=60)
+    assert (reply.status_code, "batches (a list) are not supported" in reply.text) == (400, True)
+
+
+def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
+    token = bearer(served.token("read"))
+    for host in ("stash.example", "Stash.Example:443", "stash.example:80"):
+        for origin in ("https://stash.example", "https://stash.example:443"):
+            assert initialize(served.address, host=host, origin=origin, **token).status_code == 200
+    for host in (
+        "stash.example.evil.com",
+        "evil-stash.example",
+        "stash.example:8443",
+        "xstash.example",
+        "stash.example:443:80",
+    ):
+        assert initialize(served.address, host=host, **token).status_code == 421
+    for origin in ("http://stash.example", "https://stash.example.evil.com", "null", "https://stash.example:8443"):
+        assert initialize(served.address, host="stash.example", origin=origin, **token).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "url", ["http://stash.example", "stash.example", "https://", "https://a@stash.example", "ftp://x"]
+)
+def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
+    with pytest.raises(BadInputError, match="https://"):
+        hosts_behind(url)
+
+
+def test_another_host_is_served_only_behind_a_proxy(tmp_path: Path) -> None:
+    code, errors = run_to_end(http_command(tmp_path / "s.db", "0.0.0.0"))
+    assert code != 0
+    assert "Serving on 0.0.0.0" in errors
+
+
+def test_too_many_requests_of_a_token_are_refused_and_no_others(tmp_path: Path) -> None:
+    database = tmp_path / "s.db"
+    command = http_command(database, "0.0.0.0", public_url=PUBLIC, rate_limit=0.01)
+    with started_http_server(command) as (_, address):
+        near = address.replace("0.0.0.0", "127.0.0.1")
+        busy, calm = bearer(local_token(database)), bearer(new_token(database, "calm"))
+        assert initialize(near, **busy).status_code == 200
+        refused = initialize(near, **busy)
+        assert (refused.status_code, "0.01 requests a second" in refused.text) == (429, True)
+        assert 1 <= int(refused.headers["retry-after"]) <= 100
+        assert initialize(near, **calm).status_code == 200
+
+
+def test_a_bucket_fills_again_at_its_rate_up_to_its_burst() -> None:
+    at = [0.0]
+    limit = Buckets(10, clock=lambda: at[0])
+    assert [limit.take("a") for _ in range(20)] == [0.0] * 20
+    assert limit.take("a") == pytest.approx(0.1)
+    at[0] = 0.5
+    assert sum(limit.take("a") == 0.0 for _ in range(10)) == 5
+    at[0] = 1_000.0
+    assert sum(limit.take("a") == 0.0 for _ in range(50)) == 20
+
+
+async def test_the_streams_of_one_owner_leave_room_for_others_and_give_theirs_back() -> None:
+    async def stream(*_: Any) -> None:
+        await anyio.sleep_forever()
+
+    async def status(owner: str) -> int | None:
+        """The status of one more request; None if it is passed on."""
+        statuses: list[int] = []
+
+        async def send(message: Any) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        with anyio.move_on_after(0.01):
+            await limit({"type": "http", "user": user(owner)}, None, send)
+        return statuses[0] if statuses else None
+
+    def user(owner: str) -> AuthenticatedUser:
+        return AuthenticatedUser(AccessToken(token="t", client_id="c", scopes=["read"], subject=owner))
+
+    limit = RunningLimit(stream, most=3)
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(limit, {"type": "http", "user": user("busy")}, None, None)
+        await anyio.wait_all_tasks_blocked()
+        assert [await status("busy"), await status("calm")] == [429, None]
+        group.cancel_scope.cancel()
+    assert await status("busy") is None
+
+
+def test_the_bodies_of_all_requests_together_are_limited_and_each_gives_its_room_back() -> None:
+    held = HeldBytes(100)
+    with held.share() as first:
+        first.take(60)
+        with held.share() as second:
+            second.take(30)
+            with pytest.raises(TooMuchHeldError):
+                second.take(11)
+        with held.share() as third:
+            third.take(40)
+    with held.share() as fourth:
+        fourth.take(100)
+
+
+def test_health_needs_no_token_and_no_name(served: Served) -> None:
+    for path, text in (("/healthz", "ok\n"), ("/readyz", "ready\n")):
+        reply = httpx2.get(served.base + path, headers={"host": "10.1.2.3:8787"})
+        assert (reply.status_code, reply.text) == (200, text)
+
+
+def test_a_server_whose_database_cannot_be_used_is_healthy_but_not_ready(tmp_path: Path) -> None:
+    database = tmp_path / "s.db"
+    database.write_bytes(b"no database" * 100)
+    with started_http_server(http_command(database)) as (_, address):
+        base = address.removesuffix("/mcp")
+        assert httpx2.get(base + "/healthz").status_code == 200
+        assert httpx2.get(base + "/readyz").status_code == 503
+        refused = initialize(address, **bearer("cst_" + "x" * 43))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+
+
+async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_path: Path) -> None:
+    database = tmp_path / "s.db"
+    sent, release = anyio.Event(), anyio.Event()
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_sessions","arguments":{}}}'
+
+    async def slow_body() -> Any:
+        yield call[:10]
+        sent.set()
+        await release.wait()
+        yield call[10:]
+
+    with started_http_server(http_command(database)) as (process, address):
+        headers = {
+            **bearer(local_token(database)),
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2025-11-25",
+        }
+        async with httpx2.AsyncClient(timeout=60) as client, anyio.create_task_group() as group:
+            replies: list[httpx2.Response] = []
+
+            async def slow() -> None:
+                replies.append(await client.post(address, content=slow_body(), headers=headers))
+
+            group.start_soon(slow)
+            await sent.wait()
+            assert (await client.get(address.replace("/mcp", "/readyz"))).status_code == 200
+            process.send_signal(signal.SIGTERM)
+            await until(lambda: httpx2.get(address.replace("/mcp", "/readyz")).status_code == 503)
+            refused = await client.post(address, content=call, headers=headers)
+            assert (refused.status_code, "stopping" in refused.text) == (503, True)
+            release.set()
+        assert replies[0].status_code == 200
+        assert '"sessions":[]' in replies[0].text
+        assert process.wait(timeout=30) == 0
+
+
+async def test_figures_are_for_admins_and_name_no_more_than_known_tools(served: Served) -> None:
+    async with http_client(served.address, served.token(*SCOPES, owner="watched")) as client:
+        await answer(client, "list_sessions")
+        await client.call_tool("no_such_tool_of_ours", {})
+    page = served.base + "/metrics"
+    assert httpx2.get(page).status_code == 401
+    assert httpx2.get(page, headers=bearer(served.token("read", "write"))).status_code == 403
+    text = httpx2.get(page, headers=bearer(served.token("admin"))).text
+    assert 'contextstash_request_seconds_count{method="tools/call",outcome="ok",tool="list_sessions"}' in text
+    assert 'outcome="error",tool="other"' in text
+    assert "contextstash_running_requests 1.0" in text
+    assert "no_such_tool_of_ours" not in text
+    assert "watched" not in text
+
+
+async def test_each_line_of_a_structured_log_is_an_object_that_names_the_request_and_not_its_contents(
+    tmp_path: Path,
+) -> None:
+    database = tmp_path / "s.db"
+    command = [sys.executable, "-m", "contextstash", "serve", "--http", "127.0.0.1:0", "--tools", "all"]
+    with started_http_server([*command, "--json-logs", "-v", "--db", str(database)]) as (process, address):
+        secret = local_token(database)
+        async with http_client(address, secret) as client:
+            await answer(client, "record_messages", session_id="s", messages=small_session(1))
+            await error(client, "estimate_context", session_id="nobody")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in log.splitlines()]
+    calls = [line for line in lines if line.get("tool")]
+    assert [(line["tool"], line["outcome"]) for line in calls] == [
+        ("record_messages", "ok"),
+        ("estimate_context", "error"),
+    ]
+    assert {(line["owner"], line["token"], line["level"]) for line in calls} == {("local", "local", "info")}
+    assert all(line["milliseconds"] > 0 and line["time"] for line in calls)
+    assert not any(hidden in log for hidden in (secret, "careful programmer", "module_0", "nobody"))
+
+
+def test_only_a_terminal_is_told_the_secret_that_opens_the_pages() -> None:
+    base = "http://127.0.0.1:1"
+    shown = [address_line(base, "/mcp", "?token=t", logged=logged) for logged in (False, True)]
+    assert shown == [f"contextstash serves {base}/mcp; to watch it: {base}/ui/{query}" for query in ("?token=t", "")]

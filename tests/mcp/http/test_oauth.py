@@ -1,0 +1,181 @@
+"""Tokens of an authorization server: the right ones give access to their owner's sessions, and no others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import jwt
+import pytest
+
+from contextstash.mcp.http import oauth
+from contextstash.mcp.http.issuer_replies import IssuerError
+from contextstash.mcp.http.oauth import OAuthTokens
+from contextstash.mcp.http.oauth_issuer import OAuthOptions, check_issuer
+from contextstash_storage.errors import BadInputError
+from tests.support.authorization_server import Issuer, authorization_server
+from tests.support.servers import answer, error, http_client, http_server, new_token, record
+
+pytestmark = pytest.mark.processes
+
+PUBLIC = "https://stash.example/mcp"
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with authorization_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("oauth") / "s.db"
+
+
+@pytest.fixture(scope="module")
+def address(issuer: Issuer, database: Path) -> Iterator[str]:
+    with http_server(database, public_url=PUBLIC, oauth_issuer=issuer.url) as served:
+        yield served
+
+
+def test_a_client_without_a_token_is_told_where_to_get_one(address: str, issuer: Issuer) -> None:
+    refused = httpx2.post(address, json={})
+    assert refused.status_code == 401
+    where = "/.well-known/oauth-protected-resource/mcp"
+    assert f'resource_metadata="https://stash.example{where}"' in refused.headers["www-authenticate"]
+    metadata = httpx2.get(address.removesuffix("/mcp") + where).json()
+    assert metadata["resource"] == PUBLIC
+    assert metadata["authorization_servers"] == [issuer.url]
+    assert metadata["scopes_supported"] == ["read", "write"]
+
+
+async def test_an_issued_token_gives_access_to_its_owners_sessions_within_its_scopes(
+    address: str, issuer: Issuer, database: Path
+) -> None:
+    async with http_client(address, new_token(database, "alice")) as client:
+        await record(client, "made-with-a-stored-token")
+    form = {"grant_type": "password", "user": "alice", "resource": PUBLIC, "scope": "openid read"}
+    issued = httpx2.post(f"{issuer.url}/token", data=form).json()["access_token"]
+    async with http_client(address, issued) as client:
+        [line] = (await answer(client, "list_sessions"))["sessions"]
+        assert line["session_id"] == "made-with-a-stored-token"
+        text = await error(client, "prune_tool_outputs", session_id="made-with-a-stored-token")
+        assert "needs the scope write; this token has: read" in text
+    async with http_client(address, issuer.token("bob", PUBLIC, "read write")) as client:
+        assert (await answer(client, "list_sessions"))["sessions"] == []
+
+
+def forged(issuer: Issuer) -> dict[str, str]:
+    """Tokens that must not be accepted, by what is wrong with them."""
+    claims = {"iss": issuer.url, "aud": PUBLIC, "sub": "alice", "scope": "read", "exp": time.time() + 60}
+    return {
+        "for another server": issuer.token("alice", "https://other.example/mcp", "read"),
+        "for no server": issuer.token("alice", PUBLIC, "read", aud=None),
+        "of another issuer": issuer.token("alice", PUBLIC, "read", iss="https://login.evil.example"),
+        "without end": issuer.token("alice", PUBLIC, "read", exp=math.inf),
+        "with an odd end": issuer.token("alice", PUBLIC, "read", exp=[1]),
+        "expired": issuer.token("alice", PUBLIC, "read", exp=time.time() - 120),
+        "not valid yet": issuer.token("alice", PUBLIC, "read", nbf=time.time() + 600),
+        "without an owner": issuer.token(None, PUBLIC, "read"),
+        "of this machine's user": issuer.token("local", PUBLIC, "read"),
+        "with a reserved owner": issuer.token("\x1fdeleted", PUBLIC, "read"),
+        "bound to a key of its client": issuer.token("alice", PUBLIC, "read", cnf={"jkt": "0ZcOCORZNYy"}),
+        "by another key": Issuer(issuer.url).token("alice", PUBLIC, "read"),
+        "not signed": jwt.encode(claims, "", "none", headers={"kid": "first"}),
+        "signed with the public key": _signed_with_what_everybody_knows(claims, issuer.public_pem),
+        "no token": "eyJ.eyJ.x",
+    }
+
+
+def _signed_with_what_everybody_knows(claims: dict[str, object], key: bytes) -> str:
+    """The classical confusion of algorithms; PyJWT refuses to make it with a key in this form, hence by its parts."""
+
+    def part(value: bytes) -> str:
+        return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+    head = part(json.dumps({"alg": "HS256", "typ": "JWT", "kid": "first"}).encode())
+    body = f"{head}.{part(json.dumps(claims).encode())}"
+    return f"{body}.{part(hmac.new(key, body.encode(), hashlib.sha256).digest())}"
+
+
+async def test_a_token_that_is_wrong_in_any_part_is_refused(address: str, issuer: Issuer) -> None:
+    verifier = OAuthTokens(OAuthOptions(issuer.url, PUBLIC))
+    assert await verifier.verify_token(issuer.token("alice", PUBLIC, "read")) is not None
+    for what, token in forged(issuer).items():
+        assert await verifier.verify_token(token) is None, what
+        assert httpx2.post(address, json={}, headers={"authorization": f"Bearer {token}"}).status_code == 401, what
+
+
+async def test_another_claim_can_name_the_owner_and_scopes_can_be_a_list(issuer: Issuer) -> None:
+    verifier = OAuthTokens(OAuthOptions(issuer.url, PUBLIC, owner_claim="email"))
+    token = issuer.token("1234", PUBLIC, None, scp=["admin", "other", "read"], email="alice@example.com")
+    found = await verifier.verify_token(token)
+    assert found is not None
+    assert (found.subject, found.client_id, found.scopes) == ("alice@example.com", "editor", ["read", "admin"])
+    assert await verifier.verify_token(issuer.token("1234", PUBLIC, "read")) is None
+
+
+async def test_an_issuer_that_does_not_respond_is_an_error_for_later(database: Path) -> None:
+    with authorization_server() as gone:
+        url, token = gone.url, gone.token("alice", PUBLIC, "read")
+    with http_server(database, public_url=PUBLIC, oauth_issuer=url) as served:
+        reply = httpx2.post(served, json={}, headers={"authorization": f"Bearer {token}"})
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert url not in reply.text
+
+
+def made_up(issuer: Issuer) -> str:
+    """A token with a key id that the issuer does not have."""
+    return jwt.encode({"iss": issuer.url}, "x" * 32, headers={"kid": "made up"})
+
+
+async def test_nobody_with_a_known_key_waits_for_one_that_somebody_made_up(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier, asked = OAuthTokens(OAuthOptions(issuer.url, PUBLIC)), anyio.Event()
+    known = issuer.token("alice", PUBLIC, "read")
+    assert await verifier.verify_token(known) is not None
+
+    async def hang(_: str) -> Any:
+        asked.set()
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(oauth, "_read_keys", hang)
+    monkeypatch.setattr(oauth, "RETRY_SECONDS", 0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(verifier.verify_token, made_up(issuer))
+        await asked.wait()
+        with anyio.fail_after(30):
+            assert await verifier.verify_token(known) is not None
+        group.cancel_scope.cancel()
+
+
+async def test_an_issuer_that_does_not_respond_is_not_asked_for_each_request(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier, asked = OAuthTokens(OAuthOptions(issuer.url, PUBLIC)), []
+
+    async def fail(url: str) -> Any:
+        asked.append(url)
+        raise IssuerError("It does not respond.")
+
+    monkeypatch.setattr(oauth, "_read_keys", fail)
+    for _ in range(3):
+        with pytest.raises(IssuerError):
+            await verifier.verify_token(made_up(issuer))
+    assert asked == [issuer.url]
+
+
+@pytest.mark.parametrize("url", ["http://login.example", "login.example", "https://", "http://127.0.0.1.evil.com"])
+def test_an_issuer_whose_keys_could_be_forged_on_the_way_is_refused(url: str) -> None:
+    with pytest.raises(BadInputError, match="issuer"):
+        check_issuer(url)

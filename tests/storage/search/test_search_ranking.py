@@ -1,0 +1,220 @@
+"""Hits: a call and its output are one, the fullest output first, repeated ones left out; filters; long texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.records import Block, NewMessage, Output
+from contextstash_storage.sqlite import index_work, search_index
+from contextstash_storage.sqlite.search_index import INLINE_BLOCKS, INLINE_CHARACTERS, RecordedCalls
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
+from tests.support.stored_sessions import SESSION, new_session, record, says
+
+LINES = [f"line {number} of the module, with enough in it" for number in range(40)]
+
+
+def call(call_id: str, tool: str, **arguments: str) -> NewMessage:
+    text = json.dumps(arguments)
+    block = Block(type="tool_call", call_id=call_id, tool=tool, argument=next(iter(arguments.values())), size=len(text))
+    body = {"role": "assistant", "tool_calls": [{"id": call_id, "arguments": text}]}
+    return NewMessage(body=body, role="assistant", blocks=(block,), search_text=f"{tool}\n{text}")
+
+
+def output(call_id: str, tool: str, argument: str, text: str) -> NewMessage:
+    block = Block(type="tool_result", call_id=call_id, tool=tool, size=len(text))
+    kept = Output(
+        handle=f"out_{call_id}",
+        seq=0,
+        block=0,
+        tool=tool,
+        argument=argument,
+        tokens=1,
+        characters=len(text),
+        lines=1,
+        sha256="0" * 64,
+    )
+    return NewMessage(
+        body={"role": "tool", "tool_call_id": call_id, "content": text},
+        role="tool",
+        kind="tool_result",
+        blocks=(block,),
+        outputs=(kept,),
+        search_text=f"{tool} {argument}\n{text}",
+    )
+
+
+def ran(call_id: str, tool: str, argument: str, text: str) -> list[NewMessage]:
+    return [call(call_id, tool, command=argument), output(call_id, tool, argument, text)]
+
+
+async def handles(store: SessionStore, query: str, **rest: object) -> list[str]:
+    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, **rest)]  # type: ignore[arg-type]
+
+
+async def test_a_call_is_found_as_its_output(store: SessionStore) -> None:
+    await record(store, *ran("a", "Bash", "make release", "done"), *ran("b", "Bash", "ls", "make release"))
+    [first, second] = await store.search("release")
+    assert (first.handles, first.seq, first.tool) == (("out_a",), 1, "Bash")
+    assert "make release" in first.text
+    assert "done" in first.text
+    assert second.handles == ("out_b",)
+
+
+async def test_a_call_without_an_output_is_found_as_a_message(store: SessionStore) -> None:
+    await record(store, call("a", "Bash", command="make release"))
+    assert await handles(store, "release") == ["message 0"]
+    await record(store, output("a", "Bash", "make release", "done"))
+    assert await handles(store, "release") == ["out_a"]
+    assert await handles(store, "release", scope="messages") == ["message 0"]
+
+
+async def test_of_the_outputs_of_equal_calls_the_fullest_is_first_and_what_it_holds_is_left_out(
+    store: SessionStore,
+) -> None:
+    other = [f"{line}, which was changed since" for line in LINES[:4]]
+    await record(
+        store,
+        *ran("part", "Read", "src/module.py", "\n".join(LINES[:5])),
+        *ran("whole", "Read", "src/module.py", "\n".join(LINES)),
+        *ran("later", "Read", "src/module.py", "\n".join(other)),
+    )
+    assert await handles(store, "src/module.py") == ["out_whole", "out_later"]
+
+
+async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:
+    await record(store, says("what is it that you did"), says("the deployment failed"))
+    assert await handles(store, "what is the deployment") == ["message 1"]
+    assert await handles(store, "what is it") == ["message 0"]
+
+
+async def test_tools_and_times_restrict_a_search(store: SessionStore) -> None:
+    early, late = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 3, tzinfo=UTC)
+    messages = [*ran("a", "Bash", "needle", "x"), *ran("b", "mcp__files__read", "needle", "y")]
+    times = [early, early, late, late]
+    await record(
+        store,
+        *(message.model_copy(update={"created_at": time}) for message, time in zip(messages, times, strict=True)),
+    )
+    assert await handles(store, "needle", tool="Bash") == ["out_a"]
+    assert await handles(store, "needle", tool="mcp__files__read") == ["out_b"]
+    assert await handles(store, "needle", after=late - timedelta(days=1)) == ["out_b"]
+    assert await handles(store, "needle", before=late) == ["out_a"]
+
+
+def many_calls(count: int) -> list[NewMessage]:
+    """A message with so many calls, and one with all their outputs."""
+    calls = [call(f"call_{number}", "Bash", command=f"ls {number}") for number in range(count)]
+    outputs = [output(f"call_{number}", "Bash", f"ls {number}", f"result{number}") for number in range(count)]
+    return [
+        calls[0].model_copy(
+            update={
+                "blocks": tuple(block for each in calls for block in each.blocks),
+                "search_text": "\n".join(each.search_text for each in calls),
+            }
+        ),
+        outputs[0].model_copy(
+            update={
+                "blocks": tuple(block for each in outputs for block in each.blocks),
+                "outputs": tuple(
+                    found.model_copy(update={"block": number})
+                    for number, each in enumerate(outputs)
+                    for found in each.outputs
+                ),
+                "search_text": "\n".join(each.search_text for each in outputs),
+            }
+        ),
+    ]
+
+
+async def test_the_calls_before_many_outputs_are_read_once(store: SqliteStore, path: Path) -> None:
+    await record(store, *many_calls(50))
+    with closing(sqlite3.connect(path)) as db:
+        [session] = db.execute("SELECT session FROM sessions").fetchone()
+        entries = db.execute("SELECT pair, kind FROM search_entries ORDER BY entry").fetchall()
+        assert {pair for pair, _ in entries[:50]} == {pair for pair, _ in entries[50:]}
+        assert len({pair for pair, _ in entries}) == 50
+        statements: list[str] = []
+        db.set_trace_callback(statements.append)
+        calls = RecordedCalls(db, session, 1)
+        assert [calls.pair(f"call_{number}") for number in range(50)] == [pair for pair, _ in entries[:50]]
+        assert calls.pair("call_unknown") == 0
+        assert len(statements) == 1
+
+
+async def test_a_message_of_very_many_blocks_is_indexed_after_it_is_stored(store: SqliteStore, path: Path) -> None:
+    await record(store, *many_calls(INLINE_BLOCKS + 1))
+    await indexed(store)
+    assert await handles(store, f"result{INLINE_BLOCKS}") == [f"out_call_{INLINE_BLOCKS}"]
+    assert await store.delete_session(SESSION)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
+def long_text() -> str:
+    words = " ".join(f"word{number}" for number in range(INLINE_CHARACTERS // 8))
+    return f"{words}\n{words}\nneedle at the end"
+
+
+async def test_a_long_output_is_one_hit_with_the_piece_that_matches(store: SessionStore) -> None:
+    await record(store, *ran("a", "Bash", "cat log", long_text()))
+    assert await store.unindexed_messages() == 0
+    [hit] = await store.search("needle word7")
+    assert hit.handles == ("out_a",)
+    assert hit.text.endswith("needle at the end")
+
+
+async def test_a_long_text_that_was_not_indexed_to_its_end_is_indexed_by_the_next_opening(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(search_index, "PIECE_SET_SIZE", 1)
+    store = await open_sqlite(path)
+    await new_session(store)
+    await record(store, says(long_text()))
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_queue").fetchone() == (1,)
+    again = await open_sqlite(path)
+    await indexed(again)
+    assert await handles(again, "needle") == ["message 0"]
+    assert await again.delete_session(SESSION)
+    await again.close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
+async def test_a_session_is_deleted_while_its_long_text_is_being_indexed(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_work, "MAX_WAIT_SECONDS", 0.0)
+    await record(store, says(long_text()))
+    assert await store.delete_session(SESSION)
+    await indexed(store)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_entries").fetchone() == (0,)
+        assert db.execute("SELECT count(*) FROM search_pieces_docsize").fetchone() == (0,)
+
+
+async def indexed(store: SessionStore) -> None:
+    for _ in range(10_000):
+        if not await store.unindexed_messages():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("indexing does not end")
+
+
+async def test_an_identifier_as_a_whole_comes_before_calls_with_a_part_of_it(store: SessionStore) -> None:
+    await record(store, says("Implement the plan ENT-64: " + "show the status of a session. " * 4_000))
+    await record(store, *(says(f"remark {number}") for number in range(60)))
+    await record(store, *ran("r", "Read", "ent/ent.go", "package ent"))
+    assert await handles(store, "ENT-64") == ["message 0", "out_r"]

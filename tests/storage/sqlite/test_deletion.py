@@ -1,0 +1,325 @@
+"""Deleted data is invisible to every reader at once, and is soon removed from the database files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from contextstash_storage.codec.compression import CONSTANT
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
+from contextstash_storage.sqlite import connection, deletion
+from contextstash_storage.sqlite.connection import in_transaction
+from contextstash_storage.sqlite.health import look_at
+from contextstash_storage.sqlite.search_index import read_searchable
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.store import SessionStore
+from tests.support.locked_databases import held
+from tests.support.stored_edits import archiving
+from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+
+SECRET = "zebra"
+LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"
+PACKED = CONSTANT.packed(LONG.encode())
+FILLER = "nothing special about this one, only long enough to fill a page or two of the file; " * 8
+
+
+READ_FILES = "import pathlib, sys; [sys.stdout.buffer.write(pathlib.Path(name).read_bytes()) for name in sys.argv[1:]]"
+
+
+def files(path: Path) -> bytes:
+    """Every byte of the database's files, as another process reads them: to close a file here that SQLite has open
+    here would take away its locks."""
+    names = sorted(map(str, path.parent.glob(path.name + "*")))
+    return subprocess.run([sys.executable, "-ISc", READ_FILES, *names], stdout=subprocess.PIPE, check=True).stdout
+
+
+def marks(path: Path) -> dict[str, int]:
+    """How often each kind of trace of a secret session is found."""
+    found = files(path)
+    traces = {"plain": SECRET.encode(), "packed": PACKED[8:200], "in the index": SECRET.encode()[1:]}
+    return {name: found.count(trace) for name, trace in traces.items() if trace in found}
+
+
+def secret_messages(count: int = 30) -> list[NewMessage]:
+    """Messages of short and long texts, with outputs."""
+    short = [says(f"{SECRET} number {place} of the short ones") for place in range(count)]
+    return [*short, says(LONG), answers("call_0", LONG + " as an output", handle=f"out_{SECRET}")]
+
+
+async def fill(store: SessionStore, session_id: str) -> None:
+    """A session that has the secret in every kind of row."""
+    await new_session(store, session_id, title=f"{SECRET} title", agent=SECRET, settings={"note": SECRET})
+    cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
+    await record(store, *secret_messages(), session_id=session_id, cursor=cursor)
+    edits = [archiving(place, text=f"{SECRET} edit {place}") for place in range(30)]
+    await store.append_edits(session_id, edits, expected=0)
+    await store.append_event(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
+    await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
+    await store.put_cached_summary(session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
+
+
+async def others(store: SessionStore, count: int = 4) -> None:
+    """Sessions of which nothing may be lost."""
+    for number in range(count):
+        await new_session(store, f"kept {number}")
+        await record(store, *[says(f"{place} {FILLER}") for place in range(60)], session_id=f"kept {number}")
+
+
+def packed_bodies(path: Path, session_id: str) -> list[bytes]:
+    """The inner parts of a session's bodies as they are stored, of those that are not short."""
+    with closing(sqlite3.connect(path)) as db:
+        rows = db.execute(
+            "SELECT body FROM messages JOIN sessions USING (session) WHERE session_id = ? AND length(body) > 80",
+            (session_id,),
+        )
+        return [body[30:70] for (body,) in rows]
+
+
+async def until(done: Callable[[], bool], seconds: float = 30.0) -> None:
+    give_up = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < give_up
+        await asyncio.sleep(0.005)
+
+
+def hidden_rows(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        [count] = db.execute("SELECT count(*) FROM sessions WHERE owner <> ?", (OWNER,)).fetchone()
+        return int(count)
+
+
+async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, path: Path) -> None:
+    await others(store)
+    await fill(store, "secret")
+    assert set(marks(path)) == {"plain", "packed", "in the index"}
+    assert await store.delete_session("secret")
+    assert marks(path) == {}
+    assert hidden_rows(path) == 0
+    assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
+
+
+async def test_no_trace_is_left_while_other_processes_have_the_database_open(path: Path) -> None:
+    store, second = await open_sqlite(path), await open_sqlite(path)
+    try:
+        await others(store)
+        await fill(second, "secret")
+        with held(path, "idle"), held(path, "idle"):
+            await second.list_sessions()
+            assert await store.delete_session("secret")
+            assert marks(path) == {}
+            assert len(await bodies(second, "kept 0")) == 60
+    finally:
+        await store.close()
+        await second.close()
+
+
+async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_says_so(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "LOG_SECONDS", 0.2)
+    monkeypatch.setattr(deletion, "AGAIN_SECONDS", 0.1)
+    await others(store)
+    await fill(store, "secret")
+    with held(path, "reading"):
+        assert not await store.delete_session("secret")
+        with pytest.raises(SessionNotFoundError):
+            await store.get_session("secret")
+        assert await store.search(SECRET) == []
+        assert marks(path) != {}
+        assert len((await record(store, says("recording goes on"))).messages) == 1
+    await until(lambda: marks(path) == {} and hidden_rows(path) == 0)
+
+
+async def test_what_one_process_could_not_overwrite_is_overwritten_by_the_next_that_opens_the_database(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "LOG_SECONDS", 0.1)
+    store = await open_sqlite(path)
+    await others(store)
+    await fill(store, "secret")
+    with held(path, "reading"):
+        assert not await store.delete_session("secret")
+        await store.close()
+        assert marks(path) != {}
+    again = await open_sqlite(path)
+    await until(lambda: hidden_rows(path) == 0)
+    assert marks(path) == {}
+    await again.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    store = await open_sqlite(path)
+    names = [f"session {number}" for number in range(6)]
+    for name in names:
+        await new_session(store, name)
+    edits = dict.fromkeys(names, 0)
+    for _ in range(250):
+        name = rng.choice(names)
+        text = f"trace of {name} " + rng.randbytes(rng.randrange(10, 900)).hex()[: rng.randrange(10, 900)]
+        await record(store, says(text), session_id=name)
+        edit = archiving(0, text=f"trace of {name} cut " + "x" * rng.randrange(300))
+        await store.append_edits(name, [edit], expected=edits[name])
+        edits[name] += 1
+    for name in rng.sample(names, 4):
+        stored = packed_bodies(path, name)
+        assert len(stored) > 20
+        assert await store.delete_session(name)
+        left = files(path)
+        assert f"trace of {name}".encode() not in left
+        assert not [body for body in stored if body in left]
+    await store.close()
+
+
+async def test_a_blob_of_two_sessions_outlives_the_deletion_of_one(store: SqliteStore, path: Path) -> None:
+    await new_session(store, "other")
+    await record(store, says(LONG), session_id="other")
+    await record(store, says(LONG))
+    await store.delete_session(SESSION)
+    assert (await bodies(store, "other"))[0]["content"] == LONG
+    assert [hit.session_id for hit in await store.search(SECRET)] == ["other"]
+    await store.delete_session("other")
+    assert marks(path) == {}
+
+
+async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SessionStore) -> None:
+    await new_session(store, "outputs")
+    assert await store.delete_session(SESSION, along=["outputs", "never there"])
+    assert await store.list_sessions() == []
+
+
+async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, path: Path) -> None:
+    await fill(store, "secret")
+    deleting = asyncio.create_task(store.delete_session("secret"))
+    await until(lambda: hidden_rows(path) == 1)
+    deleting.cancel()
+    await asyncio.gather(deleting, return_exceptions=True)
+    await new_session(store, "secret")
+    await record(store, *conversation(2), session_id="secret")
+    await until(lambda: hidden_rows(path) == 0)
+    assert len(await bodies(store, "secret")) == 4
+    assert marks(path) == {}
+
+
+async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being_removed(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    store = await open_sqlite(path)
+    await fill(store, "secret")
+    deleting = asyncio.create_task(store.delete_session("secret"))
+    await until(lambda: hidden_rows(path) == 1)
+    with pytest.raises(SessionNotFoundError):
+        await bodies(store, "secret")
+    await fill(store, "secret")
+    assert await deleting
+    assert len(await bodies(store, "secret")) == len(secret_messages())
+    assert look_at(path).check == "ok"
+    await store.close()
+
+
+@pytest.mark.parametrize("pieces", [1, 5, 20])
+async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
+    path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(deletion, "PIECE_SECONDS", 0.0)
+    store = await open_sqlite(path)
+    await others(store, 1)
+    await fill(store, "secret")
+    deleting = asyncio.create_task(store.delete_session("secret"))
+    await asyncio.sleep(pieces * deletion.PAUSE_SECONDS)
+    await store.close()
+    assert await deleting is False
+    assert hidden_rows(path) == 1
+    assert look_at(path).sessions == 1
+    again = await open_sqlite(path)
+    assert await again.search(SECRET) == []
+    await until(lambda: hidden_rows(path) == 0)
+    assert marks(path) == {}
+    await again.close()
+
+
+@pytest.fixture
+def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The CPU time of each transaction that writes, in seconds: what a busy machine adds is not the program's."""
+    seconds: list[float] = []
+
+    def timed(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], object], begin: str = WRITING) -> object:
+        begun = time.thread_time()
+        try:
+            return in_transaction(db, work, begin)
+        finally:
+            if begin == WRITING:
+                seconds.append(time.thread_time() - begun)
+
+    monkeypatch.setattr(connection, "in_transaction", timed)
+    return seconds
+
+
+WRITING = "BEGIN IMMEDIATE"
+MAX_TRANSACTION_SECONDS = 0.25
+"""For how long no transaction may keep others waiting; in one piece, each of these takes longer."""
+
+
+def many(count: int) -> Sequence[NewMessage]:
+    return [says(f"message {place} " + " ".join(f"word{place * 7 + n}" for n in range(80))) for place in range(count)]
+
+
+@pytest.mark.slow
+async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
+    store: SqliteStore, transactions: list[float]
+) -> None:
+    session = await new_session(store, "long")
+    copy = session.model_copy(update={"session_id": "copy"})
+    assert await store.copy_session(copy, many(6_000))
+    assert await store.delete_session("copy")
+    assert len(transactions) > 20
+    assert max(transactions) < MAX_TRANSACTION_SECONDS
+
+
+async def test_a_text_with_surrogates_that_stand_together_is_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, *[says(f"\ud801\udc00 {SECRET}") for _ in range(5)])
+    assert await store.delete_session(SESSION)
+    assert not marks(path)
+
+
+async def test_a_text_is_read_again_whatever_the_order_of_its_outputs(store: SqliteStore) -> None:
+    one, two = (answers("toolu_a"), answers("toolu_b", handle="out_b"))
+    calls = [
+        output.model_copy(update={"block": block, "argument": f"src/{block}.py"})
+        for block, output in enumerate([*one.outputs, *two.outputs])
+    ]
+    text = "Bash src/0.py\na.txt\nBash src/1.py\na.txt"
+    both = {"blocks": (*one.blocks, *two.blocks), "outputs": tuple(reversed(calls)), "search_text": text}
+    await record(store, one.model_copy(update=both))
+    found = await store._writer.read(lambda db: read_searchable(db, 1))
+    assert found is not None
+    assert [document.call for document in found.documents()] == ["Bash src/0.py", "Bash src/1.py"]
+    assert found._text() == text
+
+
+async def test_a_damaged_text_does_not_keep_others_from_being_removed(store: SqliteStore, path: Path) -> None:
+    await record(store, says("damaged"), says("more"))
+    await new_session(store, "two")
+    await record(store, says(LONG), session_id="two")
+    other = CONSTANT.packed(b'["' + b"word " * 1_000 + b'"]')
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE messages SET search_text = ? WHERE message = 1", (b"\x04" + other,))
+        db.execute("UPDATE messages SET search_text = x'04ff' WHERE message = 2")
+    assert await store.delete_session(SESSION)
+    assert await store.delete_session("two")
+    assert not marks(path)
+    await new_session(store)
+    await record(store, says("later"))
+    assert [hit.text for hit in await store.search("damaged more later")] == ["later"]

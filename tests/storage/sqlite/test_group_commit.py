@@ -1,0 +1,105 @@
+"""Recordings that wait for the same lock are committed together, and each keeps its own outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contextstash.service.stash import Stash
+from contextstash_storage.errors import ContextstashError, StoreBusyError
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+
+CALLERS = 12
+
+
+def said(text: str) -> list[dict[str, object]]:
+    return [{"role": "user", "content": text}]
+
+
+async def commits(store: SqliteStore) -> list[str]:
+    """The commits of the store's writer from now on."""
+    seen: list[str] = []
+
+    def note(statement: str) -> None:
+        if statement == "COMMIT":
+            seen.append(statement)
+
+    await store._writer.run(lambda db: db.set_trace_callback(note))
+    return seen
+
+
+async def recorded(stash: Stash, number: int) -> list[object]:
+    page = await stash.read_messages(f"s{number}")
+    return [message.message["content"] for message in page.messages]
+
+
+async def test_recordings_at_the_same_time_take_fewer_commits_than_they_are(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db")
+    stash = Stash(store)
+    for number in range(CALLERS):
+        await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
+    seen = await commits(store)
+    await asyncio.gather(*(stash.record_messages(said(f"{n}"), session_id=f"s{n}") for n in range(CALLERS)))
+    assert 0 < len(seen) < CALLERS
+    assert [await recorded(stash, n) for n in range(CALLERS)] == [["first", f"{n}"] for n in range(CALLERS)]
+    await stash.close()
+
+
+async def test_one_that_fails_leaves_the_others_committed(tmp_path: Path) -> None:
+    stash = Stash(await open_sqlite(tmp_path / "db"))
+    for number in range(CALLERS):
+        await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
+    calls = [
+        stash.record_messages(said(f"{n}"), session_id=f"s{n}", first_seq=7 if n == 3 else None) for n in range(CALLERS)
+    ]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, BaseException)] == [3]
+    assert isinstance(outcomes[3], ContextstashError)
+    expected = [["first"] if n == 3 else ["first", f"{n}"] for n in range(CALLERS)]
+    assert [await recorded(stash, n) for n in range(CALLERS)] == expected
+    await stash.close()
+
+
+async def test_a_cancelled_caller_does_not_keep_the_others_from_their_outcome(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db")
+    seen: list[str] = []
+
+    def work_of(name: str) -> Callable[[], Callable[[sqlite3.Connection], None]]:
+        return lambda: lambda db: seen.append(name)
+
+    calls = [asyncio.create_task(store._group.write(work_of(f"{n}"))) for n in range(4)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    calls[2].cancel()
+    await asyncio.gather(calls[1], calls[3])
+    assert {"1", "3"} <= set(seen)
+    with pytest.raises(asyncio.CancelledError):
+        await calls[2]
+    await store.close()
+
+
+async def test_a_closed_store_raises_for_each_waiting_call(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db")
+    await store.close()
+    outcomes = await asyncio.gather(
+        *(store._group.write(lambda: lambda db: None) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(outcome).__name__ for outcome in outcomes] == ["StoreError"] * 3
+
+
+async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db", busy_seconds=0.2)
+    tried: list[int] = []
+    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    calls = [store._group.write(lambda n=n: lambda db: tried.append(n)) for n in range(4)]  # type: ignore[misc]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 4
+    assert tried == []
+    other.execute("ROLLBACK")
+    other.close()
+    await store.close()

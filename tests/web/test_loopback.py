@@ -1,0 +1,24 @@
+"""The socket that our HTTP servers listen on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from contextstash.web.loopback import _listening
+
+
+async def test_a_response_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
+    without_delay: list[int] = []
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        without_delay.append(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    with _listening("127.0.0.1", 0) as listener:
+        server = await asyncio.start_server(answer, sock=listener)
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        assert await reader.read() == b""
+        writer.close()
+        server.close()
+    assert without_delay == [1]
