@@ -116,7 +116,7 @@ class Timeline(Result):
     changes: list[Change]
 
 
-class BesideBlock(Result):
+class SideBySideBlock(Result):
     """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
     `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
 
@@ -131,19 +131,19 @@ class BesideBlock(Result):
     state: str | None = None
 
 
-class BesideMessage(Result):
+class SideBySideMessage(Result):
     """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
 
     seq: int
     role: str
     tokens: int
     created_at: str
-    blocks: list[BesideBlock]
+    blocks: list[SideBySideBlock]
     visible: bool
     summary_id: str | None = None
 
 
-class BesideSummary(Result):
+class SideBySideSummary(Result):
     summary_id: str
     first_seq: int
     last_seq: int
@@ -153,10 +153,10 @@ class BesideSummary(Result):
     level: str
 
 
-class BesidePage(Result):
+class SideBySidePage(Result):
     session_id: str
-    messages: list[BesideMessage]
-    summaries: list[BesideSummary] = Field(description="Those that cover some of the page's messages")
+    messages: list[SideBySideMessage]
+    summaries: list[SideBySideSummary] = Field(description="Those that cover some of the page's messages")
     total: int
     first: int
     next_seq: int | None = None

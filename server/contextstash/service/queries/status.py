@@ -14,7 +14,7 @@ from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
 CHANGES_SHOWN = 12
 
 
-async def context_status(access: Access, session_id: str | None) -> ContextStatus:
+async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     estimate = await estimate_with_notes(access, session)

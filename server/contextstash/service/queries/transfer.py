@@ -124,7 +124,7 @@ def is_session(record: object) -> bool:
     return isinstance(record, dict) and HEADER in record
 
 
-async def import_session(access: Access, lines: Iterable[str], session_id: str | None = None) -> CopyResult:
+async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
     """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
     that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
     an exported session; then nothing of its session is stored."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from contextstash.context.view.branches import KnownPath, known_path, rewinding
-from contextstash.formats import detect_format, get_format
+from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
@@ -18,14 +17,11 @@ from contextstash.service.recording.messages import (
     RECENT_MESSAGES,
     Calls,
     append,
-    check_session_id,
     is_large,
     remember_calls,
-    with_usage,
 )
-from contextstash.service.recording.missing_reply import check_reply_is_listed
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
 MAX_BATCH_ID = 200
@@ -68,48 +64,6 @@ class BatchIdentity:
 def _is_unicode(text: str) -> bool:
     """Whether it holds no half of a surrogate pair, which no database stores as text."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-async def check_batch(
-    access: Access,
-    session_id: str | None,
-    natives: Sequence[Native],
-    identity: BatchIdentity,
-    format_name: str | None,
-    usage: Mapping[str, Any] | None,
-) -> Session | None:
-    """The session; None if it is not there yet. Raises BadInputError for what would be refused once a new session is
-    made: a refused batch must not leave an empty session."""
-    session = await _known_session(access, session_id)
-    if session is not None:
-        return session
-    if identity.first_seq:
-        raise BadInputError(
-            f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
-            " position 0 on."
-        )
-    if usage is not None:
-        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
-    return None
-
-
-async def check_next_request(
-    access: Access, session_id: str | None, natives: Sequence[Native], format_name: str | None
-) -> None:
-    """Raises BadInputError if the conversation for the next request lacks its last reply. It could be recorded, as any
-    broken list can, but the provider would refuse the request."""
-    session = await _known_session(access, session_id)
-    name = session.format if session else format_name
-    check_reply_is_listed(get_format(name or detect_format(natives)), natives)
-
-
-async def _known_session(access: Access, session_id: str | None) -> Session | None:
-    if session_id is None:
-        return None
-    check_session_id(session_id)
-    with suppress(SessionNotFoundError):
-        return await access.store.get_session(session_id)
-    return None
 
 
 async def record_batch(

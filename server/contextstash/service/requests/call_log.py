@@ -20,7 +20,7 @@ from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
 
 
-async def list_calls(access: Access, session_id: str, after: int, limit: int) -> CallList:
+async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
     """A session's calls, oldest first, with the size and growth of each request."""
     session = await access.session(session_id)
     calls = await access.store.read_calls(session_id, after=after, limit=limit)
