@@ -18,7 +18,7 @@ than 21,333 in a request that is not streamed (it expects that to take over ten 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What to send next: `client.messages.create(messages=request.messages, **request.options)`.
+    """The request to send next: `client.messages.create(messages=request.messages, **request.options)`.
 
     `fits` is false only if system prompt, tools and what cannot be cut exceed the window; then `reason` says what takes
     the room. `left_out` says what was left out for want of room; search and retrieval find it.
@@ -42,7 +42,7 @@ PROVIDER_HELD = ("previous_response_id", "conversation")
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """What a program passes beside the messages, in its provider's own form."""
+    """A program's further arguments of a call, in its provider's own form."""
 
     model: str | None = None
     system: Any = None

@@ -12,7 +12,7 @@ from contextstash_storage.errors import BadInputError
 GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"
 
 MAX_HITS = 20
-"""Most hits of one search, about 2,000 tokens. A guess."""
+"""Most hits of one search, about 2,000 tokens."""
 
 _TOOLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     GET_ARCHIVED_OUTPUT: (

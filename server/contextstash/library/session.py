@@ -113,7 +113,7 @@ class LibrarySession:
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
-        """What to send, once, after the provider refused the last request as too long for the window.
+        """The request to send, once, after the provider refused the last one as too long for the window.
 
         Raises the error itself if it is about something else, and BadInputError, with what fills the window, if nothing
         can be made smaller.
@@ -181,8 +181,8 @@ class LibrarySession:
         return tool_definitions(get_format(known).name)
 
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
-        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. What is
-        wrong with a call is said in the text: the model can correct it."""
+        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
+        text of a wrong call names the mistake, so that the model can correct it."""
         if not is_ours(name):
             return None
         try:

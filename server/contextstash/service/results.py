@@ -55,7 +55,7 @@ class SummaryMade(Result):
 
 
 class Change(Result):
-    """What was done to a session's context at one time."""
+    """A change of a session's context at one time."""
 
     kind: str = Field(description="prune, compaction, restore or recovery")
     seq: int = Field(description="Messages recorded by then")
@@ -67,7 +67,7 @@ class Change(Result):
 
 
 class Savings(Result):
-    """What prunes and compactions kept out of requests."""
+    """Tokens that prunes and compactions kept out of requests."""
 
     tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
     requests: int = Field(description="Requests that became smaller")
@@ -76,7 +76,7 @@ class Savings(Result):
 
 
 class ProxyReport(Result):
-    """What the proxy sent of a session: what the provider counted is exact, the rest is estimated from it."""
+    """The requests of a proxied session: the provider's counts are exact, the rest is estimated from them."""
 
     requests: int = Field(description="Requests that went through the proxy")
     edited: int = Field(description="Requests that were sent with edits")
@@ -93,7 +93,7 @@ class ProxyReport(Result):
 
 
 class CopyResult(Result):
-    """What an import of a whole session stored."""
+    """The outcome of an import of a whole session."""
 
     session_id: str
     recorded: int
@@ -101,7 +101,7 @@ class CopyResult(Result):
 
 
 class TimelinePoint(Result):
-    """What the window held when so many messages were recorded."""
+    """The content of the window when so many messages were recorded."""
 
     seq: int
     parts: dict[str, int]
@@ -189,7 +189,7 @@ class ArchivedOutput(Result):
 
 
 class CacheCost(Result):
-    """What a prune does to the provider's prompt cache."""
+    """The effect of a prune on the provider's prompt cache."""
 
     rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache again")
     pays_after_requests: float = Field(description="Requests until the saving has paid for that")
@@ -197,7 +197,7 @@ class CacheCost(Result):
 
 
 class ThinkingChange(Result):
-    """What an edit does to the model's own thinking after it."""
+    """The effect of an edit on the model's own thinking after it."""
 
     messages: int = Field(description="Messages whose thinking it invalidates")
     tokens: int = Field(description="Tokens of that thinking")
@@ -365,7 +365,7 @@ class ContextResult(Result):
 
 
 class RecoverResult(Result):
-    """What to send after the provider refused a request as too long."""
+    """The messages to send after the provider refused a request as too long."""
 
     session_id: str
     recovered: bool = Field(description="Whether `context` is worth sending")
@@ -440,7 +440,7 @@ class Overview(Result):
 
 
 class SessionUse(Result):
-    """What a session's tool outputs and model calls took. `calls` are the last ones, newest first."""
+    """The tokens and cost of a session's tool outputs and model calls. `calls` are the last ones, newest first."""
 
     session_id: str
     tools: list[ToolUse]

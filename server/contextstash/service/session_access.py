@@ -62,7 +62,7 @@ READ_AT_ONCE = 500
 
 
 class AccessOptions(TypedDict, total=False):
-    """What a stash may be told about its user and host.
+    """Facts about a stash's user and host.
 
     `settings` is the server's layer, or a function that returns it for an agent's name. `api_key` is for the model that
     writes summaries. `consent` returns, for an agent's name, whether the user lets a model be called; without it,

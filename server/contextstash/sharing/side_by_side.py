@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PAGE_MESSAGES = 200
-"""Messages in memory at a time. A guess: a page of large outputs still fits into memory."""
+"""Messages in memory at a time."""
 
 
 def seer_of(status: ContextStatus) -> str:

@@ -31,16 +31,17 @@ SESSIONS_SHOWN = 25
 MAX_MATCHING = 200
 MESSAGES_SHOWN = 60
 OUTPUT_TOKENS = 8_000
-"""Of an output on one page. These four are guesses at what a reader scrolls through."""
+"""Characters of an output on one page. These four bound a page; the rest is on the next one."""
 
 MAX_TIMELINES = 32
-"""Timelines in memory: a guess at how many sessions one person has open."""
+"""Timelines in memory, one for each open session; others are computed again."""
 
 MAX_HITS = 50
 """Of a search: the maximum of the service."""
 
 OUTPUTS_KEPT = 5
-"""How many of the newest outputs the pages' button keeps: whoever presses it wants to see something go. A guess."""
+"""How many of the newest outputs the pages' button keeps: fewer than the settings keep, so that the button has an
+effect."""
 
 MAX_OUTCOMES = 64
 """Outcomes of actions in memory, each until its page was looked at: far more than one person waits for."""
@@ -48,7 +49,7 @@ MAX_OUTCOMES = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an action did, in a sentence, and the handles that undo it."""
+    """The outcome of an action, in a sentence, and the handles that undo it."""
 
     text: str
     handles: tuple[str, ...] = ()
@@ -92,7 +93,7 @@ class Pages:
         )
 
     async def mark(self, request: Request) -> Response:
-        """What is different after any change: a page that sees another mark than its own loads itself again."""
+        """A mark that differs after any change: a page that sees another mark than its own loads itself again."""
         return PlainTextResponse(await (await self._stash.get()).mark())
 
     async def session(self, request: Request) -> Response:

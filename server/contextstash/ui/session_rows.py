@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 """The project's folder of a transcript, by its path."""
 
 MAX_ROWS = 2_000
-"""Sessions that a filter, another order or the list of projects looks at, the newest first. A guess: some years."""
+"""Sessions that a filter, another order or the list of projects looks at, the newest first: some years of work. Older
+ones are not found by them."""
 
 READ_AT_ONCE = 200
 
 SORTS = {"time": "last message", "tokens": "tokens", "messages": "messages", "full": "window"}
-"""What a list can be sorted by, and what it is called."""
+"""The orders of a list, and their names."""
 
 _KEYS: dict[str, Callable[[SessionLine], Any]] = {
     "tokens": lambda line: line.tokens,

@@ -31,7 +31,7 @@ _SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
 TRUSTED_SECONDS = 2.0
 """How long a token counts as valid after it was looked up, so that not each request reads the database. A revoked token
-is refused after this time at the latest. A guess: shorter than it takes to type the command that revokes it."""
+is refused after this time at the latest. That is shorter than it takes to type the command that revokes it."""
 
 MAX_TRUSTED = 4_096
 """Tokens that are remembered between requests, some 500 bytes each."""

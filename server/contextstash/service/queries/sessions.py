@@ -27,10 +27,11 @@ NOT_OVERWRITTEN = (
 )
 
 FIRST_MESSAGES = 12
-"""Messages among which the first prompt is searched for: clients put context of their own before it. A guess."""
+"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
+whose prompt comes later has no title."""
 
 MAX_PROMPT_TOKENS = 20_000
-"""A longer message is no title. A guess, which bounds the time that a list takes."""
+"""A longer message is not read for a title: it bounds the time that a list takes."""
 
 TITLE_CHARACTERS = 80
 

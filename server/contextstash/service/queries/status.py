@@ -60,7 +60,7 @@ def _made(edit: SummaryEdit) -> SummaryMade:
 
 
 def change_of(event: Event) -> Change:
-    """What an event did to a session's context."""
+    """The change of a session's context by an event."""
     return Change(
         kind=event.kind,
         seq=event.seq,

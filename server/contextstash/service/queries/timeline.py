@@ -60,8 +60,8 @@ def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
 
 
 def _apply_limits(runs: dict[int, Parts], width: int, edits: Sequence[Edit], events: Sequence[Event]) -> None:
-    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. What was cut
-    later is in the parts of its event."""
+    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. A later
+    cut is in the parts of its event."""
     at = [event.created_at for event in events if event.kind in ("prune", "recovery") and event.created_at]
     for edit in edits:
         if isinstance(edit, TruncateEdit) and not _is_made_with(edit, at):

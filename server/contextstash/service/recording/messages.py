@@ -30,10 +30,10 @@ from contextstash_storage.records import Appended, Block, Cursor, Native, NewMes
 from contextstash_storage.store import EditsAfter, EditsBefore
 
 RECENT_MESSAGES = 60
-"""How many messages before a tool result are searched for its call. A guess: a result follows its call closely."""
+"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
 
 MAX_RECENT_CALLS = 500
-"""Tool calls remembered of one session. A guess: several for each of the RECENT_MESSAGES."""
+"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
 
 IN_THREAD_CHARACTERS = 200_000
 """Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
@@ -102,7 +102,7 @@ async def ensure_session(
     `known` is the session if the caller has just read it.
 
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
-    `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
+    `system` and `tools` show the format of a session that begins with plain text.
     """
     check_limits(natives)
     given = {name: value for name, value in facts.items() if value is not None}

@@ -21,7 +21,7 @@ OUTPUTS_SUFFIX = ".outputs"
 """The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 OUTPUTS_AGENT = "contextstash-outputs"
-"""The agent of sessions that only archive outputs; they are no conversations, and are not listed."""
+"""The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
 
 FORMAT = "openai-chat"
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from contextstash.formats import detect_format, get_format
+from contextstash.formats.base import Format, Reading
 from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, check_session_id, ensure_session, with_usage
-from contextstash.service.recording.missing_reply import check_reply_is_listed
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
 from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
@@ -20,7 +20,7 @@ from contextstash.service.requests.get_context import find_request
 from contextstash.service.requests.late_usage import book_late
 from contextstash.service.results import RecordResult
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, Native, Session
 
 
@@ -167,3 +167,33 @@ def _check_first_batch(
         )
     if usage is not None:
         with_usage(natives, get_format(format_name or detect_format(natives)), usage)
+
+
+def check_reply_is_listed(fmt: Format, natives: Sequence[Native]) -> None:
+    """Raises BadInputError if a result behind the last reply has no call in front of it. Older results are not looked
+    at: clients shorten their lists. Of a list that is right, only the end is read."""
+    missing: set[str] = set()
+    is_end = True
+    for native in reversed(natives):
+        read = _reading(fmt, native)
+        is_end = is_end and (read is None or read.role != "assistant")
+        for block in read.blocks if read else ():
+            if block.type == "tool_call":
+                missing.discard(block.call_id or "")
+            elif block.type == "tool_result" and is_end and block.call_id:
+                missing.add(block.call_id)
+        if not missing and not is_end:
+            return
+    if missing:
+        raise BadInputError(
+            f"messages holds the result of the call {min(missing)}, but not the reply with this call. Pass the whole"
+            " conversation each time, and append each reply of the model to it (in a Python program:"
+            " messages += await session.reply(reply))."
+        )
+
+
+def _reading(fmt: Format, native: Native) -> Reading | None:
+    try:
+        return fmt.read(native)
+    except BadMessageError:  # the recording reports it
+        return None

@@ -20,13 +20,13 @@ async def configure_session(
     session_id: str | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    pin: Sequence[str] = (),
-    unpin: Sequence[str] = (),
+    pin: Sequence[str] | None = None,
+    unpin: Sequence[str] | None = None,
 ) -> ConfigureResult:
     """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
     handles of outputs or paths of files to its pins, and remove them. What is pinned and archived is restored; what a
     summary replaces follows the next summary. Raises HandleNotFoundError if the session has no output with a handle."""
-    settings = settings or {}
+    settings, pin, unpin = settings or {}, pin or (), unpin or ()
     if not pin and not unpin:
         return await session_settings.configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)

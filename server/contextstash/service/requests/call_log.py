@@ -89,7 +89,7 @@ def _up_to(view: tuple[list[int], list[int]], seq: int) -> int:
 
 
 def call_use(call: Call) -> CallUse:
-    """What a model call took; a cost that was not recorded is the list price, if it is known."""
+    """The tokens and cost of a model call; a cost that was not recorded is the list price, if it is known."""
     usage = Usage(
         prompt_tokens=call.prompt_tokens,
         completion_tokens=call.completion_tokens,

@@ -40,8 +40,8 @@ async def recover_context(
     system: System | None = None,
     tools: Tools | None = None,
 ) -> RecoverResult:
-    """What to send, once, instead of a request that was refused as too long. If called again with the same error and
-    nothing recorded since, returns the breakdown of what fills the window instead.
+    """The messages to send, once, instead of a request that was refused as too long. If called again with the same
+    error and nothing recorded since, returns the breakdown of what fills the window instead.
 
     Raises BadInputError if the error is not about the context's length.
     """
