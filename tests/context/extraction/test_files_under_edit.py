@@ -70,6 +70,15 @@ def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     assert [(part.first, part.lines) for part in file.text.excerpts(1, 5)] == [(0, ("over there", "and on"))]
 
 
+def test_after_an_edit_at_an_unread_place_the_numbers_are_about_right_until_the_next_read() -> None:
+    script = Script().call("Read", {"file_path": "a.py", "offset": 10, "limit": 9}, numbered(FUNCTIONS[9:18], 10))
+    edit(script, "import os", "import os\nimport sys", "a.py")
+    assert "about lines 10 to 18:" in standing_texts([edited(script)], 500, quarter)
+    script.call("Read", {"file_path": "a.py", "offset": 14, "limit": 3}, numbered(FUNCTIONS[12:15], 14))
+    (part,) = edited(script).text.excerpts()
+    assert (part.first, list(part.lines), part.moved) == (11, FUNCTIONS[9:18], False)
+
+
 def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
     script = edit(read_whole(), "return x + 99", "return x * 2_000")
     script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))

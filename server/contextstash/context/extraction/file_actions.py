@@ -135,20 +135,22 @@ _PATCH_VERBS: dict[str, Verb] = {"Add": "created", "Update": "edited", "Delete":
 @dataclass(slots=True)
 class PatchedFile:
     """A file in a patch; `was` is its path before, if the patch moves it. A hunk is the text with its context before
-    and after the change."""
+    and after the change, and the line that it stands below, empty if the patch names none."""
 
     path: str
     verb: Verb
     was: str = ""
-    hunks: list[tuple[str, str]] = field(default_factory=list)
+    hunks: list[tuple[str, str, str]] = field(default_factory=list)
     _old: list[str] = field(default_factory=list)
     _new: list[str] = field(default_factory=list)
+    _below: str = ""
     _changed: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 
     def add(self, line: str) -> None:
         """A line of the patch."""
         if line.startswith(("@@", "*** End")):
             self.end_hunk()
+            self._below = line.removeprefix("@@").strip() if line.startswith("@@") else ""
         elif line.startswith("*** Move to: "):
             self.was, self.path, self.verb = self.path, line.removeprefix("*** Move to: ").strip(), "renamed"
         elif line.startswith(("+", "-")):
@@ -161,7 +163,7 @@ class PatchedFile:
     def end_hunk(self) -> None:
         """The lines so far are a hunk."""
         if self._old or self._new:
-            self.hunks.append(("\n".join(self._old), "\n".join(self._new)))
+            self.hunks.append(("\n".join(self._old), "\n".join(self._new), self._below))
         self._old, self._new = [], []
 
     @property

@@ -16,6 +16,10 @@ MAX_TEXT = 400_000
 """Characters of one text that are followed. A guess: 10,000 lines; of a longer text nothing is known."""
 
 
+MAX_READ = 2_000
+"""Lines that Claude Code's Read prints at most if no limit is given. As many lines may not be the whole file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """Consecutive lines of a file. `whole` is whether they are all that the file has."""
@@ -28,12 +32,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere."""
+    """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere. It
+    stands behind what the same call replaced before, and below the line `below`, if that is not empty."""
 
     path: str
     old: str
     new: str
     everywhere: bool = False
+    below: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +89,16 @@ def file_steps(action: Action) -> list[Step]:
     return [_below(step, folder) for step in found] if folder else found
 
 
-def _of_patch(path: str, was: str, verb: str, hunks: Sequence[tuple[str, str]]) -> Iterator[Step]:
+def _of_patch(path: str, was: str, verb: str, hunks: Sequence[tuple[str, str, str]]) -> Iterator[Step]:
     if verb == "deleted":
         yield Removed(path)
         return
     if verb == "created":
-        yield Written(path, "\n".join(new for _, new in hunks))
+        yield Written(path, "\n".join(new for _, new, _ in hunks))
         return
     if was:
         yield Moved(path, was)
-    yield from (Replaced(path, old, new) for old, new in hunks)
+    yield from (Replaced(path, old, new, below=below) for old, new, below in hunks)
 
 
 def _of_use(action: Action, use: FileUse, *, alone: bool) -> Iterator[Step]:
@@ -174,13 +180,14 @@ def _shown(action: Action, path: str) -> Shown | None:
     given = _given_range(action)
     if numbered is not None:
         first, lines = numbered
-        return Shown(path, first, lines, whole=cut is None and first == 1 and given == (1, True))
-    if given is None or not text.strip():
+    elif given is None or not text.strip():
         return None
-    lines = tuple(text.split("\n"))
-    # The last line of a cut text may be half of one, and a text that ends with a line break has no line after it.
-    lines = lines[:-1] if cut is not None or text.endswith("\n") else lines
-    return Shown(path, given[0], lines, whole=cut is None and given[1])
+    else:
+        first, lines = given[0], tuple(text.split("\n"))
+        # The last line of a cut text may be half of one, and a text that ends with a line break has no line after it.
+        lines = lines[:-1] if cut is not None or text.endswith("\n") else lines
+    whole = cut is None and first == 1 and given is not None and given[0] == 1 and len(lines) < min(given[1], MAX_READ)
+    return Shown(path, first, lines, whole)
 
 
 def _first_cut(text: str) -> int | None:
@@ -201,35 +208,45 @@ def _numbered(text: str) -> tuple[int, tuple[str, ...]] | None:
     return (first, tuple(lines)) if lines else None
 
 
-_SED_RANGE = re.compile(r"^sed -n ['\"]?(\d{1,7})(?:,(?:\d{1,7}|\$))?p['\"]?(?: |$)")
-_HEAD = re.compile(r"^head\b")
+_SED_RANGE = re.compile(r"^sed -n ['\"]?(\d{1,7})(?:,(\d{1,7}|\$))?p['\"]?(?: |$)")
+_HEAD = re.compile(r"^head(?: -n)? -?(\d{1,7})\b")
 _WHOLE = re.compile(r"^(?:cat(?: -n)?|nl(?: -ba)?|bat(?: -p)?) [^-|]\S*$")
 
+TO_THE_END = 10_000_000
+"""A number of lines that no file has."""
 
-def _given_range(action: Action) -> tuple[int, bool] | None:
-    """The first line that a call asked for, and whether it asked for the whole file; None if it asked for neither."""
+
+def _given_range(action: Action) -> tuple[int, int] | None:
+    """The first line that a call asked for, and how many; None if it does not say it."""
     if action.command is not None:
         return _range_of_command(action.command)
-    offset, limit = action.arguments.get("offset"), action.arguments.get("limit")
-    start, view_range = action.arguments.get("start_line"), action.arguments.get("view_range")
-    if isinstance(view_range, list) and view_range and isinstance(view_range[0], int):
-        return max(1, view_range[0]), False
-    first = next((value for value in (offset, start) if isinstance(value, int)), 1)
-    whole = all(value is None for value in (offset, limit, start, action.arguments.get("end_line")))
-    return max(1, first), whole
+    arguments = action.arguments
+    if isinstance(pair := arguments.get("view_range"), list) and all(isinstance(value, int) for value in pair):
+        first, last = (*pair, -1, -1)[:2]
+        return max(1, first), last - first + 1 if last > 0 else TO_THE_END
+    first = next((value for key in ("offset", "start_line") if isinstance(value := arguments.get(key), int)), 1)
+    limit, last = arguments.get("limit"), arguments.get("end_line")
+    count = limit if isinstance(limit, int) else last - first + 1 if isinstance(last, int) else TO_THE_END
+    return max(1, first), count
 
 
-def _range_of_command(command: str) -> tuple[int, bool] | None:
+def _range_of_command(command: str) -> tuple[int, int] | None:
     shell = re.sub(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*", "", without_heredocs(command)[0].strip())
     if re.search(r"&&|\|\||[;\n]", shell):
         return None
     first, *pipes = [part.strip() for part in shell.split("|")]
-    sed = [match for part in (first, *pipes) if (match := _SED_RANGE.match(part))]
-    if sed:
-        return int(sed[0].group(1)), False
-    if _HEAD.match(first) or (_WHOLE.match(first) and any(map(_HEAD.match, pipes))):
-        return 1, False
-    return (1, True) if _WHOLE.match(first) and not pipes else None
+    begun = 1
+    count = TO_THE_END
+    for place, part in enumerate((first, *pipes)):
+        if sed := _SED_RANGE.match(part):
+            begun = int(sed.group(1))
+            last = sed.group(2) or sed.group(1)
+            count = TO_THE_END if last == "$" else int(last) - begun + 1
+        elif head := _HEAD.match(part):
+            count = min(count, int(head.group(1)))
+        elif place or not _WHOLE.match(part):
+            return None
+    return begun, count
 
 
 _WENT_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?(/[^&;|\n'\"]{1,200}?)['\"]?\s*(?:&&|;|\n)")

@@ -93,8 +93,10 @@ class _Files:
 
     def __init__(self) -> None:
         self.by_path: dict[str, EditedFile] = {}
+        self._after: dict[str, int] = {}
 
     def add(self, action: Action) -> None:
+        self._after.clear()
         changed: set[str] = set()
         for step in file_steps(action):
             file = self._file(step)
@@ -114,8 +116,11 @@ class _Files:
             file.text.show(step.first, step.lines, whole=step.whole)
             return
         match step:
-            case Replaced(_, old, new, everywhere):
-                file.text.replace(old, new, action.seq, everywhere=everywhere)
+            case Replaced(_, old, new, everywhere, below):
+                after = self._after.get(file.path, 0)
+                self._after[file.path] = file.text.replace(
+                    old, new, action.seq, everywhere=everywhere, after=after, below=below
+                )
             case Written(_, text, appended):
                 file.created = file.created or not (appended or file.changed or file.read_at is not None)
                 (file.text.append if appended else file.text.write)(text, action.seq)
@@ -171,7 +176,7 @@ def _rewrites(step: Step, file: EditedFile) -> bool:
 
 def change_lines(files: Iterable[EditedFile], base: str = "") -> list[str]:
     """A line for each changed file: what was done to it, the names that this affects, and whether it was read since."""
-    return [f"`{below(file.path, base)}`: {_change(file)}" for file in files if file.changed]
+    return [f"`{path_below(file.path, base)}`: {_change(file)}" for file in files if file.changed]
 
 
 def _change(file: EditedFile) -> str:
@@ -180,7 +185,7 @@ def _change(file: EditedFile) -> str:
     return f"{file.what_was_done()}{names}{note}"
 
 
-def below(path: str, base: str) -> str:
+def path_below(path: str, base: str) -> str:
     """A path relative to a folder, if it is below it."""
     return path.removeprefix(f"{base}/") if base else path
 
@@ -208,14 +213,16 @@ def _standing(file: EditedFile, edits: int | None, around: int, base: str) -> st
     parts = [excerpt for excerpt in excerpts if any(line.strip() for line in excerpt.lines)]
     if not parts:
         return ""
-    path = below(file.path, base)
+    path = path_below(file.path, base)
     whole = edits is None and file.text.whole and len(parts) == 1
     later = " (a command changed it since: read it again before an edit)" if file.unseen else ""
     return "\n".join(_fenced(f"`{path}`, {'whole' if whole else _place(part)}{later}:", part) for part in parts)
 
 
 def _place(part: Excerpt) -> str:
-    return f"lines {part.first} to {part.last}" if part.first else "an edited place"
+    if not part.first:
+        return "an edited place"
+    return f"{'about ' * part.moved}lines {part.first} to {part.last}"
 
 
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,11 +19,13 @@ such as a closing bracket, are everywhere. A guess."""
 @dataclass(slots=True)
 class Run:
     """Consecutive lines. `first` is the number of the first, 0 if their place in the file is unknown; `changed` is for
-    each line the message with its newest change, UNCHANGED if there is none."""
+    each line the message with its newest change, UNCHANGED if there is none. `moved` is whether the lines may have
+    other numbers by now, because lines were added or removed at a place that is not known."""
 
     first: int
     lines: list[str]
     changed: list[int]
+    moved: bool = False
 
     @property
     def end(self) -> int:
@@ -32,10 +35,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Lines of a file as they stand; `first` is 0 if their place is unknown."""
+    """Lines of a file as they stand; `first` is 0 if their place is unknown, and about right if they are `moved`."""
 
     first: int
     lines: tuple[str, ...]
+    moved: bool = False
 
     @property
     def last(self) -> int:
@@ -56,7 +60,8 @@ class KnownText:
         changed = [
             before.get((first + place, text), by_text.get(text.strip(), UNCHANGED)) for place, text in enumerate(lines)
         ]
-        kept = [] if whole else [part for run in self.runs for part in _without(run, first, first + len(lines))]
+        aligned = [] if whole else [run for run in self.runs if _align(run, first, lines)]
+        kept = [part for run in aligned for part in _without(run, first, first + len(lines))]
         # What was put in somewhere is somewhere in what was read now, or cannot be told from it.
         self.runs = _joined([*(run for run in kept if run.first), Run(first, list(lines), changed)])
         self.whole = whole or (self.whole and len(self.runs) == 1)
@@ -77,24 +82,43 @@ class KnownText:
         else:
             self.runs.append(Run(0, lines, [seq] * len(lines)))
 
-    def replace(self, old: str, new: str, seq: int, *, everywhere: bool) -> None:
-        """A text was replaced. If it is not among the known lines, the new one stands at an unknown place."""
-        found = False
-        for run in self.runs if old else ():
-            places = _places(run, old)
+    def replace(
+        self, old: str, new: str, seq: int, *, everywhere: bool = False, after: int = 0, below: str = ""
+    ) -> int:
+        """A text was replaced; returns the number of the line after the new one, 0 if that is unknown. The text is
+        looked for from line `after` on, below a line that contains `below`; then anywhere. If it is not among the known
+        lines, the new one stands at an unknown place."""
+        places = [(run, place) for run in self.runs for place in _places(run, old)] if old else []
+        if everywhere:
             # From the last one on, so that the places before it stay where they are.
-            for place in reversed(places if everywhere else places[:1]):
-                self._put(run, place, old, new, seq)
-            found = found or bool(places)
-            if found and not everywhere:
-                break
+            ends = [self._put(run, place, old, new, seq) for run, place in reversed(places)]
+            found = bool(ends)
+        else:
+            after = max(after, self._line_with(below, after)) if below else after
+            later = [(run, place) for run, place in places if run.first and _number(run, place) >= after]
+            run, place = next(iter([*later, *places]), (None, 0))
+            ends = [] if run is None else [self._put(run, place, old, new, seq)]
+            found = run is not None
         if not found and new.strip():
+            for run in self.runs:
+                run.moved = run.moved or old.count("\n") != new.count("\n")
             lines = new.strip("\n").split("\n")
             self.runs.append(Run(0, lines, [seq] * len(lines)))
             self.whole = False
+        return ends[0] if found else 0
 
-    def _put(self, run: Run, place: int, old: str, new: str, seq: int) -> None:
-        """Put the new text in the place of the old one."""
+    def _line_with(self, text: str, after: int) -> int:
+        """The number of the first line from `after` on that contains a text, 0 if there is none."""
+        numbers = (
+            run.first + place
+            for run in self.runs
+            for place, line in enumerate(run.lines)
+            if run.first and run.first + place >= after and text in line
+        )
+        return next(numbers, 0)
+
+    def _put(self, run: Run, place: int, old: str, new: str, seq: int) -> int:
+        """Put the new text in the place of the old one; returns the number of the line after it, 0 if unknown."""
         text = "\n".join(run.lines)
         start = text.count("\n", 0, place)
         stop = start + old.count("\n") + 1
@@ -109,11 +133,12 @@ class KnownText:
         for other in self.runs:
             if other is not run and other.first > run.first > 0:
                 other.first += added
+        return run.first + start + new.count("\n") + 1 if run.first else 0
 
     def excerpts(self, edits: int | None = None, around: int = 0) -> list[Excerpt]:
         """The lines as they stand; of the newest `edits` changes only, with as many lines `around` each."""
         if edits is None:
-            return [Excerpt(run.first, tuple(run.lines)) for run in self.runs]
+            return [_excerpt(run, 0, len(run.lines)) for run in self.runs]
         newest = set(sorted({seq for run in self.runs for seq in run.changed if seq != UNCHANGED})[-edits:])
         return [part for run in self.runs for part in _around(run, newest, around)]
 
@@ -151,6 +176,15 @@ def _places(run: Run, old: str) -> list[int]:
     return places
 
 
+def _number(run: Run, place: int) -> int:
+    """The number of the line at a place in a run's text."""
+    for number, line in enumerate(run.lines, run.first):
+        place -= len(line) + 1
+        if place < 0:
+            return number
+    return run.end
+
+
 def _marks(before: Sequence[str], marked: Sequence[int], after: Sequence[str], seq: int) -> list[int]:
     """The newest changes of lines that replace others: those equal at both ends are not changed."""
     marks = [seq] * len(after)
@@ -166,6 +200,20 @@ def _marks(before: Sequence[str], marked: Sequence[int], after: Sequence[str], s
     return marks
 
 
+def _align(run: Run, first: int, lines: Sequence[str]) -> bool:
+    """Give a run that may have moved its numbers by the lines that were read now; returns whether it may stay: not if
+    it would overlap them with other lines."""
+    if not run.moved or not run.first:
+        return True
+    numbers = {line: first + place for place, line in enumerate(lines) if len(line.strip()) >= MIN_RECOGNIZED}
+    moves = Counter(
+        numbers[line] - run.first - place for place, line in enumerate(run.lines) if line in numbers
+    ).most_common(1)
+    if moves:
+        run.first, run.moved = max(1, run.first + moves[0][0]), False
+    return bool(moves) or run.end <= first or run.first >= first + len(lines)
+
+
 def _without(run: Run, first: int, end: int) -> Iterator[Run]:
     """The parts of a run outside of these line numbers."""
     if not run.first:
@@ -174,20 +222,20 @@ def _without(run: Run, first: int, end: int) -> Iterator[Run]:
     head = max(0, min(len(run.lines), first - run.first))
     tail = max(0, min(len(run.lines), end - run.first))
     if head:
-        yield Run(run.first, run.lines[:head], run.changed[:head])
+        yield Run(run.first, run.lines[:head], run.changed[:head], run.moved)
     if tail < len(run.lines):
-        yield Run(run.first + tail, run.lines[tail:], run.changed[tail:])
+        yield Run(run.first + tail, run.lines[tail:], run.changed[tail:], run.moved)
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
     """The runs in order, those that adjoin as one."""
     joined: list[Run] = []
     for run in sorted(runs, key=lambda run: run.first):
-        if joined and joined[-1].end == run.first:
+        if joined and joined[-1].end == run.first and joined[-1].moved == run.moved:
             joined[-1].lines += run.lines
             joined[-1].changed += run.changed
         else:
-            joined.append(Run(run.first, list(run.lines), list(run.changed)))
+            joined.append(Run(run.first, list(run.lines), list(run.changed), run.moved))
     return joined
 
 
@@ -208,4 +256,4 @@ def _around(run: Run, changes: set[int], around: int) -> Iterator[Excerpt]:
 
 
 def _excerpt(run: Run, start: int, stop: int) -> Excerpt:
-    return Excerpt(run.first + start if run.first else 0, tuple(run.lines[start:stop]))
+    return Excerpt(run.first + start if run.first else 0, tuple(run.lines[start:stop]), run.moved)
