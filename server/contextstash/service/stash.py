@@ -25,6 +25,7 @@ from contextstash.service.queries import (
     status,
     timeline,
     transfer,
+    window_advice,
 )
 from contextstash.service.recording import output_archive, session_settings, single_output
 from contextstash.service.recording.recorder import Recorder
@@ -248,6 +249,7 @@ class Stash:
     timeline = _use_case(timeline.timeline)
     session_use = _use_case(overview.session_use)
     overview = _use_case(overview.overview)
+    advise = _use_case(window_advice.advise)
     recent_sessions = _use_case(sessions.recent_sessions)
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
