@@ -31,7 +31,7 @@ MAX_ACTION_BYTES = 1_000_000
 refused."""
 
 MAX_PAGES_OF_OWNER = 50
-"""Pages that are made for one owner at a time: each browser asks for a few. Further requests get 503."""
+"""Pages that are made for one owner at a time: each browser asks for a few. Further requests get 429."""
 
 HEADERS = {
     "content-security-policy": (

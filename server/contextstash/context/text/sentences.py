@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextstash.context.text.imitations import is_speaker_line
 
 MAX_SCANNED = 40_000
-"""How many characters of one text are split, about 10,000 tokens. A guess: longer texts are pasted, not written."""
+"""How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
+rest is not read."""
 
 _BULLET = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+")
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
@@ -48,7 +49,7 @@ _SPANS = re.compile(
     r"|(?<![\w\"])\"(?=\S)[^\"]{1,4000}\"(?!\w)"
 )
 MIN_SENTENCE_WORDS = 5
-"""Quoted text of at least this many words counts as a sentence; shorter text as a name or a value. A guess."""
+"""Quoted text of at least this many words counts as a sentence; shorter text as a name or a value."""
 
 ELLIPSIS = "“…”"
 

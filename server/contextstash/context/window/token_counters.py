@@ -48,8 +48,8 @@ ListEncoder = Callable[[str, Sequence[str]], list[int]]
 """`encode(name, texts)`: the tokens of each text by a vocabulary, as the counting function counts them."""
 
 UNREADABLE_TOKENS = 50
-"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown. A
-guess."""
+"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown.
+The provider's report corrects it."""
 
 
 @dataclass(frozen=True, slots=True)
