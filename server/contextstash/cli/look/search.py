@@ -30,10 +30,10 @@ OUTPUTS_SUFFIX = ".outputs"
 """As in service/recording/output_archive.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
-"""Of a session, above its hit: a guess at what leaves room for the rest of the line in 80 columns."""
+"""Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
 
 MAX_TITLES = 1_000
-"""Sessions whose titles are searched: a guess at more than most have; it takes some milliseconds."""
+"""Sessions whose titles are searched, in some milliseconds. Older ones have no title here."""
 
 MAX_HITS = 50
 """Hits by which a hint says what else there is: the most that the service returns."""
@@ -211,7 +211,7 @@ def _print_hit(hit: Hit, words: Sequence[str], found: Found) -> None:
     for text in hit.snippet.splitlines():
         click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
     if not hit.matched:
-        click.secho("  (none of the words is here: the call, or the messages beside it, have them)", dim=True)
+        click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
     command = (
         f"{hit.handle}{' --call' * (hit.handle in found.in_calls)}" if hit.handle else f"{short} --message {hit.seq}"
     )

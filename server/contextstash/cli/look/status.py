@@ -29,7 +29,7 @@ MIN_BAR_WIDTH = 10
 """Characters."""
 
 BESIDE_BAR = 50
-"""Characters of a line for the texts beside a bar: 30 for "compaction at 999,999 messages", 16 for "100 %, now 9,999",
+"""Characters of a line for the texts next to a bar: 30 for "compaction at 999,999 messages", 16 for "100 %, now 9,999",
 and two gaps of 2."""
 
 NARROW = 72
