@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contextstash.display.long_texts import cut
+from contextstash.display.markdown import MAX_MARKDOWN
 from contextstash.formats.arguments import parsed
 
 Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
@@ -20,9 +21,6 @@ HEAD_LINES = 12
 
 FOLDED_LINES = 4
 """A text with so many lines more is not folded: the line that opens the fold would save nothing."""
-
-MAX_MARKDOWN = 20_000
-"""Characters of a reply that is read as Markdown, which takes up to 0.1 s; a longer one is shown as it was written."""
 
 MAX_FIELD = 100
 """Characters of an argument that is on the line of its name; a longer one gets a block of its own."""
