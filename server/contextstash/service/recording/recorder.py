@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.formats import detect_format, get_format
@@ -11,7 +13,6 @@ from contextstash.formats.base import Format, Reading
 from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, check_session_id, ensure_session, with_usage
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
-from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction.automatic import AutoReducer
@@ -22,6 +23,38 @@ from contextstash.service.results import RecordResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, Native, Session
+
+
+@dataclass
+class _Counted:
+    """`users` counts the holder and the waiting tasks: if the lock were deleted while one of them has it, the next
+    caller would get a second lock for the same session."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class SessionLocks:
+    """Locks by session."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, _Counted] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def of(self, session_id: str) -> AsyncIterator[None]:
+        """Holds the session's lock for the block."""
+        counted = self._locks.setdefault(session_id, _Counted())
+        counted.users += 1
+        try:
+            async with counted.lock:
+                yield
+        finally:
+            counted.users -= 1
+            if not counted.users:
+                del self._locks[session_id]
 
 
 class Recorder:
