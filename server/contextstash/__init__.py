@@ -1,7 +1,5 @@
 """An MCP server that manages an agent's context window.
 
-In a program, without the server:
-
     from contextstash import open_stash
 
     async with open_stash() as stash:
@@ -9,6 +7,8 @@ In a program, without the server:
         request = await session.request(messages, system=system, tools=tools)
         reply = await client.messages.create(messages=request.messages, **request.options)
         messages += await session.reply(reply)
+
+This is contextstash in a program, without the server; `open_stash_sync` is the same without asyncio.
 """
 
 from importlib import import_module
