@@ -200,7 +200,7 @@ class ContextSettings(BaseModel):
     compact_keep_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest messages that a compaction keeps, in tokens; if not set, what `low_water` leaves beside the"
+        description="Newest messages that a compaction keeps, in tokens; if not set, what `low_water` leaves next to the"
         " summary, without `low_water` an eighth of the usable window, at most 20,000.",
     )
     # As many as `staged` keeps.

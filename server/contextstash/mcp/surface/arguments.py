@@ -18,8 +18,8 @@ JsonObject = dict[str, object]
 Messages = list[JsonObject]
 """Messages in their provider's own format."""
 
-System = Annotated[str | None, Field(description="System prompt sent beside the messages")]
+System = Annotated[str | None, Field(description="System prompt sent with the messages")]
 
-Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions sent beside the messages")]
+Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions sent with the messages")]
 
 Usage = Annotated[JsonObject | None, Field(description="Usage that the provider reported for the last reply")]
