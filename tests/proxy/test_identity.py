@@ -39,7 +39,7 @@ def recorded(database: Path) -> dict[str, list[Message]]:
         store = await open_sqlite(database)
         try:
             found = {}
-            for each in await store.list_sessions():
+            for each in await store.list_sessions(limit=1_000):
                 messages = await store.read_messages(each.session_id)
                 found[each.session_id] = [message.body for message in messages if message.body is not None]
             return found
