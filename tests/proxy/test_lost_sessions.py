@@ -55,7 +55,7 @@ def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again
 
 
 def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+    provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = session(3)
     proxy.send(request_of(messages[:5]))
@@ -65,7 +65,7 @@ def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again
         await asyncio.to_thread(delete, proxy.database)
         await kept(*given)
 
-    proxy.engine._keep = late  # type: ignore[method-assign]
+    monkeypatch.setattr(proxy.engine, "_keep", late)
     proxy.send(request_of(messages))
     assert recorded(proxy.database) == {}
 
