@@ -28,7 +28,7 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
 
 
 def limit_problem(native: Mapping[str, Any]) -> str | None:
-    """What a message has too much of, and what to do; None if it can be recorded."""
+    """The limit that a message exceeds, and what to do; None if it can be recorded."""
     count = blocks_of(native)
     if count > MAX_BLOCKS:
         return (
