@@ -13,6 +13,7 @@ from contextstash.service.reduction.restore import restore
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit
 
 
@@ -32,8 +33,8 @@ async def configure(
     if pins == PinChange():
         return await sessions.configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
+    pins = PinChange(await _known_pins(access, session_id, pins.add), pins.remove)
     wanted = [pin for pin in dict.fromkeys((*own, *pins.add)) if pin not in pins.remove]
-    await _check_handles(access, session_id, pins.add)
     result = await sessions.configure(access, session_id, {**settings, "pin": wanted or None})
     notes = [result.note, await _bring_back(access, result.session_id, pins.add) if pins.add else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
@@ -48,17 +49,19 @@ async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
 
 
-async def _check_handles(access: Access, session_id: str | None, pins: tuple[str, ...]) -> None:
-    handles = [pin for pin in pins if pin.startswith(HANDLE_PREFIX)]
-    if not handles:
-        return
+async def _known_pins(access: Access, session_id: str | None, pins: tuple[str, ...]) -> tuple[str, ...]:
+    """The pins, their handles as the session has them. Raises HandleNotFoundError."""
+    if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
+        return pins
     session = await access.session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    for handle in handles:
-        if handle not in known:
+    found = tuple(resolved(pin, known) if pin.startswith(HANDLE_PREFIX) else pin for pin in pins)
+    for pin in found:
+        if pin.startswith(HANDLE_PREFIX) and pin not in known:
             raise HandleNotFoundError(
-                f"Session {session.session_id} has no output '{handle}'. search_history finds handles."
+                f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
             )
+    return found
 
 
 async def _bring_back(access: Access, session_id: str, added: tuple[str, ...]) -> str | None:
