@@ -54,7 +54,7 @@ async def compacted(client: Client) -> str:
 
 
 async def test_half_surrogates_in_keys_and_texts_are_read_as_they_were_recorded(tmp_path: Path, mode: Mode) -> None:
-    message = {"role": "user", "content": "x\ud83d", "\ud800 more": dict.fromkeys(HALVES, ["\udc00"])}
+    message = {"role": "user", "content": "x\ud83d", "\ud800 more": {half: ["\udc00"] for half in HALVES}}
     path = tmp_path / "s.db"
     async with stash_at(path) as stash:
         await stash.record_messages([message], session_id=SESSION)
