@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextstash_storage.store import SessionStore
 
 MAX_SESSIONS = 12
-"""Newest transcripts that are read. A guess: enough for a picture, some seconds of work."""
+"""Newest transcripts that are read. Enough for a picture, and some seconds of work."""
 
 MAX_BYTES = 30_000_000
 """Total size of the transcripts that are read: about 10 s on two cores."""
@@ -27,18 +27,18 @@ SETTINGS = {"automatic": False}
 """Sessions are shown as they were."""
 
 KEPT_OUTPUTS = 5
-"""The newest outputs of a session that are taken as still in use. A guess."""
+"""The newest outputs of a session that are taken as still in use."""
 
 SEARCHES = 3
 
 MAX_WORDS = 6
-"""What a person would type of a longer command. A guess."""
+"""Words that a person would type of a longer command."""
 
 MAX_FOLDERS = 2
-"""How many of the last names of a path a person would type. A guess."""
+"""How many of the last names of a path a person would type."""
 
 MIN_SEARCHED_TOKENS = 300
-"""An output that is worth finding again. A guess."""
+"""An output of so many tokens is worth finding again."""
 
 
 @dataclass(frozen=True)

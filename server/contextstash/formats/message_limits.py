@@ -29,8 +29,8 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
 
 
 def limit_problem(native: Mapping[str, Any]) -> str | None:
-    """What a message has too much of, or what JSON cannot hold, and what to do; None if it can be recorded. The text
-    continues a sentence about the message."""
+    """The limit that a message exceeds, or what it holds that JSON does not have, and what to do; None if it can be
+    recorded. The text continues a sentence about the message."""
     count = blocks_of(native)
     if count > MAX_BLOCKS:
         return (

@@ -54,7 +54,7 @@ class TooSlowError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker needs from the gateway: the database and settings, and the options of its `Shortening`."""
+    """A worker's options from the gateway: the database and settings, and the options of its `Shortening`."""
 
     options: ServeOptions
     session_id: str | None = None

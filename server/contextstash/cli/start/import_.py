@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import StashOpener, database_options
-from contextstash.cli.output import print_table
+from contextstash.cli.output import echo, echo_json, print_table
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -90,16 +90,14 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     if not results:
         raise BadInputError(_nothing_found(paths, skipped))
     if as_json:
-        import json
-
-        click.echo(json.dumps([_without_absent(result) for result in results], ensure_ascii=False, indent=2))
+        echo_json([_without_absent(result) for result in results])
     else:
         _print(results)
     done = [result for result in results if result.error is None]
     if done and not as_json:
         click.echo(_total(done))
     for line in _skipped_lines(skipped):
-        click.echo(line, err=True)
+        echo(line, err=True)
     return 1 if any(result.error for result in results) else 0
 
 
@@ -242,7 +240,7 @@ def _print(results: Sequence[Imported]) -> None:
         print_table(["session", "new", "known before", "file"], rows)
     for result in results:
         if result.error:
-            click.echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
+            echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
 
 
 @contextmanager

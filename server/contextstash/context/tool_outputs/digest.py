@@ -12,7 +12,7 @@ from contextstash.context.tool_outputs.classifiers import (
 from contextstash.context.tool_outputs.shell_envelope import unwrap
 
 MAX_SCANNED = 2_000_000
-"""Characters of an output that are read, half of them from each end: a bound on the time, which is a guess."""
+"""Characters of an output that are read, half of them from each end; it bounds the time."""
 
 
 def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars: int = 160) -> str:

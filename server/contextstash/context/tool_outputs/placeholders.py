@@ -11,17 +11,17 @@ from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash_storage.records import Output
 
 MAX_TOOL_CHARACTERS = 40
-"""Longest tool name in a placeholder; a guess, with a client's prefix most names are shorter."""
+"""Longest tool name in a placeholder: with a client's prefix most names are shorter."""
 
 MAX_ARGUMENT_CHARACTERS = 60
-"""Longest main argument in a placeholder. A guess: a path or a command can be recognized, and a placeholder stays at
+"""Longest main argument in a placeholder. A path or a command can be recognized, and a placeholder stays at
 about 50 tokens."""
 
 MAX_DIGEST_CHARACTERS = 160
 """Longest digest in a placeholder, as `digest.digest_output` makes it."""
 
 MIN_SHARE_CHARACTERS = 80
-"""What each output gets at least in a digest message about several; a guess: one short sentence."""
+"""What each output gets at least in a digest message about several: one short sentence."""
 
 COMPACTION_DIGEST = "[Compaction tool digest]"
 """The first line of such a message: the contract of the preset `rolling`."""

@@ -31,7 +31,7 @@ FOLDER_RESET = "Shell cwd was reset to "
 _FOLDER_RESET = re.compile(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z")
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
 MAX_HEADER_CHARACTERS = 2_000
-"""How much of each end is searched for an envelope; a guess: Codex's headers are a few short lines."""
+"""How much of each end is searched for an envelope: Codex's headers are a few short lines."""
 
 
 def unwrap(text: str) -> Printed:

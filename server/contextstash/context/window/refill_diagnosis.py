@@ -9,16 +9,16 @@ from contextstash.context.text.sanitize import one_line
 from contextstash_storage.records import Output, Part
 
 UNRECORDED = "unrecorded"
-"""What the provider counts but nobody recorded: system prompt, tool definitions and other unlogged text."""
+"""Counted by the provider and not recorded: system prompt, tool definitions and other unlogged text."""
 
 LARGE_OUTPUT = 0.2
-"""A single output is named if it is at least this share of the growth; a guess."""
+"""A single output is named if it is at least this share of the growth."""
 
 DOMINANT = 0.5
 """A part is the cause, and gets advice, if it is at least this share of the growth: then no other part is larger."""
 
 MAX_PARTS_NAMED = 5
-"""Further parts are summed up; a guess, the sentence stays readable."""
+"""Further parts are summed up, so that the sentence stays readable."""
 
 
 @dataclass(frozen=True, slots=True)

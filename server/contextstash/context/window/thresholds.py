@@ -18,12 +18,12 @@ SUMMARY_SHARE = 8
 less, longer ones take the room from the recent messages."""
 
 MAX_FIXED_SHARE = 0.75
-"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. A guess: with
-a system prompt that fills the window, summaries and outputs must still say something."""
+"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. With a
+system prompt that fills the window, summaries and outputs must still say something."""
 
 MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
-"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; what
-is above, nobody reads. Guesses; large models wrote 2,700 in recorded sessions (median)."""
+"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; a
+longer one takes room from the work. Large models wrote 2,700 in recorded sessions (median)."""
 
 MAX_KEPT = 20_000
 """Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
@@ -52,7 +52,7 @@ class WindowBudget:
 
 
 def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fixed: int = 0) -> WindowBudget:
-    """The budget of a window. Numbers that the settings leave open are shares of the window; the shares are guesses.
+    """The budget of a window. Numbers that the settings leave open are shares of the window.
     `fixed` are the tokens of a session that no reduction removes.
 
     The reserve takes at most half of the window, even if the settings say more. If the window is unknown (`known` is

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 500
 MAX_BYTES = 4 * 1024 * 1024
 """The most that is recorded in one transaction, so that other processes can write in between. Files are read in pieces
-of the same size. Guesses."""
+of the same size."""
 
 _HEAD = 1024
-"""Bytes at the start of a file by which it is recognized as the one that was read before. A guess."""
+"""Bytes at the start of a file by which it is recognized as the one that was read before."""
 
 Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 

@@ -40,10 +40,10 @@ DOCUMENT_READERS: tuple[DocumentReader, ...] = (
 )
 
 MAX_HEAD_BYTES = 1_000_000
-"""Bytes at the start of a file by which its kind is recognized. A guess: some first records hold long prompts."""
+"""Bytes at the start of a file by which its kind is recognized. Some first records hold long prompts."""
 
 MAX_HEAD_RECORDS = 60
-"""Records at the start of a file of lines by which its kind is recognized. A guess."""
+"""Records at the start of a file of lines by which its kind is recognized."""
 
 KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode, pi, Cline, Roo Code, VS Code, SWE-agent and OpenHands,"
