@@ -86,7 +86,7 @@ def run(
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
         supervisor.start()
         try:
-            launch = launched.launch(supervisor.url, (program, *arguments), os.environ)
+            launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()
