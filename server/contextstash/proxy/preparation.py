@@ -32,7 +32,7 @@ from contextstash.formats.request_edits import MessageEdit, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
-from contextstash.proxy.conversations import Conversation, lists_tools, tool_names
+from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.pinned_edits import has_results, pinned_edits, pinned_summaries, thinks
@@ -100,6 +100,7 @@ class Prepared:
     pruned: int = 0
     cold: bool = False
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
+    asked: AskedRequest | None = None
 
     @property
     def edited(self) -> bool:
@@ -198,18 +199,17 @@ def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
     return not (isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block")
 
 
-def rendered(
-    conversation: Conversation, request: RequestText, prices: CachePrices, now: float, *, cold: bool, pruned: int = 0
-) -> Prepared:
+def rendered(original: Prepared, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
+    conversation, request = original.conversation, original.request
     edits = pinned_edits(conversation, request)
-    unchanged = cold or conversation.edits is conversation.shown
+    unchanged = original.cold or conversation.edits is conversation.shown
     former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
     edits |= anchor(request, edits, former)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
     saved = _saved_tokens(conversation, request, len(request.body) - len(body))
-    return Prepared(conversation, request, body, prices, now, max(0, saved), pruned, cold, edits)
+    return replace(original, body=body, saved=max(0, saved), pruned=pruned, texts=edits)
 
 
 def _saved_tokens(conversation: Conversation, request: RequestText, freed: int) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
 
-from contextstash.context.view.branches import known_path
+from contextstash.context.view.branches import known_path, path_to
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
@@ -224,18 +225,22 @@ class ProxiedSessions:
         natives: Sequence[Native],
         known: RecordedList | None = None,
         *,
+        since: datetime | None = None,
         usage: Usage | None = None,
         **facts: Any,
     ) -> RecordedList:
         """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
         for the messages that the list begins with: if nobody changed the session since, only the others are compared. A
-        new session is created with these `facts`. `usage` is that of the last reply among the messages.
+        new session is created with these `facts`, unless `since` says when the session was created: then it has been
+        deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
 
         Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
         level would cost the prompt cache."""
         access = self._access
         settings = {"automatic": False}
         start = len(known.positions) if known is not None else 0
+        if since is not None:
+            await access.store.get_session(session_id)
         session = await ensure_session(access, session_id, natives[start:], settings=settings, **facts)
         extras = _with_usage(natives, usage)
         async with self._locks.of(session_id):
@@ -259,6 +264,13 @@ class ProxiedSessions:
         counters = appended.session.counters
         added = tuple(message.seq for message in appended.messages)
         return RecordedList((*known.positions, *added), counters.messages, counters.edits)
+
+    async def natives(self, session_id: str) -> list[Native]:
+        """The messages of the conversation as it goes on now, without those of branches that were left."""
+        edits = await self._access.store.read_edits(session_id)
+        messages = await self._access.store.read_messages(session_id)
+        path = path_to(edits, len(messages) - 1)
+        return [message.body for message in messages if message.seq in path and message.body is not None]
 
     async def positions(self, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
         """The positions of the recorded messages that are equal to the beginning of this list."""
