@@ -591,7 +591,7 @@ class Stash:
 
     async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
         """The folder that the client of each session ran in; None if it is not known."""
-        return await asyncio.to_thread(lambda: [self._access.project_of(session.source) for session in read])
+        return await self._access.projects_of(read)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
