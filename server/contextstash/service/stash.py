@@ -278,7 +278,7 @@ class Stash:
 
     async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
         """The folder that the client of each session ran in; None if it is not known."""
-        return await asyncio.to_thread(lambda: [self._access.project_of(session.source) for session in read])
+        return await self._access.projects_of(read)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""
