@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from contextstash.configuration.models import CachePriceRatios
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.request_text import RequestText, read_request
@@ -67,6 +68,9 @@ START_SECONDS = 120.0
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
 To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
 
+HOUR_SECONDS = 3600
+"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
+
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
 
@@ -92,10 +96,12 @@ class Ingest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model's window in tokens, and what an uncached input token costs in millionths of a dollar, if it is known."""
+    """A model's window in tokens and its cache's prices, None if they are not known; `price_of` returns what a usage
+    costs in US dollars, with what it wrote to the cache kept for an hour or not."""
 
-    window: int = 200_000
-    dollars: float | None = None
+    window: int | None = None
+    ratios: CachePriceRatios | None = None
+    price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
 
 
 @dataclass
@@ -129,7 +135,7 @@ class Engine:
         self._ingest = ingest
         self._facts_of = facts_of
         self._still_stored = still_stored
-        self._facts: dict[str, ModelFacts] = {}
+        self._facts: dict[str, asyncio.Future[ModelFacts]] = {}
         self._conversations = Conversations(self._sessions)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
@@ -151,7 +157,8 @@ class Engine:
             self._fault(None, error)
             return None
         self.totals.sessions.add(conversation.session_id)
-        original = Prepared(conversation, request, body, prices_of(request), now, cold=cold_now(conversation, now))
+        prices = prices_of(request, self._facts_now(request.value("model")).ratios)
+        original = Prepared(conversation, request, body, prices, now, cold=cold_now(conversation, now))
         try:
             return await self._prepared(original, agent_of(headers))
         except Exception as error:
@@ -234,13 +241,15 @@ class Engine:
         model = request.value("model")
         if isinstance(model, str) and model != conversation.state.model:
             conversation.state = conversation.state.model_copy(update={"model": model})
-            if model not in self._facts:
-                self._facts[model] = ModelFacts()
-                self._in_background(self._learn(model))
 
-    async def _learn(self, model: str) -> None:
-        """Look up a model's window and price in a thread: the first look-up takes half a second."""
-        self._facts[model] = await asyncio.to_thread(self._facts_of, model)
+    def _facts_now(self, model: object) -> ModelFacts:
+        """What is known of a model by now. It is looked up in a thread: the first look-up takes half a second."""
+        if not isinstance(model, str):
+            return ModelFacts()
+        if model not in self._facts:
+            self._facts[model] = asyncio.ensure_future(asyncio.to_thread(self._facts_of, model))
+        found = self._facts[model]
+        return found.result() if found.done() and not found.cancelled() and not found.exception() else ModelFacts()
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -263,6 +272,7 @@ class Engine:
             return
         conversation.kept = self._sessions.kept(session)
         conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
+        conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
@@ -348,12 +358,13 @@ class Engine:
         conversation = prepared.conversation
         try:
             ended = self._clock()
+            unedited = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
             else:
-                facts = self._facts.get(conversation.state.model or "", ModelFacts())
-                state = accounts.booked(prepared, usage, ended, facts.window)
-                state = state.model_copy(update={"dollars": facts.dollars})
+                window = self._facts_now(conversation.state.model).window
+                unedited = accounts.unedited_usage(prepared, usage, window)
+                state = accounts.booked(prepared, usage, unedited, ended, window)
             state = with_head(state, head_of(prepared.request))
             if not is_side_call(prepared.request):
                 state = state.model_copy(update={"surroundings": surroundings_of(prepared.request)})
@@ -364,20 +375,34 @@ class Engine:
             )
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
-            self._in_background(self._keep(prepared, former if extends else None))
+            self._in_background(self._keep(prepared, former if extends else None, (usage, unedited)))
         except Exception as error:
             self._fault(conversation, error)
 
-    async def _keep(self, prepared: Prepared, usage: Usage | None) -> None:
+    async def _keep(self, prepared: Prepared, former: Usage | None, billed: tuple[Usage | None, Usage | None]) -> None:
+        """Record a request with the usage of the `former` reply, and what was `billed` and would have been."""
         conversation, request = prepared.conversation, prepared.request
+        await self._price(conversation, prepared.prices.seconds >= HOUR_SECONDS, *billed)
         if self._sessions is None:
             return
         try:
             if not is_side_call(request):
-                await self._record(conversation, request, usage)
+                await self._record(conversation, request, former)
         except Exception as error:
             self._fault(conversation, error)
         await self._sessions.keep_state(conversation.session_id, conversation.state)
+
+    async def _price(
+        self, conversation: Conversation, long_writes: bool, usage: Usage | None, unedited: Usage | None
+    ) -> None:
+        """Add the price of a request to its session, as soon as the model's price table is loaded."""
+        model = conversation.state.model
+        if model is None or usage is None or unedited is None:
+            return
+        self._facts_now(model)
+        facts = await asyncio.shield(self._facts[model])
+        paid, direct = facts.price_of(usage, long_writes), facts.price_of(unedited, long_writes)
+        conversation.state = accounts.priced(conversation.state, paid, direct)
 
     async def _record(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
         """Record the messages of a request: as the whole conversation, or by the client's transcript if the session is
@@ -404,6 +429,8 @@ class Engine:
             conversation.recorded = request.messages
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._sessions.find(session_id)
+        if session is not None:
+            conversation.calibration = self._sessions.calibration(session)
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
 

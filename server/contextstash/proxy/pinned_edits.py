@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request_edits import MessageEdit, SummaryOf
-from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.formats.request_text import RequestText, TextMessage, is_thinking
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.other_parts import pinned_parts
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
@@ -24,7 +25,7 @@ def pinned_edits(
             found[place] = edit
     for place, parts in pinned_parts(conversation, request, edits).items():
         found[place] = replace(found.get(place, NO_EDIT), parts=parts.texts)
-    for place in _stripped(conversation, request, edits):
+    for place in stripped(conversation, request, edits):
         found[place] = replace(found.get(place, NO_EDIT), thinking_left_out=True)
     return found
 
@@ -42,21 +43,37 @@ def thinks(message: TextMessage) -> bool:
     return message.thinks
 
 
+def thinking_size(message: TextMessage) -> int:
+    """The bytes of its thinking that can be read. What the provider bills of it is not known: at least as much."""
+    blocks = (block for block in content_of(message.native) if is_thinking(block))
+    return sum(len(str(block.get("thinking") or "")) for block in blocks)
+
+
 def pinned_results(message: TextMessage, pins: Mapping[str, Pin]) -> MessageEdit | None:
     """The placeholders of a message's results; None if it has none. It is the same object as long as the pins are."""
-    known: tuple[Mapping[str, Pin], MessageEdit | None] | None = message.notes.get("pinned")
+    return _pinned(message, pins)[0]
+
+
+def saved_by_results(message: TextMessage, pins: Mapping[str, Pin]) -> int:
+    """The tokens that these placeholders take less than what they stand for, by our count."""
+    return _pinned(message, pins)[1]
+
+
+def _pinned(message: TextMessage, pins: Mapping[str, Pin]) -> tuple[MessageEdit | None, int]:
+    known: tuple[Mapping[str, Pin], tuple[MessageEdit | None, int]] | None = message.notes.get("pinned")
     if known is None or known[0] is not pins:
-        texts = {
-            result.path: pins[result.call_id].text
+        shown = {
+            result.path: pins[result.call_id]
             for result in message.results
             # The hash is compared too: some clients use an id for several calls.
             if result.call_id in pins and message.hashes.get(result.path) == pins[result.call_id].sha256
         }
-        known = message.notes["pinned"] = pins, MessageEdit(texts) if texts else None
+        edit = MessageEdit({path: pin.text for path, pin in shown.items()}) if shown else None
+        known = message.notes["pinned"] = pins, (edit, sum(pin.saved for pin in shown.values()))
     return known[1]
 
 
-def _stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:
+def stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:
     """The messages whose thinking is left out."""
     if not edits.strips:
         return []

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
-from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
     from contextstash.proxy.app import ProxyApp
@@ -143,10 +142,15 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 
 def _facts(model: str) -> ModelFacts:
-    from contextstash.configuration.models import model_facts, price_of
+    from contextstash.configuration.models import cache_price_ratios, model_facts, price_of
     from contextstash.proxy.engine import ModelFacts
 
-    return ModelFacts(model_facts(model).window, price_of(model, Usage(prompt_tokens=1_000_000)))
+    found = model_facts(model)
+    return ModelFacts(
+        found.window if found.known else None,
+        cache_price_ratios(model),
+        lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),
+    )
 
 
 async def _stash(served: ServedProxy) -> Stash | None:
