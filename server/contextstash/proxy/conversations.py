@@ -36,7 +36,7 @@ class Conversation:
     """One line of requests: what the proxy knows of its session.
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
-    count of tokens to ours. `recorded` are the messages that the session
+    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the messages that the session
     holds of the last recorded request, `stored` says where.
     `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
     `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
@@ -62,6 +62,7 @@ class Conversation:
     kept: tuple[str, ...] = ()
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
     calibration: float = 1.0
+    anchor: int | None = None
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None

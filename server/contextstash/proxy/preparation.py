@@ -25,7 +25,6 @@ from contextstash.context.view.cached_prune import (
     is_cold,
     plan_cached_prune,
     plan_needed_prune,
-    still_cached,
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
@@ -33,7 +32,7 @@ from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
-from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
+from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import Conversation, lists_tools, tool_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
@@ -223,24 +222,26 @@ def rendered(
 ) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     edits = pinned_edits(conversation, request)
+    still = None if conversation.edits is conversation.shown else _still_cached(conversation, request, prices)
     unchanged = cold or conversation.edits is conversation.shown
     former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
-    edits |= anchor(request, edits, former)
+    anchored = anchor(request, edits, former)
+    edits |= anchored
+    conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
-    still = None if conversation.edits is conversation.shown else _still_cached(conversation, request, prices)
     saved = _saved_tokens(conversation, request, summaries)
     return Prepared(conversation, request, body, prices, now, max(0, saved), pruned, cold, still, edits)
 
 
 def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices) -> int:
-    """The tokens in front of the first change of what the former request showed, as far as the provider finds them."""
+    """The tokens in front of the first change of what the former request showed that the provider surely finds: if it
+    looks back a few blocks only, those up to a breakpoint that stays."""
     sizes = shown_sizes(conversation, request)
-    place = _first_changed(conversation, request)
-    [before] = sizes.before([place])
-    blocks = sum(message.blocks for message in request.messages[place:])
-    anchors = _surely_cached(conversation, request, sizes)
-    return still_cached(Prunable("", before, 0, 0, blocks), anchors, prices)
+    [before] = sizes.before([_first_changed(conversation, request)])
+    if prices.look_back is None:
+        return before
+    return max((a for a in _surely_cached(conversation, request, sizes) if a <= before), default=0)
 
 
 def _saved_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> int:
@@ -367,8 +368,9 @@ def plan(
 
 
 def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
-    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
-    place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
+    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own, which is
+    not always on the last placeholder: right after a prune it is still on the last one of the prune before."""
+    place = conversation.anchor if takes_anchor(request) else None
     return tuple(sizes.before([0] if place is None else [0, place + 1]))
 
 

@@ -148,7 +148,7 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
         carried += prices.read * saved * (useful[place].carried + 1)
         if freed < MIN_TOKENS:
             continue
-        rewritten = max(0, state.cached - still_cached(useful[place], state.anchors, prices) - freed)
+        rewritten = max(0, state.cached - _still_cached(useful[place], state) - freed)
         cost = rewritten * (prices.write - prices.read)
         saving = turns * prices.read * freed
         if saving - cost > best[0] and carried >= cost and saving > MIN_WORTHWHILE * cost and cost <= state.affordable:
@@ -158,13 +158,13 @@ def _warm(useful: Sequence[Prunable], state: CacheState) -> CachedPrune:
     return CachedPrune(tuple(useful[best[1] :]), "pays for itself")
 
 
-def still_cached(first: Prunable, anchors: Sequence[int], prices: CachePrices) -> int:
+def _still_cached(first: Prunable, state: CacheState) -> int:
     """The tokens that are read from the cache although everything from `first` on has changed."""
-    limit = prices.look_back
+    limit = state.prices.look_back
     if limit is None or first.blocks_after < limit:
         return first.before
     found = 0
-    for anchor in anchors:  # no generator: this is asked for each result of each request
+    for anchor in state.anchors:  # no generator: this is asked for each result of each request
         if found < anchor <= first.before:
             found = anchor
     return found
