@@ -36,13 +36,12 @@ class Conversation:
     """One line of requests: what the proxy knows of its session.
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
-    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the messages that the session
-    holds of the last recorded request, `stored` says where.
-    `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
-    and files that stay; parts of `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated
-    calls that are booked already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds
-    since 1970.
+    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the
+    messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
+    which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
+    those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
+    `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated calls that are booked already;
+    `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
     """
 
     session_id: str

@@ -243,13 +243,23 @@ class Engine:
             conversation.state = conversation.state.model_copy(update={"model": model})
 
     def _facts_now(self, model: object) -> ModelFacts:
-        """What is known of a model by now. It is looked up in a thread: the first look-up takes half a second."""
-        if not isinstance(model, str):
+        """What is known of a model by now."""
+        found = self._facts_of_model(model)
+        return found.result() if found.done() else ModelFacts()
+
+    def _facts_of_model(self, model: object) -> asyncio.Future[ModelFacts]:
+        """What is known of a model. It is looked up in a thread: the first look-up takes half a second."""
+        name = model if isinstance(model, str) else ""
+        if name not in self._facts:
+            self._facts[name] = asyncio.ensure_future(self._looked_up(name))
+        return self._facts[name]
+
+    async def _looked_up(self, model: str) -> ModelFacts:
+        try:
+            return await asyncio.to_thread(self._facts_of, model)
+        except Exception as error:
+            logger.warning("nothing is known of a model: %s", type(error).__name__)
             return ModelFacts()
-        if model not in self._facts:
-            self._facts[model] = asyncio.ensure_future(asyncio.to_thread(self._facts_of, model))
-        found = self._facts[model]
-        return found.result() if found.done() and not found.cancelled() and not found.exception() else ModelFacts()
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -307,12 +317,14 @@ class Engine:
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived
 
-    async def after_refusal(self, prepared: Prepared, status: int, error: bytes) -> Prepared | None:
-        """The request to send once more after the provider refused it; None if the client gets the refusal. Never
-        raises."""
+    async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
+        """The request to send once more after the provider refused it; None if the client gets the refusal. What
+        cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
         if status not in EDIT_REFUSALS:
             return None
         try:
+            if error is None:
+                return prepared.as_original() if prepared.edited else None
             text = error.decode("utf-8", "replace")
             overflow = recognize(text)
             if overflow is not None:
@@ -382,7 +394,6 @@ class Engine:
     async def _keep(self, prepared: Prepared, former: Usage | None, billed: tuple[Usage | None, Usage | None]) -> None:
         """Record a request with the usage of the `former` reply, and what was `billed` and would have been."""
         conversation, request = prepared.conversation, prepared.request
-        await self._price(conversation, prepared.prices.seconds >= HOUR_SECONDS, *billed)
         if self._sessions is None:
             return
         try:
@@ -390,19 +401,24 @@ class Engine:
                 await self._record(conversation, request, former)
         except Exception as error:
             self._fault(conversation, error)
+        facts = self._facts_of_model(conversation.state.model)
+        if not facts.done():  # the proxy may end before the price table is loaded
+            await self._sessions.keep_state(conversation.session_id, conversation.state)
+        self._price(conversation, await asyncio.shield(facts), prepared.prices.seconds >= HOUR_SECONDS, *billed)
         await self._sessions.keep_state(conversation.session_id, conversation.state)
 
-    async def _price(
-        self, conversation: Conversation, long_writes: bool, usage: Usage | None, unedited: Usage | None
+    def _price(
+        self,
+        conversation: Conversation,
+        facts: ModelFacts,
+        long_writes: bool,
+        usage: Usage | None,
+        unedited: Usage | None,
     ) -> None:
-        """Add the price of a request to its session, as soon as the model's price table is loaded."""
-        model = conversation.state.model
-        if model is None or usage is None or unedited is None:
-            return
-        self._facts_now(model)
-        facts = await asyncio.shield(self._facts[model])
-        paid, direct = facts.price_of(usage, long_writes), facts.price_of(unedited, long_writes)
-        conversation.state = accounts.priced(conversation.state, paid, direct)
+        """Add the price of a request to its session."""
+        if usage is not None and unedited is not None:
+            paid, direct = facts.price_of(usage, long_writes), facts.price_of(unedited, long_writes)
+            conversation.state = accounts.priced(conversation.state, paid, direct)
 
     async def _record(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
         """Record the messages of a request: as the whole conversation, or by the client's transcript if the session is
