@@ -18,7 +18,7 @@ from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, pl
 
 ENCODERS: dict[str, Callable[[bytes], bytes]] = {
     "zstd": lambda data: bytes(zstandard().compress(data)),
-    "gzip": gzip.compress,
+    "gzip": lambda data: gzip.compress(data, mtime=0),
     "deflate": zlib.compress,
 }
 

@@ -10,11 +10,12 @@ from typing import Any
 from contextstash_storage.records import Usage
 
 DEFAULT_WINDOW = 200_000
-"""Tokens; the window of an unknown model. A guess: the window of Claude models without the long window."""
+"""Tokens; the window of an unknown model. It is that of Claude models without
+the long window; in a smaller one the provider's error corrects it."""
 
 MAX_CACHED_MODELS = 256
 """How many models' facts are cached: a lookup takes milliseconds. Limited, because callers may name any number of
-models. A guess."""
+models."""
 
 PRICED_TOKENS = 1_000
 """Tokens of the prompt by which prices are compared: below every step of a price table (the lowest is at 32,000)."""
@@ -25,7 +26,7 @@ MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known about a model. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
+    """A model's window, and whether it is known. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
 
     model: str | None
     window: int
@@ -67,7 +68,7 @@ def cache_price_ratios(model: str | None) -> CachePriceRatios | None:
 
 
 def price_of(model: str | None, usage: Usage, *, long_writes: bool = False) -> float | None:
-    """What a call cost in US dollars, None if the model's price is not known. With `long_writes` the provider's cache
+    """The cost of a call in US dollars; None if the model's price is not known. With `long_writes` the provider's cache
     keeps what the call wrote for an hour."""
     if model is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadMessageError
@@ -28,7 +28,7 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
 
 
 def limit_problem(native: Mapping[str, Any]) -> str | None:
-    """What a message has too much of, and what to do; None if it can be recorded."""
+    """The limit that a message exceeds, and what to do; None if it can be recorded."""
     count = blocks_of(native)
     if count > MAX_BLOCKS:
         return (
@@ -46,7 +46,10 @@ def characters(value: object, enough: int) -> int:
     """The approximate number of characters in a JSON value; stops counting above `enough`."""
     if isinstance(value, str):
         return len(value)
-    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):  # the usual case first: looking at a Mapping takes three times as long
+        children: Iterable[object] = value.values()
+    else:
+        children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     size = 0
     for child in children:
         size += characters(child, enough)

@@ -16,12 +16,12 @@ MAX_DIGITS = 4_300
 """Digits of a whole number: Python's own limit for reading one (`sys.int_info.default_max_str_digits`)."""
 
 MAX_SHOWN_CHARACTERS = 24
-"""How many characters of a rejected number an error repeats. A guess."""
+"""How many characters of a rejected number an error repeats."""
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 
 _LARGE_NUMBERS = (b"0e000", b"0e+000", b"0" * 309)
-"""What may be a number beyond a double (1.8e308), all digits as 0: pydantic's parser turns it into an infinity."""
+"""A number that may be beyond a double (1.8e308), all digits as 0: pydantic's parser turns it into an infinity."""
 
 SEARCHED_BYTES = 1024 * 1024
 """How much is searched at a time, in about 2 ms: other threads can run only between two searches. A pattern took 2

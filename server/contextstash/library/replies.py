@@ -90,7 +90,7 @@ def as_natives(messages: Sequence[object]) -> list[Native]:
 
 
 def as_native(message: object, place: int) -> Native:
-    """A message of a program's list in plain JSON; itself if it is that already. What the model said is brought into
+    """A message of a program's list in plain JSON; itself if it is that already. The model's reply is brought into
     one form: the list holds it as the program appended it, the session as the reply came, and both must be equal."""
     native = as_json(message)
     if not isinstance(native, dict):
@@ -102,7 +102,7 @@ def as_native(message: object, place: int) -> Native:
 
 
 def _is_said(native: Native) -> bool:
-    """Whether the model wrote it: a message of the assistant, or an item of Responses that is no input."""
+    """Whether the model wrote it: a message of the assistant, or an item of Responses that is not an input."""
     role = native.get("role")
     if role is not None:
         return role in ("assistant", "model")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.formats.whole_request import SERVER_STATE_KEYS
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
@@ -18,7 +19,7 @@ than 21,333 in a request that is not streamed (it expects that to take over ten 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What to send next: `client.messages.create(messages=request.messages, **request.options)`.
+    """The request to send next: `client.messages.create(messages=request.messages, **request.options)`.
 
     `fits` is false only if system prompt, tools and what cannot be cut exceed the window; then `reason` says what takes
     the room. `left_out` says what was left out for want of room; search and retrieval find it.
@@ -36,13 +37,9 @@ class ContextRequest:
     done: tuple[str, ...] = ()
 
 
-PROVIDER_HELD = ("previous_response_id", "conversation")
-"""Arguments of Responses with which the provider adds its own copy of the conversation."""
-
-
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """What a program passes beside the messages, in its provider's own form."""
+    """A program's further arguments of a call, in its provider's own form."""
 
     model: str | None = None
     system: Any = None
@@ -56,7 +53,7 @@ class CallArguments:
             raise BadInputError(f"max_tokens is a whole number, not a {type(self.max_tokens).__name__}.")
         if isinstance(self.tools, str | Mapping):
             raise BadInputError("tools is the list of the tools' definitions, not a single one.")
-        for name in PROVIDER_HELD:
+        for name in SERVER_STATE_KEYS:
             if (self.more or {}).get(name) is not None:
                 raise BadInputError(
                     f"With {name} the provider adds the conversation that it holds, and request.messages is the whole"

@@ -1,4 +1,17 @@
-"""One conversation of a program: before each model call `request`, after it `reply`."""
+"""One conversation of a program: `request` before each model call, `reply` after it.
+
+    async with open_stash() as stash:
+        session = stash.session("job-7", model="claude-opus-4-5")
+        while True:
+            request = await session.request(messages, system=system, tools=[*tools, *session.tools()])
+            response = await client.messages.create(messages=request.messages, **request.options)
+            messages += await session.reply(response)
+            for call in calls_of(response):
+                output = await session.call_tool(call.name, call.input) or await run(call)
+                messages.append(result_of(call, output))
+
+After a restart go on with `messages = await session.messages()`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +36,7 @@ from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
     MAX_HITS,
     hits_text,
-    is_ours,
+    is_retrieval_tool,
     page_text,
     read_arguments,
     tool_definitions,
@@ -113,7 +126,7 @@ class LibrarySession:
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
-        """What to send, once, after the provider refused the last request as too long for the window.
+        """The request to send, once, after the provider refused the last one as too long for the window.
 
         Raises the error itself if it is about something else, and BadInputError, with what fills the window, if nothing
         can be made smaller.
@@ -181,9 +194,9 @@ class LibrarySession:
         return tool_definitions(get_format(known).name)
 
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
-        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. What is
-        wrong with a call is said in the text: the model can correct it."""
-        if not is_ours(name):
+        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
+        text of a wrong call names the mistake, so that the model can correct it."""
+        if not is_retrieval_tool(name):
             return None
         try:
             given = read_arguments(name, arguments)

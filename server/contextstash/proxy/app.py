@@ -177,6 +177,12 @@ class Exchange:
             await self._pass_on(read)
             return
         self._headers, self._original = decodable_only(self._headers), read
+        try:
+            await self._pass_prepared(prepared)
+        finally:
+            self._engine.ended(prepared)
+
+    async def _pass_prepared(self, prepared: Prepared) -> None:
         reply = await self._unless_gone(self._asked(prepared))
         healed = False
         if reply.refusal is not None:
@@ -247,7 +253,8 @@ class Exchange:
             return
         self._finished = True
         if prepared is not None and reply.succeeded:
-            self._engine.finish(prepared, tap.usage, healed=healed)
+            usage = tap.usage
+            self._engine.finish(prepared, usage, healed=healed, response=tap.response)
 
     async def _chunks(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
         await self._start(reply.response, prepared)

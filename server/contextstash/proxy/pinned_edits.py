@@ -9,6 +9,7 @@ from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request_edits import MessageEdit, SummaryOf
 from contextstash.formats.request_text import RequestText, TextMessage, is_thinking
 from contextstash.proxy.conversations import Conversation
+from contextstash.proxy.occurrences import Inherited, Naming, has_results, inherited, result_names
 from contextstash.proxy.other_parts import pinned_parts
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
 
@@ -19,10 +20,13 @@ def pinned_edits(
     """What the session's edits (by default those in force) change in this request, by message."""
     edits = edits or conversation.edits
     found: dict[int, MessageEdit] = {}
+    name = result_names(conversation, request)
     for place in request.places(has_results) if edits.pins else ():
-        edit = pinned_results(request.messages[place], edits.pins)
+        edit = pinned_results(request.messages[place], edits.pins, place, name)
         if edit is not None:
             found[place] = edit
+    for again in inherited(conversation, request, edits):
+        found[again.place] = _with_pin(found.get(again.place, NO_EDIT), request.messages[again.place], again)
     for place, parts in pinned_parts(conversation, request, edits).items():
         found[place] = replace(found.get(place, NO_EDIT), parts=parts.texts)
     for place in stripped(conversation, request, edits):
@@ -31,11 +35,6 @@ def pinned_edits(
 
 
 NO_EDIT = MessageEdit({})
-
-
-def has_results(message: TextMessage) -> bool:
-    """Whether it holds results of tools."""
-    return bool(message.results)
 
 
 def thinks(message: TextMessage) -> bool:
@@ -49,28 +48,41 @@ def thinking_size(message: TextMessage) -> int:
     return sum(len(str(block.get("thinking") or "")) for block in blocks)
 
 
-def pinned_results(message: TextMessage, pins: Mapping[str, Pin]) -> MessageEdit | None:
-    """The placeholders of a message's results; None if it has none. It is the same object as long as the pins are."""
-    return _pinned(message, pins)[0]
+def pinned_results(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> MessageEdit | None:
+    """The placeholders of the results of message `place`; None if it has none. It is the same object as long as the
+    pins are."""
+    return _pinned(message, pins, place, name)[0]
 
 
-def saved_by_results(message: TextMessage, pins: Mapping[str, Pin]) -> int:
-    """The tokens that these placeholders take less than what they stand for, by our count."""
-    return _pinned(message, pins)[1]
+def saved_by_results(conversation: Conversation, request: RequestText) -> dict[int, int]:
+    """The tokens that the placeholders of results take less than what they stand for, by our count and by message."""
+    edits, name = conversation.edits, result_names(conversation, request)
+    found: dict[int, int] = {}
+    for place in request.places(has_results) if edits.pins else ():
+        found[place] = _pinned(request.messages[place], edits.pins, place, name)[1]
+    for again in inherited(conversation, request, edits):
+        found[again.place] = found.get(again.place, 0) + again.pin.saved
+    return found
 
 
-def _pinned(message: TextMessage, pins: Mapping[str, Pin]) -> tuple[MessageEdit | None, int]:
-    known: tuple[Mapping[str, Pin], tuple[MessageEdit | None, int]] | None = message.notes.get("pinned")
-    if known is None or known[0] is not pins:
+def _pinned(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> tuple[MessageEdit | None, int]:
+    names = tuple(name(place, result.call_id) for result in message.results)
+    known: tuple[Mapping[str, Pin], tuple[str, ...], tuple[MessageEdit | None, int]] | None
+    known = message.notes.get("pinned")
+    if known is None or known[0] is not pins or known[1] != names:
         shown = {
-            result.path: pins[result.call_id]
-            for result in message.results
-            # The hash is compared too: some clients use an id for several calls.
-            if result.call_id in pins and message.hashes.get(result.path) == pins[result.call_id].sha256
+            result.path: pins[named]
+            for result, named in zip(message.results, names, strict=True)
+            if named in pins and message.hashes.get(result.path) == pins[named].sha256
         }
         edit = MessageEdit({path: pin.text for path, pin in shown.items()}) if shown else None
-        known = message.notes["pinned"] = pins, (edit, sum(pin.saved for pin in shown.values()))
-    return known[1]
+        known = message.notes["pinned"] = pins, names, (edit, sum(pin.saved for pin in shown.values()))
+    return known[2]
+
+
+def _with_pin(edit: MessageEdit, message: TextMessage, again: Inherited) -> MessageEdit:
+    paths = {result.path: again.pin.text for result in message.results if result.call_id == again.call_id}
+    return replace(edit, texts={**edit.texts, **paths})
 
 
 def stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:

@@ -21,7 +21,8 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.proxy.app import ProxyApp
-    from contextstash.proxy.engine import ModelFacts, ProxyOptions
+    from contextstash.proxy.engine import ProxyOptions
+    from contextstash.proxy.model_facts import ModelFacts
     from contextstash.proxy.upstream import Upstream
     from contextstash.service.stash import Stash
 
@@ -162,7 +163,7 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 def _facts(model: str) -> ModelFacts:
     from contextstash.configuration.models import cache_price_ratios, model_facts, price_of
-    from contextstash.proxy.engine import ModelFacts
+    from contextstash.proxy.model_facts import ModelFacts
 
     found = model_facts(model)
     return ModelFacts(

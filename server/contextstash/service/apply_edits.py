@@ -14,13 +14,14 @@ from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
 ATTEMPTS = 5
-"""A guess: edits of one session are rare, so that five conflicts in a row mean that something is wrong."""
+"""Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
 
 Result = TypeVar("Result")
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """What `attempt` returns; calls it again after an edit conflict. Raises EditConflictError after ATTEMPTS calls."""
+    """Return the result of `attempt`; call it again after an edit conflict. Raises EditConflictError after ATTEMPTS
+    calls."""
     for _ in range(ATTEMPTS):
         try:
             with short_turns():

@@ -237,9 +237,10 @@ def test_what_the_assistant_quotes_becomes_neither_a_decision_nor_a_finding(said
     assert "evil" not in str(sections.get(Section.DECISIONS)) + str(sections.get(Section.FINDINGS))
 
 
-def test_a_short_reply_to_no_question_is_listed_without_the_assistants_text() -> None:
+def test_a_short_reply_to_no_question_is_listed_with_what_the_assistant_had_said() -> None:
     script = Script().user("Start.").assistant("I could drop all tables now.").user("no, keep them")
-    assert summary_of(script)[Section.DECISIONS] == ["The user said “no, keep them”"]
+    said = "The user said “no, keep them” after the assistant said “I could drop all tables now.”"
+    assert summary_of(script)[Section.DECISIONS] == [said]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from contextstash.context.extraction.user_requests import (
     user_rules,
 )
 from contextstash.context.text.imitations import defused
+from contextstash.context.text.pasted import without_pasted
+from contextstash.context.text.sentences import sentences
 
 REVISED_SHARE = 0.5
 """A sentence that says that something changes revises a decision of which it repeats at least this share of the words.
@@ -96,6 +98,34 @@ _WORD = re.compile(r"[^\W_]\w*(?:[./-]\w+)*")
 
 def _words(decision: str) -> frozenset[str]:
     return frozenset(word for word in _WORD.findall(decision.casefold()) if not _NO_CONTENT.fullmatch(word))
+
+
+_TAKES_BACK = re.compile(
+    r"\W*(?:(?:oh|no|sorry|wait|actually|hmm+|please)[,. ]+){0,2}"
+    r"(?:(?:ignore|disregard|forget)(?: about)? (?:the|my|that) (?:last|previous) (?:message|request|one|instruction)"
+    r"|(?:ignore|disregard|forget) what i (?:just )?said|never ?mind|scratch that|forget (?:it|that)(?=[^\w ]|$))\b",
+    re.IGNORECASE,
+)
+
+
+def takes_back_last(text: str) -> bool:
+    """Whether a request withdraws the one before it, such as "ignore my last message"."""
+    return bool(_TAKES_BACK.match(text[:200]))
+
+
+MIN_REVISED_WORDS = 2
+"""A request shares at least so many words with the one that it changes. A guess: one may be the project's name."""
+
+
+def revises(later: str, before: str) -> bool:
+    """Whether a sentence of a later request says that something changes, and is about the same as the one before. A
+    question decides nothing that could change."""
+    words = _words(before)
+    if before.endswith(("?", "？")) or not _CHANGE.search(later):
+        return False
+    wanted = max(MIN_REVISED_WORDS, REVISED_SHARE * len(words))
+    said = filter(_CHANGE.search, sentences(without_pasted(later)))
+    return any(len(_words(sentence) & words) >= wanted for sentence in said)
 
 
 def _revises(later: str, said: frozenset[str], before: frozenset[str]) -> bool:

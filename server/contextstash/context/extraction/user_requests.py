@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
+from contextstash.context.text.pasted import without_pasted
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.text.sentences import own_sentences, sentences
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
@@ -49,6 +50,8 @@ _CARRIED_OVER = re.compile(
     re.IGNORECASE,
 )
 _COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
+_COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:./-]{1,80})\s*</command-name>", re.IGNORECASE)
+_COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 MAX_REPLY_WORDS = 5
@@ -57,11 +60,14 @@ MAX_REPLY_WORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A message of the user; `asked` is the assistant's text just before it, empty if there is none."""
+    """A message of the user; `asked` is the assistant's text just before it, empty if there is none. `command` is the
+    client's command that the message gives or that the client expanded to this text, such as `/review 284`: what it
+    says counts for one turn and makes no rule."""
 
     seq: int
     text: str
     asked: str = ""
+    command: str = ""
 
     @property
     def is_reply(self) -> bool:
@@ -103,24 +109,48 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
     """The user's messages in order, and the summaries that a host carried over from earlier windows."""
     requests: list[Request] = []
     carried: list[str] = []
-    said = ""
+    said = command = ""
     for turn in turns:
         texts = [text for block, text in zip(turn.blocks, turn.texts, strict=True) if block.type == "text"]
         if turn.role == "assistant":
             said = next((text for text in reversed(texts) if text.strip()), said)
+            command = _skill_of(turn)
             continue
         if turn.role != "user" or turn.kind == "host" or any(map(_is_result, texts)):
             continue
         if turn.kind == "summary":
             carried += [text for text in texts if text.strip()]
             continue
-        for text in map(without_host_text, texts):
+        for whole in texts:
+            text = without_host_text(whole)
+            given = command_of(whole)
             if is_carried_over(text):
                 carried.append(text)
             elif text:
-                requests.append(Request(turn.seq, text, said))
+                if command and not given and requests and requests[-1].command == command:
+                    requests.pop()
+                requests.append(Request(turn.seq, text, said, given or command))
                 said = ""
+            command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
     return requests, carried
+
+
+def _skill_of(turn: Turn) -> str:
+    """The skill that an assistant's message calls; its text follows in the user's role."""
+    call = next((block for block in turn.blocks if block.type == "tool_call" and block.tool in _SKILL_TOOLS), None)
+    return f"skill {call.argument or ''}".strip() if call else ""
+
+
+_SKILL_TOOLS = frozenset({"Skill", "SlashCommand"})
+"""Claude Code's tools whose effect is a text in the user's role."""
+
+
+def command_of(text: str) -> str:
+    """The client's command that a user message gives, with its arguments; empty if it gives none. The client's next
+    message in the user's role is the command's text."""
+    name = _COMMAND_NAME.search(text[:20_000]) if _COMMAND.match(text) else None
+    arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if name else None
+    return " ".join(each.group(1).strip() for each in (name, arguments) if each)
 
 
 def _is_result(text: str) -> bool:
@@ -168,9 +198,11 @@ MAX_TYPED_LENGTH = 2_000
 
 def user_rules(request: Request) -> list[tuple[str, bool]]:
     """The user's sentences that decide or constrain something, verbatim, each with whether it is a strong rule."""
+    if request.command:
+        return []
     pasted = len(request.text) > MAX_TYPED_LENGTH
     found = []
-    for sentence in sentences(request.text):
+    for sentence in sentences(without_pasted(request.text)):
         if (
             8 <= len(sentence) <= MAX_RULE_LENGTH
             and not sentence.endswith(("?", ":"))
@@ -189,13 +221,65 @@ def is_strong_rule(sentence: str) -> bool:
 
 
 def reply_lines(request: Request) -> list[str]:
-    """A short reply, with the assistant's question that it answers. A reply to no question is included if it has more
-    than one word, and without the assistant's text, which the user did not necessarily confirm."""
+    """A short reply, with the assistant's question that it answers and what that is about. A reply to no question is
+    included if it has more than one word, with what the assistant had said last."""
     reply = one_line(request.text, 80)
-    asked = [sentence for sentence in own_sentences(request.asked) if sentence.endswith(("?", "？"))]
-    if asked:
-        return [f"Asked “{one_line(asked[-1], 220)}” the user answered “{reply}”"]
+    asked = answered(request)
+    if asked.endswith(("?", "？")) or "?" in asked:
+        return [f"Asked “{asked}” the user answered “{reply}”"]
+    if asked and len(request.text.split()) > 1:
+        return [f"The user said “{reply}” after the assistant said “{asked}”"]
     return [f"The user said “{reply}”"] if len(request.text.split()) > 1 or not request.text.isascii() else []
+
+
+MAX_ANSWER_LENGTH = 200
+"""Characters of a message that may answer the question before it; a longer one says what it is about. A guess."""
+
+MAX_ASKED_LENGTH = 400
+"""Characters of what is quoted of the assistant's text. A guess: a proposal in two or three sentences."""
+
+MIN_QUESTION_WORDS = 8
+"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it. A guess."""
+
+_CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s|\W*\Z)", re.IGNORECASE)
+
+
+def answered(request: Request) -> str:
+    """What a request answers, in whole sentences of the assistant: its question with what that is about, of a choice
+    the option, else what it said last; empty if the request does not depend on it."""
+    if not request.asked or len(request.text) > MAX_ANSWER_LENGTH or request.command:
+        return ""
+    said = own_sentences(request.asked)
+    question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
+    chosen = _chosen_option(request)
+    if question is None and not request.is_reply:
+        return chosen
+    about = _ending_with(said, len(said) - 1 if question is None else question)
+    return one_line(" ".join(part for part in (about, chosen) if part), 2 * MAX_ASKED_LENGTH)
+
+
+def _chosen_option(request: Request) -> str:
+    """The line of the assistant's text with the option that the request names, such as "B"."""
+    choice = _CHOICE.match(request.text)
+    if not choice:
+        return ""
+    name = re.escape(choice.group(1))
+    line = rf"^\W*(?:option |variant )?{name}\W*[.):—–-]+\W.{{3,{MAX_ASKED_LENGTH}}}$"
+    found = re.search(line, request.asked, re.IGNORECASE | re.MULTILINE)
+    return f"{choice.group(1)} is: {one_line(found.group(), MAX_ASKED_LENGTH)}" if found else ""
+
+
+def _ending_with(said: Sequence[str], last: int) -> str:
+    """The sentence at `last`, with those before it if it is short, as far as they fit."""
+    if not 0 <= last < len(said):
+        return ""
+    shown = said[last] if len(said[last]) <= MAX_ASKED_LENGTH else ""
+    alone = len(shown.split()) >= MIN_QUESTION_WORDS
+    for sentence in reversed(said[max(0, last - 2) : last]) if shown and not alone else ():
+        if len(shown) + len(sentence) >= MAX_ASKED_LENGTH:
+            break
+        shown = f"{sentence} {shown}"
+    return shown
 
 
 _ANSWERED = re.compile(

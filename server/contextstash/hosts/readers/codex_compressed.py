@@ -44,5 +44,5 @@ class CompressedCodexReader:
 
 
 def is_superseded(path: Path) -> bool:
-    """Whether the uncompressed rollout exists beside this compressed one."""
+    """Whether the uncompressed rollout exists next to this compressed one."""
     return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()

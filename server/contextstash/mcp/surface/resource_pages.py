@@ -12,7 +12,7 @@ MAX_LINES = 200
 """Messages, events or calls in one page; the size of a page of messages is limited by MAX_PAGE_CHARACTERS too."""
 
 MAX_PAGE_CHARACTERS = 256_000
-"""Longest page of messages, some 64,000 tokens: a page must fit into a window. A guess of what clients accept."""
+"""Longest page of messages, some 64,000 tokens: a page must fit into a window."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

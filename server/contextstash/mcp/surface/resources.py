@@ -122,7 +122,7 @@ class ResourceViews:
     async def summary(self, session_id: str) -> str:
         stash = await self._stash.get()
         text = (await stash.get_summary(session_id)).summary
-        return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "a summary this long is no summary"))
+        return sendable_text(clipped(text, MAX_SUMMARY_CHARACTERS, "the summary is longer than a resource may be"))
 
     @_with_protocol_errors
     async def events(self, session_id: str, after: str = "0", limit: str = "100") -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.formats import get_format
+from contextstash.formats.message_limits import check_limits
 from contextstash.service.recording.messages import append, check_session_id, output_handle
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import SessionNotFoundError
@@ -20,7 +21,7 @@ OUTPUTS_SUFFIX = ".outputs"
 """The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 OUTPUTS_AGENT = "contextstash-outputs"
-"""The agent of sessions that only archive outputs; they are no conversations, and are not listed."""
+"""The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
 
 FORMAT = "openai-chat"
 
@@ -38,13 +39,16 @@ def outputs_session_id(session_id: str | None) -> str:
     return name
 
 
-async def keep_output(access: Access, text: str, *, tool: str, argument: str, session_id: str | None) -> str:
+async def keep_output(
+    access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
+) -> str:
     """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
     BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
     name = outputs_session_id(session_id)
     call_id = _call_id(text, tool, argument)
     call = _call(call_id, tool or "tool", argument)
     natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
+    check_limits(natives)
     keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
     session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
     try:

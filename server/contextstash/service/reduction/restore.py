@@ -39,14 +39,16 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
 
 
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
-    """Undo the last prune or compaction of ours that is in force, with all that it archived. Raises BadInputError if
-    there is none."""
+    """Undo the last prune or compaction by contextstash that is in force, with all that it archived. Raises
+    BadInputError if there is none."""
     overlay = edits_in_force(await access.store.read_edits(session_id))
     ours: list[Shortening] = [edit for edit in overlay.summaries if edit.seq is None]
     ours += [edit for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)]
     newest = max(ours, key=lambda edit: edit.edit_id, default=None)
     if newest is None:
-        raise BadInputError(f"Nothing to undo: no prune or compaction of ours is in force in session {session_id}.")
+        raise BadInputError(
+            f"Nothing to undo: no prune or compaction by contextstash is in force in session {session_id}."
+        )
     together = [_name(edit) for edit in ours if edit.created_at == newest.created_at]
     return await restore(access, together, session_id)
 

@@ -1,0 +1,130 @@
+"""Shortens what a user wrote: pasted text leaves first, instructions stay whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from contextstash.context.text.sentences import without_blocks
+
+Count = Callable[[str], int]
+
+MIN_PASTED_LINES = 4
+"""So many lines in a row that do not read as prose are a pasted text. A guess: a list of paths may be shorter."""
+
+_PROSE = re.compile(r"^\W*[^\W\d_][\w'’-]*[,;:]?(?: +[(\"'“`]?[\w'’./`-]+[)\"'”`]?[,;:.!?…]*){3,}\W*$")
+"""Four words or more in a row and little else. Lines of code, logs and listings have other signs between them."""
+
+_CODE_END = re.compile(r"[{};\\]\s*$|^\s*(?:[+\-|>$#❯]|\d+[:→|]|at \S+\(|File \"|<\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Consecutive lines of a text; `rank` is how early they leave, lower first."""
+
+    lines: tuple[str, ...]
+    rank: int
+    place: int
+
+
+def shortened(text: str, max_tokens: int, count: Count, rules: Collection[str], where: str) -> str:
+    """The text in about `max_tokens`, counted with `count`. Pasted lines leave first, then paragraphs without a
+    sentence of `rules`, then others; the first and the last paragraph stay longest, and a paragraph is kept or left out
+    as a whole. A line says how much is left out, and `where` it is."""
+    parts = _parts(text, rules)
+    left_out: set[int] = set()
+    order = sorted(parts, key=lambda part: (part.rank, -sum(map(len, part.lines)), part.place))
+    shown = text
+    for part in order[:-1]:
+        if count(shown) <= max_tokens:
+            break
+        left_out.add(part.place)
+        shown = _joined(parts, left_out, where)
+    return shown if count(shown) <= max_tokens else _cut_paragraph(shown, max_tokens, count, where)
+
+
+def without_pasted(text: str) -> str:
+    """The text with an empty line for each line that its author pasted: code, a log, a listing."""
+    lines = text.split("\n")
+    own = without_blocks(text, indented=False).split("\n")
+    return "\n".join("" if gone else line for line, gone in zip(lines, _pasted(lines, own), strict=True))
+
+
+def _parts(text: str, rules: Collection[str]) -> list[_Part]:
+    """The paragraphs and the pasted runs of lines, in order, each with its rank."""
+    lines = text.split("\n")
+    own = without_blocks(text, indented=False).split("\n")
+    groups: list[tuple[bool, list[str]]] = []
+    for line, pasted in zip(lines, _pasted(lines, own), strict=True):
+        # A paragraph ends with its blank line; a pasted text may have some inside.
+        if not groups or groups[-1][0] != pasted or (not pasted and not groups[-1][1][-1].strip()):
+            groups.append((pasted, []))
+        groups[-1][1].append(line)
+    last = len(groups) - 1
+    return [
+        _Part(tuple(group), _rank(pasted, group, rules, place in (0, last)), place)
+        for place, (pasted, group) in enumerate(groups)
+    ]
+
+
+def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], at_end: bool) -> int:
+    if pasted:
+        return 0
+    text = "\n".join(lines)
+    return 1 + 2 * any(rule in text for rule in rules) + at_end
+
+
+def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
+    """Whether each line belongs to a pasted text: to a fenced or quoted block, or to a run of lines that are no
+    prose."""
+    strange = [
+        bool(line.strip()) and (not mine.strip() or bool(_CODE_END.search(line)) or not _PROSE.match(line.strip()))
+        for line, mine in zip(lines, own, strict=True)
+    ]
+    found = [bool(line.strip()) and not mine.strip() for line, mine in zip(lines, own, strict=True)]
+    start = 0
+    for place in range(len(lines) + 1):
+        if place < len(lines) and (strange[place] or not lines[place].strip()):
+            continue
+        if sum(strange[start:place]) >= MIN_PASTED_LINES:
+            found[start:place] = [True] * (place - start)
+        start = place + 1
+    return found
+
+
+def _joined(parts: Sequence[_Part], left_out: Collection[int], where: str) -> str:
+    shown: list[str] = []
+    missing = 0
+    for part in parts:
+        if part.place in left_out:
+            missing += len(part.lines)
+            continue
+        if missing:
+            shown.append(_notice(missing, where))
+            missing = 0
+        shown += part.lines
+    if missing:
+        shown.append(_notice(missing, where))
+    return "\n".join(shown)
+
+
+def _notice(lines: int, where: str) -> str:
+    return f"[left out: {lines} line{'s' * (lines != 1)} of {where}]"
+
+
+def _cut_paragraph(text: str, max_tokens: int, count: Count, where: str) -> str:
+    """The text up to the last whole line or sentence that fits, with a notice; at least its first piece."""
+    pieces = re.split(r"(?<=\n)|(?<=[.!?。！？])(?=\s)", text)
+    notice = f"[left out: the rest of {where}]"
+    low, high = 1, len(pieces)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(f"{''.join(pieces[:middle]).rstrip()}\n{notice}") <= max_tokens:
+            low = middle
+        else:
+            high = middle - 1
+    first = "".join(pieces[:low]).rstrip()
+    if low == 1 and count(first) > max_tokens:
+        first = first[: max(1, 2 * max_tokens)].rsplit(" ", 1)[0]
+    return f"{first}\n{notice}"
