@@ -229,14 +229,14 @@ def test_a_request_of_very_many_messages_is_passed_on_unread(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("target", ["/v1/messages", "/v1/other"])
 def test_a_request_that_its_client_gives_up_ends_at_the_provider_too(target: str, tmp_path: Path) -> None:
-    ended = threading.Event()
+    asked, ended = threading.Event(), threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
             while connection.recv(1 << 16):
-                pass
+                asked.set()
         ended.set()
 
     threading.Thread(target=serve, daemon=True).start()
@@ -247,5 +247,6 @@ def test_a_request_that_its_client_gives_up_ends_at_the_provider_too(target: str
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             fields = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
             connection.sendall(fields % (target.encode(), len(body)) + body)
+            assert asked.wait(30)
         assert ended.wait(30)
     listener.close()

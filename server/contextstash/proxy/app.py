@@ -16,7 +16,15 @@ from contextstash.proxy.preparation import Prepared
 from contextstash.proxy.stream_start import held_start
 from contextstash.proxy.upstream import Upstream
 from contextstash.proxy.usage_tap import UsageTap
-from contextstash.proxy.wire import RawHeaders, behind_secret, header, is_foreign_host, is_foreign_page, passed_on
+from contextstash.proxy.wire import (
+    RawHeaders,
+    behind_secret,
+    header,
+    is_foreign_host,
+    is_foreign_page,
+    is_web_socket,
+    passed_on,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -108,6 +116,10 @@ class ProxyApp:
         own = scope if self._secret is None else behind_secret(scope, self._secret)
         if own is None:
             await _refuse(send, "this proxy serves only the client that contextstash run has started.")
+            return
+        if is_web_socket(own["headers"]):
+            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+            await send_error(send, 426, "invalid_request_error", "contextstash proxy: WebSocket is not supported.")
             return
         await Exchange(own, receive, send, self._upstream, self._engine, self._held).run()
 
