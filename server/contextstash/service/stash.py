@@ -380,6 +380,7 @@ class Stash:
         title: str | None = None,
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        seen: int | None = None,
     ) -> RecordResult:
         """Store messages durably; a session that does not exist is created.
 
@@ -390,13 +391,14 @@ class Stash:
         `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
         request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent beside
         the messages and counted with them, until others are declared. `limits` override the session's limits of a
-        single output for these messages.
+        single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
+        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
         """
         output_limits.check_limits(limits)
         check_declared(system, tools)
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
-        identity = BatchIdentity(first_seq, batch_id, whole)
+        identity = BatchIdentity(first_seq, batch_id, whole, seen)
         if session_id is None:
             session_id = await self._access.current_session_id()
         known = await check_batch(self._access, session_id, messages, identity, format, usage)
@@ -482,6 +484,7 @@ class Stash:
         model: str | None = None,
         agent: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        seen: int | None = None,
     ) -> ContextResult:
         """The messages to send next, recorded as a request; one that had to be shrunk records the edits.
 
@@ -504,6 +507,7 @@ class Stash:
                 system=system,
                 tools=tools,
                 limits=limits,
+                seen=seen,
             )
             session_id = recorded.session_id
         elif system is not None or tools is not None or usage is not None:
@@ -511,7 +515,13 @@ class Stash:
             session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
             if usage is not None:
                 await book_late(self._access, session, usage, request_id)
-        result = await get_context.get_context(self._access, session_id, format_name=format, budget=budget)
+        result = await get_context.get_context(
+            self._access,
+            session_id,
+            format_name=format,
+            budget=budget,
+            messages=None if recorded is None else recorded.next_seq,
+        )
         if recorded is None:
             return result
         done = [*recorded.done, *(result.done or ())]

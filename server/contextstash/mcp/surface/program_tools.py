@@ -33,12 +33,12 @@ class ProgramTools:
     async def record_messages(
         self,
         messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
-        session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
+        session_id: Annotated[str | None, Field(description="Created if new; default: current")] = None,
         first_seq: Annotated[
-            int | None, Field(strict=True, description="Position of the first message: the previous next_seq")
+            int | None, Field(strict=True, description="Of the first message: previous next_seq")
         ] = None,
-        batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
-        whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
+        batch_id: Annotated[str | None, Field(description="To repeat this batch safely")] = None,
+        whole: Annotated[bool, Field(description="The whole conversation")] = False,
         format: Annotated[
             str | None,
             Field(description="openai-chat, openai-responses, anthropic or gemini; default: detected"),
@@ -51,7 +51,7 @@ class ProgramTools:
         tools: Tools = None,
         limits: Annotated[
             JsonObject | None,
-            Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
+            Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars"),
         ] = None,
     ) -> RecordResult:
         stash = await self._stash.get()
@@ -74,11 +74,11 @@ class ProgramTools:
     async def get_context(
         self,
         session_id: SessionId = None,
-        messages: Annotated[Messages | None, Field(description="Whole conversation, recorded first")] = None,
+        messages: Annotated[Messages | None, Field(description="Whole conversation, to record")] = None,
         system: System = None,
         tools: Tools = None,
         usage: Usage = None,
-        budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
+        budget: Annotated[int | None, Field(description="Tokens; default: usable")] = None,
         format: Annotated[str | None, Field(description="As in record_messages")] = None,
         model: Annotated[str | None, Field(description="Model of the session")] = None,
     ) -> ContextResult:
@@ -96,12 +96,13 @@ class ProgramTools:
 
     async def recover_context(
         self,
-        error: Annotated[str, Field(description="The provider's error message, unchanged")],
+        error: Annotated[str, Field(description="The provider's error, unchanged")],
         session_id: SessionId = None,
         system: System = None,
+        tools: Tools = None,
     ) -> RecoverResult:
         stash = await self._stash.get()
-        return await stash.recover_context(session_id, error=error, system=system)
+        return await stash.recover_context(session_id, error=error, system=system, tools=tools)
 
     async def list_sessions(
         self,
@@ -136,22 +137,22 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.record_messages,
             title="Record messages",
-            description="Append messages to a session; with first_seq, batch_id or whole, repeated ones are skipped."
+            description="Append messages; with first_seq, batch_id or whole, repeated ones are skipped."
             " Prunes and compacts automatically when due.",
             line=lines.record,
         ),
         StashTool.of(
             tools.get_context,
             title="Get context",
-            description="The message list to send to the model next: valid for its provider, within budget. What has to"
-            " be shrunk for it stays shrunk.",
+            description="The message list to send next: valid for the provider, within budget. What is shrunk stays"
+            " shrunk.",
             line=lines.context,
             idempotent=True,
         ),
         StashTool.of(
             tools.recover_context,
             title="Recover context",
-            description="After a provider refused a request as too long: shrink the session, get the messages to send.",
+            description="After a request was refused as too long: shrink the session, get the messages to send.",
             line=lines.recover,
         ),
         StashTool.of(
@@ -165,14 +166,14 @@ def program_tools(stash: LazyStash) -> list[StashTool]:
         StashTool.of(
             tools.configure_session,
             title="Configure session",
-            description="Change how a session's context is managed.",
+            description="Change a session's settings.",
             line=lines.configure,
             idempotent=True,
         ),
         StashTool.of(
             tools.delete_session,
             title="Delete session",
-            description="Delete a session and everything recorded in it, permanently.",
+            description="Delete a session and everything in it permanently.",
             line=lines.delete,
             destructive=True,
             idempotent=True,
