@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from contextstash.service.result import Result
 
 PIPE_WIDTH = 120
-"""Characters of a line in a pipe, for texts that wrap. A pipe has no width: a guess at what readers of logs have."""
+"""Characters of a line in a pipe, for texts that wrap. A pipe has no width."""
 
 MAX_LINE_WIDTH = 100_000
 """Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
 MIN_WANTED_WIDTH = 28
-"""Characters of the last column for which columns that are less wanted are left out: a guess at what a title needs."""
+"""Characters of the last column for which columns that are less wanted are left out: a title needs about as much."""
 
 MIN_LAST_WIDTH = 20
 MIN_CELL_WIDTH = 16

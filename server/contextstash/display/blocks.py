@@ -17,13 +17,13 @@ Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
 """`edit` is a diff of a call's two texts, without headers; `markdown` is prose that a model wrote."""
 
 HEAD_LINES = 12
-"""Lines of a long text that are shown before the rest is folded. A guess at what shows what it is."""
+"""Lines of a long text that are shown before the rest is folded."""
 
 FOLDED_LINES = 4
 """A text with so many lines more is not folded: the line that opens the fold would save nothing."""
 
 MAX_FIELD = 100
-"""Characters of an argument that stands beside its name; a longer one gets a block of its own."""
+"""Characters of an argument that is on the line of its name; a longer one gets a block of its own."""
 
 MAX_DIFFED_LINES = 2_000
 """Lines of an edit that are compared; difflib takes seconds for more. Longer ones are shown one after the other."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from contextstash.display.visible_text import visible
 
 MAX_SHOWN = 4_000
-"""Characters of one text on a page with many texts: a guess at about a screen."""
+"""Characters of one text on a page with many texts: about a screen."""
 
 MAX_WHOLE = 2_000_000
-"""Characters of a text on a page of its own. A guess: browsers render longer texts slowly."""
+"""Characters of a text on a page of its own: browsers render longer texts slowly."""
 
 
 @dataclass(frozen=True, slots=True)

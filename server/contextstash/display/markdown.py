@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 ADDRESSES = ("link", "image", "autolink", "linkify", "reference", "html_block", "html_inline")
-"""What stays as it was written: an address in a recorded text may be anybody's, and a picture is fetched unasked."""
+"""Kept as text: an address in a recorded text may lead anywhere, and a browser fetches a picture without asking."""
 
 
 MAX_MARKDOWN = 20_000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 KEPT = (5, 2, 0)
-"""How many of the newest outputs a suggested prune keeps. A guess: the newest ones are still in use."""
+"""How many of the newest outputs a suggested prune keeps. The newest ones are still in use."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Native
 
 MAX_CALLS = 100_000
-"""Calls of a session that are summed up: more than any session is expected to have (a guess)."""
+"""Calls of a session that are summed up: more than any session is expected to have."""
 
 
 @click.command()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Event
 
 PAGE = 500
-"""Events that are read in one call: a guess. The result is the same with any value."""
+"""Events that are read in one call. The result is the same with any value."""
 
 
 @click.command()

@@ -20,6 +20,7 @@ from contextstash.cli.output import echo, for_reader, print_json, shortened
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
+from contextstash_storage.handles import HANDLE
 
 if TYPE_CHECKING:
     from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult, SessionLine
@@ -30,18 +31,16 @@ OUTPUTS_SUFFIX = ".outputs"
 """As in service/recording/output_archive.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
-"""Of a session, above its hit: a guess at what leaves room for the rest of the line in 80 columns."""
+"""Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
 
 MAX_TITLES = 1_000
-"""Sessions whose titles are searched: a guess at more than most have; it takes some milliseconds."""
+"""Sessions whose titles are searched, in some milliseconds. Older ones have no title here."""
 
 MAX_HITS = 50
 """Hits by which a hint says what else there is: the most that the service returns."""
 
 SMALLEST_PAGE = 100
 """Tokens: as in service/queries/retrieval.py. Of the output only its size is shown."""
-
-_HANDLE = re.compile(r"(?:out|sum)_[a-z0-9]{8}(?:-\d+)?")
 
 Named = tuple["SessionLine | None", str]
 """A session and its short id; None if only its outputs are stored."""
@@ -73,7 +72,7 @@ def search(
 ) -> None:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
     query = " ".join(words)
-    if _HANDLE.fullmatch(query):
+    if HANDLE.fullmatch(query):
         _show_handle(opener, as_json, query)
         return
     if since and until and since[: len(until)] > until:
@@ -93,7 +92,7 @@ def search(
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for, and where."""
+    """The words, and the sessions to search."""
 
     words: tuple[str, ...]
     session: str | None
@@ -211,7 +210,7 @@ def _print_hit(hit: Hit, words: Sequence[str], found: Found) -> None:
     for text in hit.snippet.splitlines():
         click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
     if not hit.matched:
-        click.secho("  (none of the words is here: the call, or the messages beside it, have them)", dim=True)
+        click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
     command = (
         f"{hit.handle}{' --call' * (hit.handle in found.in_calls)}" if hit.handle else f"{short} --message {hit.seq}"
     )

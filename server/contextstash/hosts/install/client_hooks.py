@@ -1,7 +1,7 @@
 """Clients' hooks in their configuration: which events call us, how they are added and removed. All have one shape.
 
 Sources: the clients' own documentation of hooks (Claude Code and Gemini CLI: in the settings file; Codex CLI: in
-`hooks.json` beside its configuration), read in November 2026.
+`hooks.json` next to its configuration), read in November 2026.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextstash.hosts.install.clients import Machine, Scope, codex_home
 @dataclass(frozen=True)
 class ClientHooks:
     """The hooks of one client. `timeout` is in the client's own unit: seconds, for Gemini CLI milliseconds, 30 seconds
-    for each, a guess; `timeouts` are those of events for which the client waits less long. `remark` is what its user
+    for each; `timeouts` are those of events for which the client waits less long. `remark` is what its user
     has to know."""
 
     client: str
@@ -66,7 +66,7 @@ class ClientHooks:
             del settings["hooks"]
 
     def missing(self, settings: Any) -> list[str]:
-        """The events that have no hook of ours in these settings."""
+        """The events without contextstash's hook in these settings."""
         found = settings.get("hooks") if isinstance(settings, dict) else None
         groups = found if isinstance(found, dict) else {}
         return [event for event in self.events if not self._has_ours(groups.get(event))]

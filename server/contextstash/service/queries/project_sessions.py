@@ -11,7 +11,8 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Session
 
 MAX_SESSIONS = 1_000
-"""The newest sessions of all projects that are considered. A guess: the start of each one's transcript is read once."""
+"""The newest sessions of all projects that are considered. Older ones are not found; the
+start of each one's transcript is read once."""
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
