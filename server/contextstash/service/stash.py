@@ -176,7 +176,13 @@ class Stash:
             session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
             if usage is not None:
                 await book_late(self._access, session, usage, request_id)
-        result = await get_context.get_context(self._access, session_id, format_name=format, budget=budget)
+        result = await get_context.get_context(
+            self._access,
+            session_id,
+            format_name=format,
+            budget=budget,
+            messages=None if recorded is None else recorded.next_seq,
+        )
         if recorded is None:
             return result
         done = [*recorded.done, *(result.done or ())]

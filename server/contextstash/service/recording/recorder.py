@@ -51,6 +51,7 @@ class Recorder:
         title: str | None = None,
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        seen: int | None = None,
     ) -> RecordResult:
         """Store messages durably; a session that does not exist is created.
 
@@ -61,7 +62,8 @@ class Recorder:
         `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
         request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent with
         the messages and counted with them, until others are declared. `limits` override the session's limits of a
-        single output for these messages.
+        single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
+        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
         """
         if limits is not None:
             check_limits(limits)
@@ -70,7 +72,7 @@ class Recorder:
             check_declared(system, tools)
         if not messages:
             raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
-        identity = BatchIdentity(first_seq, batch_id, whole)
+        identity = BatchIdentity(first_seq, batch_id, whole, seen)
         known = await self._known(session_id := session_id or await self._access.current_session_id())
         if known is None:
             _check_first_batch(messages, first_seq, format, usage)
