@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_messages
@@ -278,11 +279,18 @@ class Stash:
         return await kept_summaries.get_summary(self._access, session_id, level)
 
     async def hand_off(
-        self, session_id: str, *, max_tokens: int = 2_500, to: str | None = None, resumed: bool = False
+        self,
+        session_id: str,
+        *,
+        max_tokens: int | None = None,
+        to: str | None = None,
+        resumed: bool = False,
+        part: Part = WHOLE,
     ) -> str | None:
         """What a new window needs to know of a session, with handles; None if there is nothing to hand off, or if the
-        window has had it. `to` is the session whose window it is, if it is another one."""
-        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed)
+        window has had it. `to` is the session whose window it is, if it is another one; `part` is the part to return,
+        if the client takes the hand-off in parts."""
+        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
 
     async def get_archived_output(
         self,
