@@ -229,10 +229,10 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
         functions = "".join(f"def part_{number}_{each}():\n    {line}_{each}\n\n" for each in range(60))
         hooked.tool(number, "Write", {"file_path": f"/srv/part{number}.py", "content": functions}, "created")
     hooked.write("user", "This session continues from before.", isCompactSummary=True)
-    answers = [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (2, 1, 3)]
+    answers = [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)]
     parts = [answer["hookSpecificOutput"]["additionalContext"] for answer in answers if answer]
     assert [len(part) <= 10_000 for part in parts] == [True, True]
-    second, first = parts
+    first, second = parts
     assert "part 1 of 2 of a hand-off" in first
     assert "part 2 of 2 of a hand-off, continued" in second
     assert "Never touch the public API." in first

@@ -49,6 +49,10 @@ client waits for it: 500,000 tokens took 2 s on an idle machine."""
 
 EXTRACTIVE = "extractive"
 
+PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
+"""How long a part waits for the one before it, how often it looks, and how long the process of that one then takes to
+end, a guess. If it is not enough, the parts are shown in another order; each says which one it is."""
+
 NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
 PART = " Part {} of {}."
@@ -204,21 +208,35 @@ async def hand_off_once(
 ) -> str | None:
     """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`. A
     resumed window is given one only if it began with a compaction by the client and has not had one. Logged as an
-    event."""
-    reason = (NEW_WINDOW if to is None else TO_SESSION.format(to)) + (
-        PART.format(part.number, part.of) if part.of > 1 else ""
-    )
+    event. A further part is returned after the one before it was."""
+    reason = _reason(to, part.number, part.of)
     if await _has_had_it(access, session_id, reason, resumed, same=to is None):
         return None
     text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
     if text is not None:
         session = await access.session(session_id)
         tokens = (await estimate_session(access, session)).tokens
-        event = Event(
-            kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=session.counters.messages
-        )
+        seq = session.counters.messages
+        if part.number > 1:
+            await _await_part(access, session_id, _reason(to, part.number - 1, part.of), seq)
+        event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
         await access.store.append_event(session_id, event)
     return text
+
+
+def _reason(to: str | None, number: int, of: int) -> str:
+    return (NEW_WINDOW if to is None else TO_SESSION.format(to)) + (PART.format(number, of) if of > 1 else "")
+
+
+async def _await_part(access: Access, session_id: str, reason: str, seq: int) -> None:
+    """Wait until the part before was returned: the client runs its hooks at once, and shows what they add in the order
+    in which they end."""
+    for _ in range(int(PART_SECONDS / LOOK_SECONDS)):
+        events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
+        if any(event.reason == reason and event.seq == seq for event in events):
+            await asyncio.sleep(END_SECONDS)
+            return
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool, *, same: bool) -> bool:
