@@ -1,14 +1,14 @@
 """Clients' hooks in their configuration: which events call us, how they are added and removed. All have one shape.
 
 Sources: the clients' own documentation of hooks (Claude Code and Gemini CLI: in the settings file; Codex CLI: in
-`hooks.json` beside its configuration), read in November 2026.
+`hooks.json` next to its configuration), read in November 2026.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from contextstash.hosts.install.clients import Machine, Scope, codex_home
 @dataclass(frozen=True)
 class ClientHooks:
     """The hooks of one client. `timeout` is in the client's own unit: seconds, for Gemini CLI milliseconds, 30 seconds
-    for each, a guess. `parts` are the hooks of the start of a session, each of which gives a part of a hand-off: a
-    client bounds what one hook may add to the window. `remark` is what its user has to know."""
+    for each; `timeouts` are those of events for which the client waits less long. `parts` are the hooks of the start of
+    a session, each of which gives a part of a hand-off: a client bounds what one hook may add to the window. `remark`
+    is what its user has to know."""
 
     client: str
     events: tuple[str, ...]
@@ -28,6 +29,7 @@ class ClientHooks:
     timeout: int
     parts: int = 1
     remark: str | None = None
+    timeouts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def called(self) -> str:
@@ -41,13 +43,16 @@ class ClientHooks:
             lines = [shlex.join([*command, *self.called.split(), *part, *options]) for part in self._parts(event)]
             groups = hooks.setdefault(event, [])
             ours = [hook for group in groups for hook in group.get("hooks", ()) if self._is_ours(hook)]
+            timeout = self.timeouts.get(event, self.timeout)
             for hook, line in zip(ours, lines, strict=False):
                 hook["command"] = line
+                if event in self.timeouts:
+                    hook["timeout"] = timeout
             if more := lines[len(ours) :]:
                 own = next((group for group in groups if any(map(self._is_ours, group.get("hooks", ())))), None)
                 if own is None:
                     groups.append(own := {"hooks": []})
-                own["hooks"] += [{"type": "command", "command": line, "timeout": self.timeout} for line in more]
+                own["hooks"] += [{"type": "command", "command": line, "timeout": timeout} for line in more]
 
     def _parts(self, event: str) -> list[list[str]]:
         """The options of each hook of an event that say which part of a hand-off it gives."""
@@ -73,7 +78,7 @@ class ClientHooks:
             del settings["hooks"]
 
     def missing(self, settings: Any) -> list[str]:
-        """The events that have no hook of ours in these settings."""
+        """The events without contextstash's hook in these settings."""
         found = settings.get("hooks") if isinstance(settings, dict) else None
         groups = found if isinstance(found, dict) else {}
         return [event for event in self.events if not self._has_ours(groups.get(event))]
@@ -125,6 +130,8 @@ HOOKS: Mapping[str, ClientHooks] = {
             timeout=30,
             parts=MAX_PARTS,
             remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+            # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
+            timeouts={"SessionEnd": 3},
         ),
         ClientHooks(
             "gemini",
