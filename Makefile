@@ -47,6 +47,7 @@ test-adapters: $(DEVELOPMENT)
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 types: $(DEVELOPMENT)
 	$(BIN)/mypy

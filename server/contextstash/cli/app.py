@@ -17,6 +17,7 @@ from contextstash.cli.change.pin import pin
 from contextstash.cli.change.prune import prune
 from contextstash.cli.change.restore import restore
 from contextstash.cli.command_words import in_commands
+from contextstash.cli.look.advise import advise
 from contextstash.cli.look.calls import calls
 from contextstash.cli.look.events import events
 from contextstash.cli.look.search import search
@@ -89,6 +90,7 @@ COMMANDS = (
     search,
     events,
     calls,
+    advise,
     prune,
     compact,
     restore,

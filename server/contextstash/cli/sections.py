@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "show": "Print an output, a summary, or messages.",
         "events": "List what happened to a session's context.",
         "calls": "List the model calls of a session, with their cost.",
+        "advise": "Compare what your sessions would have cost in smaller windows.",
         "ui": "Show sessions in a browser.",
     },
     "Change": {

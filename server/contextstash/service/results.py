@@ -75,6 +75,27 @@ class Savings(Result):
     cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
 
+class AdvisedWindow(Result):
+    """What recorded sessions would have cost if each window had been compacted at one size."""
+
+    compaction_point: int = Field(description="Tokens at which the client would have compacted")
+    dollars: float = Field(description="US dollars for the prompts, summaries and repeated reads included")
+    cost_percent: float | None = Field(default=None, description="The same as a percentage of the recorded cost")
+    tokens_percent: float | None = Field(default=None, description="Prompt tokens as a percentage of those recorded")
+    more_compactions: int = Field(description="Compactions that the client would have made beyond the recorded ones")
+
+
+class WindowAdvice(Result):
+    """What recorded sessions cost, and would have cost in smaller windows, by replaying their reported usage."""
+
+    conversations: int = Field(description="Sessions that were replayed")
+    left_out: int = Field(description="Sessions with few calls, or with a model of unknown price")
+    requests: int
+    dollars: float = Field(description="US dollars for the prompts as recorded, at list prices")
+    tokens_sent: int = Field(description="Prompt tokens as recorded")
+    windows: list[AdvisedWindow]
+
+
 class ProxyReport(Result):
     """What the proxy sent of a session: what the provider counted is exact, the rest is estimated from it."""
 

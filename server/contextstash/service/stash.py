@@ -17,6 +17,7 @@ from contextstash.service.queries.overview import overview, session_use
 from contextstash.service.queries.side_by_side import read_beside
 from contextstash.service.queries.status import context_status
 from contextstash.service.queries.timeline import timeline
+from contextstash.service.queries.window_advice import advise
 from contextstash.service.recording import output_archive, output_limits, single_output
 from contextstash.service.recording.batches import (
     REPEATED,
@@ -64,6 +65,7 @@ from contextstash.service.results import (
     SessionUse,
     SummaryResult,
     Timeline,
+    WindowAdvice,
 )
 from contextstash.service.session_access import Access, Consent, CurrentSession, HostWindow, ProjectOf, SettingsFor
 from contextstash.summarizers.sampling import SamplingRequest
@@ -170,6 +172,10 @@ class Stash:
     async def overview(self) -> Overview:
         """All sessions together: what was saved, the busiest sessions, and the use by tool and day."""
         return await overview(self._access)
+
+    async def advise(self, sessions: Sequence[Session]) -> WindowAdvice:
+        """What the recorded requests of these sessions would have cost in smaller windows."""
+        return await advise(self._access, sessions)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""

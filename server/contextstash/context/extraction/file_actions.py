@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from contextstash.context.extraction.actions import Action
@@ -32,9 +32,9 @@ def file_uses(action: Action) -> list[FileUse]:
     """The files that a call used; empty for a call that failed or was refused."""
     if action.refused or (action.is_error and action.failed):
         return []
-    patch = _patch_of(action)
-    if patch:
-        return list(_patched(patch))
+    patched = patched_files(action)
+    if patched is not None:
+        return [file.use for file in patched]
     if action.command is not None:
         return list(_from_command(action.command))
     return _from_arguments(action)
@@ -123,27 +123,73 @@ def _patch_of(action: Action) -> str | None:
     return command[start:] if start >= 0 and "apply_patch" in command[:start] else None
 
 
+def _is_refused_patch(action: Action) -> bool:
+    """Whether Codex could not apply a patch. It applies all of a patch or nothing, and reports no exit code here."""
+    return action.output is not None and action.output.text.lstrip().startswith("apply_patch verification failed")
+
+
 _PATCH_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 _PATCH_VERBS: dict[str, Verb] = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 
 
-def _patched(patch: str) -> Iterator[FileUse]:
-    path, verb = "", _PATCH_VERBS["Update"]
-    old: list[str] = []
-    new: list[str] = []
-    for line in [*patch.split("\n"), "*** Update File: "]:
-        header = _PATCH_FILE.match(line)
-        if header or line == "*** Update File: ":
-            if path:
-                yield FileUse(path, verb, _changed_names("\n".join(old), "\n".join(new)))
-            old, new = [], []
-            path, verb = (header.group(2).strip(), _PATCH_VERBS[header.group(1)]) if header else ("", verb)
+@dataclass(slots=True)
+class PatchedFile:
+    """A file in a patch; `was` is its path before, if the patch moves it. A hunk is the text with its context before
+    and after the change, and the line that it stands below, empty if the patch names none."""
+
+    path: str
+    verb: Verb
+    was: str = ""
+    hunks: list[tuple[str, str, str]] = field(default_factory=list)
+    _old: list[str] = field(default_factory=list)
+    _new: list[str] = field(default_factory=list)
+    _below: str = ""
+    _changed: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+
+    def add(self, line: str) -> None:
+        """A line of the patch."""
+        if line.startswith(("@@", "*** End")):
+            self.end_hunk()
+            self._below = line.removeprefix("@@").strip() if line.startswith("@@") else ""
         elif line.startswith("*** Move to: "):
-            yield FileUse(line.removeprefix("*** Move to: ").strip(), "renamed", (f"was {path}",))
-        elif line.startswith("+"):
-            new.append(line[1:])
-        elif line.startswith("-"):
-            old.append(line[1:])
+            self.was, self.path, self.verb = self.path, line.removeprefix("*** Move to: ").strip(), "renamed"
+        elif line.startswith(("+", "-")):
+            (self._new if line[0] == "+" else self._old).append(line[1:])
+            self._changed[line[0] == "+"].append(line[1:])
+        elif line.startswith(" ") or not line:
+            self._old.append(line[1:])
+            self._new.append(line[1:])
+
+    def end_hunk(self) -> None:
+        """The lines so far are a hunk."""
+        if self._old or self._new:
+            self.hunks.append(("\n".join(self._old), "\n".join(self._new), self._below))
+        self._old, self._new = [], []
+
+    @property
+    def use(self) -> FileUse:
+        """The use of the file, with the names that the change affects."""
+        if self.was:
+            return FileUse(self.path, self.verb, (f"was {self.was}",))
+        old, new = self._changed
+        return FileUse(self.path, self.verb, _changed_names("\n".join(old), "\n".join(new)))
+
+
+def patched_files(action: Action) -> list[PatchedFile] | None:
+    """The files of the patch that a call applied; None if it applied none, or failed."""
+    patch = None if action.refused or action.failed or _is_refused_patch(action) else _patch_of(action)
+    if not patch:
+        return None
+    found: list[PatchedFile] = []
+    for line in patch.split("*** End Patch", 1)[0].removesuffix("\n").split("\n"):
+        header = _PATCH_FILE.match(line)
+        if header:
+            found.append(PatchedFile(header.group(2).strip(), _PATCH_VERBS[header.group(1)]))
+        elif found:
+            found[-1].add(line)
+    for file in found:
+        file.end_hunk()
+    return found
 
 
 _SEPARATOR = re.compile(r"&&|\|\||[;\n|]")

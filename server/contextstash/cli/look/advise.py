@@ -1,0 +1,74 @@
+"""`contextstash advise`: what the user's own sessions would have cost in smaller windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.look.readable import amount
+from contextstash.cli.options import StashOpener, database_options, find_session
+from contextstash.cli.output import print_json, print_table
+from contextstash.cli.scripts.completion import session_ids
+from contextstash.context.text.counts import counted
+
+if TYPE_CHECKING:
+    from contextstash.service.results import AdvisedWindow, WindowAdvice
+    from contextstash.service.stash import Stash
+    from contextstash_storage.records import Session
+
+NOTHING = (
+    "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
+    " is known. contextstash import PATH records the sessions that clients have written to disk."
+)
+
+METHOD = (
+    "Input at list prices, as reported by the provider; replies cost the same in every window. Each compaction is"
+    " charged with the client's summary, a new window that the cache has not seen, a hand-off of 5,000 tokens, and"
+    " 8,700 tokens that agents read again (measured after 28 compactions)."
+)
+
+
+@click.command()
+@click.argument("session", nargs=-1, shell_complete=session_ids)
+@click.option(
+    "--last", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="The newest N sessions."
+)
+@database_options
+def advise(opener: StashOpener, as_json: bool, session: tuple[str, ...], last: int) -> None:
+    """Compare what your sessions would have cost if their clients had compacted earlier: a smaller window is cheaper
+    and compacts more often. Set it with contextstash run CLIENT --window."""
+
+    async def read(stash: Stash) -> WindowAdvice:
+        chosen: list[Session] = [await stash.read_session(await find_session(stash, name)) for name in session]
+        return await stash.advise(chosen or await stash.recent_sessions(limit=last))
+
+    result = opener.run(read)
+    if as_json:
+        print_json(result)
+    elif not result.conversations:
+        click.echo(NOTHING)
+    else:
+        _print(result)
+
+
+def _print(result: WindowAdvice) -> None:
+    left_out = f" ({counted(result.left_out, 'short session')} left out)" if result.left_out else ""
+    click.echo(
+        f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}:"
+        f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars as recorded."
+    )
+    print_table(
+        ["compacts at", "cost", "of recorded", "tokens sent", "compactions"], [_row(each) for each in result.windows]
+    )
+    click.echo(METHOD)
+
+
+def _row(window: AdvisedWindow) -> tuple[object, ...]:
+    return (
+        amount(window.compaction_point),
+        f"{window.dollars:,.2f}",
+        "-" if window.cost_percent is None else f"{window.cost_percent:.0f} %",
+        "-" if window.tokens_percent is None else f"{window.tokens_percent:.0f} %",
+        f"+{window.more_compactions:,}",
+    )
