@@ -11,8 +11,8 @@ from contextstash.context.extraction.files_under_edit import (
     change_lines,
     files_of,
     files_under_edit,
-    standing_texts,
 )
+from contextstash.context.extraction.standing_texts import focus_of, standing_texts
 from tests.support.turns import Script, laws, quarter
 
 FUNCTIONS = [line for name in "abcdefghij" for line in (f"def {name}_total(x):", f"    return x + {ord(name)}", "")]
@@ -67,13 +67,13 @@ def test_every_place_is_replaced_if_the_call_says_so() -> None:
 def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     file = edited(edit(script, "far away", "over there\nand on", "a.py"))
-    assert [(part.first, part.lines) for part in file.text.excerpts(1, 5)] == [(0, ("over there", "and on"))]
+    assert [(part.first, part.lines) for part in file.text.excerpts()][1:] == [(0, ("over there", "and on"))]
 
 
 def test_after_an_edit_at_an_unread_place_the_numbers_are_about_right_until_the_next_read() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 10, "limit": 9}, numbered(FUNCTIONS[9:18], 10))
     edit(script, "import os", "import os\nimport sys", "a.py")
-    assert "about lines 10 to 18:" in standing_texts([edited(script)], 500, quarter)
+    assert "about lines 10 to 17:" in standing_texts([edited(script)], 500, quarter)
     script.call("Read", {"file_path": "a.py", "offset": 14, "limit": 3}, numbered(FUNCTIONS[12:15], 14))
     (part,) = edited(script).text.excerpts()
     assert (part.first, list(part.lines), part.moved) == (11, FUNCTIONS[9:18], False)
@@ -84,7 +84,7 @@ def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> 
     script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
     file = edited(script)
     assert not file.changed_since_read
-    assert [part.first for part in file.text.excerpts(1, 0)] == [9]
+    assert file.text.changed_definitions() == ["c_total"]
 
 
 def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
@@ -150,12 +150,18 @@ def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> N
     files = files_under_edit(actions_of(edit(read_whole(), "return x + 102", "return 0").turns))
     whole = standing_texts(files, 1_000, quarter, "/srv")
     assert whole.startswith("`a.py`, whole:\n```\ndef a_total(x):")
-    assert whole.endswith("    return x + 106\n\n```")
-    part = standing_texts(files, 80, quarter, "/srv")
-    assert part.startswith("`a.py`, lines 11 to 23:") or part.startswith("`a.py`, lines 13 to 21:")
-    assert "    return 0\n" in part
-    assert "a_total" not in part
+    assert whole.endswith("    return x + 106\n```")
+    assert standing_texts(files, 30, quarter, "/srv") == (
+        "`a.py`, lines 16 to 17:\n```\ndef f_total(x):\n    return 0\n```"
+    )
     assert standing_texts(files, 10, quarter, "/srv") == ""
+
+
+def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others() -> None:
+    script = edit(read_whole(), "return x + 102", "return 0").assistant("Next, b_total has to change too.")
+    files = files_under_edit(actions_of(script.turns))
+    shown = standing_texts(files, 50, quarter, "/srv", focus_of(script.turns))
+    assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
 
 def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -18,16 +17,10 @@ from contextstash.context.extraction.file_steps import (
     Written,
     file_steps,
 )
-from contextstash.context.extraction.known_text import Excerpt, KnownText
-
-Count = Callable[[str], int]
+from contextstash.context.extraction.known_text import KnownText
 
 MAX_NAMES = 6
 """Names of a changed file in its line, the newest ones. A guess: they fit into one line."""
-
-LEVELS: Sequence[tuple[int | None, int]] = ((1, 4), (3, 6), (1_000, 6), (1_000, 25), (None, 0))
-"""How much of a file is shown, from little to all: how many of its newest edits, each with how many lines around it;
-last, all known lines. Guesses: an edit is recognized by a few lines, and read in the function that it stands in."""
 
 
 @dataclass(slots=True)
@@ -188,47 +181,3 @@ def _change(file: EditedFile) -> str:
 def path_below(path: str, base: str) -> str:
     """A path relative to a folder, if it is below it."""
     return path.removeprefix(f"{base}/") if base else path
-
-
-def standing_texts(files: Sequence[EditedFile], max_tokens: int, count: Count, base: str = "") -> str:
-    """The texts of files as they stand, in at most `max_tokens`: of each as much around its newest edits as there is
-    room for, the whole if it fits; earlier files before later ones. Empty if nothing fits."""
-    texts: dict[str, str] = {}
-    left = max_tokens
-    for level in (LEVELS[:1], LEVELS[1:]):
-        for file in files:
-            shown = texts.get(file.path, "")
-            for edits, around in reversed(level):
-                text = _standing(file, edits, around, base)
-                more = (count(f"{text}\n\n") if text else 0) - (count(f"{shown}\n\n") if shown else 0)
-                if text and more <= left:
-                    texts[file.path], left = text, left - more
-                    break
-    return "\n\n".join(texts[file.path] for file in files if file.path in texts)
-
-
-def _standing(file: EditedFile, edits: int | None, around: int, base: str) -> str:
-    """A file's known text, or parts of it, with a line before each part that says which lines it is."""
-    excerpts = [] if file.deleted else file.text.excerpts(edits, around)
-    parts = [excerpt for excerpt in excerpts if any(line.strip() for line in excerpt.lines)]
-    if not parts:
-        return ""
-    path = path_below(file.path, base)
-    whole = edits is None and file.text.whole and len(parts) == 1
-    later = " (a command changed it since: read it again before an edit)" if file.unseen else ""
-    return "\n".join(_fenced(f"`{path}`, {'whole' if whole else _place(part)}{later}:", part) for part in parts)
-
-
-def _place(part: Excerpt) -> str:
-    if not part.first:
-        return "an edited place"
-    return f"{'about ' * part.moved}lines {part.first} to {part.last}"
-
-
-_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
-
-
-def _fenced(head: str, part: Excerpt) -> str:
-    text = "\n".join(part.lines)
-    fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
-    return f"{head}\n{fence}\n{text}\n{fence}"

@@ -135,12 +135,9 @@ class KnownText:
                 other.first += added
         return run.first + start + new.count("\n") + 1 if run.first else 0
 
-    def excerpts(self, edits: int | None = None, around: int = 0) -> list[Excerpt]:
-        """The lines as they stand; of the newest `edits` changes only, with as many lines `around` each."""
-        if edits is None:
-            return [_excerpt(run, 0, len(run.lines)) for run in self.runs]
-        newest = set(sorted({seq for run in self.runs for seq in run.changed if seq != UNCHANGED})[-edits:])
-        return [part for run in self.runs for part in _around(run, newest, around)]
+    def excerpts(self) -> list[Excerpt]:
+        """The known lines as they stand."""
+        return [Excerpt(run.first, tuple(run.lines), run.moved) for run in self.runs]
 
     def changed_definitions(self) -> list[str]:
         """The names of the definitions in which the changes lie, the newest change first."""
@@ -237,23 +234,3 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
         else:
             joined.append(Run(run.first, list(run.lines), list(run.changed), run.moved))
     return joined
-
-
-def _around(run: Run, changes: set[int], around: int) -> Iterator[Excerpt]:
-    """The lines with these changes and as many lines around them; excerpts that meet are one."""
-    start = stop = -1
-    for place, seq in enumerate(run.changed):
-        if seq not in changes:
-            continue
-        if start >= 0 and place - around <= stop:
-            stop = place + around + 1
-            continue
-        if start >= 0:
-            yield _excerpt(run, start, stop)
-        start, stop = max(0, place - around), place + around + 1
-    if start >= 0:
-        yield _excerpt(run, start, stop)
-
-
-def _excerpt(run: Run, start: int, stop: int) -> Excerpt:
-    return Excerpt(run.first + start if run.first else 0, tuple(run.lines[start:stop]), run.moved)
