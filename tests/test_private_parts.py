@@ -47,12 +47,12 @@ PRIVATE_NAMES = {
         "_stop_server_process",
     },
     "server/contextstash/mcp/wire/stdio.py": {"_lowlevel_server"},
+    "server/contextstash/mcp/wire/stdio_streams.py": {"_claim_fd", "_open_stdin_diversion", "_open_stdout_diversion"},
     "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
 
 UNDOCUMENTED_MODULES = {
-    "mcp.os.win32.utilities": "server/contextstash/mcp/wire/stdio_streams.py",
     "mcp.server.mcpserver.tools": "server/contextstash/mcp/surface/tool.py",
     "mcp.server.mcpserver.utilities.func_metadata": "server/contextstash/mcp/surface/tool.py",
 }
@@ -297,13 +297,14 @@ def test_a_session_of_the_sdk_passes_a_request_for_input_to_its_callbacks() -> N
     )
 
 
-def test_the_sdk_rebinds_a_standard_handle_of_windows() -> None:
-    from mcp.os.win32 import utilities
+def test_the_sdk_claims_a_standard_stream() -> None:
+    from mcp.server import stdio
 
-    parameters = inspect.signature(utilities.rebind_std_handle_to_fd).parameters
-    assert len(parameters) == 1, changed(
-        "contextstash/mcp/stdio_streams.py", "mcp", "rebind_std_handle_to_fd takes more than a descriptor"
-    )
+    where = "contextstash/mcp/wire/stdio_streams.py"
+    parameters = list(inspect.signature(stdio._claim_fd).parameters)
+    assert parameters == ["fd", "stream", "mode", "open_diversion"], changed(where, "mcp", "_claim_fd takes others")
+    for name in ("_open_stdin_diversion", "_open_stdout_diversion"):
+        assert callable(getattr(stdio, name, None)), changed(where, "mcp", f"mcp.server.stdio.{name} does not exist")
 
 
 def test_a_server_of_uvicorn_takes_signals_by_a_method_that_can_be_replaced() -> None:

@@ -550,8 +550,11 @@ Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 class ProxiedSession(Record):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
-    `client_session` is the client's own id of the conversation; `heads` are hashes of the first messages that it had,
-    the newest last; `surroundings` is a hash of its system prompt and tools. `last_at` is when the last reply ended, in
+    `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
+    of the conversation; `heads` are hashes of the first messages that it had,
+    the newest last; `surroundings` is a hash of its system prompt and tools. `mark` is a hash of the `length` messages
+    of its last request, empty if the model had not spoken yet; `response` is the id of the last response of an API that
+    keeps conversations itself. `last_at` is when the last reply ended, in
     seconds since 1970, and `cache_seconds` how long the provider keeps the cache of that request, which took `prompt`
     tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is
     why nothing is edited any more.
@@ -564,9 +567,13 @@ class ProxiedSession(Record):
     `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
     """
 
+    project: str | None = None
     client_session: str | None = None
     heads: tuple[str, ...] = ()
     surroundings: str = ""
+    mark: str = ""
+    length: int = 0
+    response: str | None = None
     model: str | None = None
     last_at: float = 0.0
     cache_seconds: int = 300

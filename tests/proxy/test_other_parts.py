@@ -154,7 +154,8 @@ def test_inputs_in_openais_formats_stay_valid_json(
         for count in (len(listed) - 2, len(listed)):
             clock.now += 4_000
             body = {"model": "gpt-5.4", key: listed[:count], "tools": [tool], "prompt_cache_key": "k"}
-            proxy.http.post(proxy.url + path, content=json.dumps(body).encode())
+            codex = {"user-agent": "codex_cli_rs/0.169.0"}
+            proxy.http.post(proxy.url + path, content=json.dumps(body).encode(), headers=codex)
             proxy.settle()
     sent = provider.asked[-1].json[key]
     calls = [each.get("arguments") or each["tool_calls"][0]["function"]["arguments"] for each in sent[1::2]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contextstash.service.queries.wide_edits import narrowed
+from contextstash.service.queries.transfer import narrowed
 from contextstash_storage.records import (
     EDIT,
     ArchiveEdit,

@@ -174,7 +174,7 @@ async def _read(stash: Stash, session_id: str) -> dict[str, Any]:
     sent = await stash.get_context(session_id)
     calls = (await stash.list_calls(session_id, limit=1_000)).calls
     events = await stash.read_events(session_id, limit=1_000)
-    beside = await stash.read_beside(session_id, limit=500)
+    beside = await stash.read_side_by_side(session_id, limit=500)
     access = stash._access
     return {
         "counters": session.counters.model_dump(mode="json"),

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from contextstash.context.window.thresholds import next_step
-from contextstash.ui.page_words import for_pages
+from contextstash.ui.templates import for_pages
 from contextstash_storage.records import Level
 
 

@@ -81,7 +81,7 @@ class StashCallbacks:
 
 
 def _contents(own: Sequence[types.Content], given: Sequence[Native], sent: Sequence[Native]) -> list[types.Content]:
-    """What is sent as ADK's contents; those that are sent whole are the request's own objects."""
+    """The request as ADK's contents; those that are sent whole are the request's own objects."""
     return [
         own[place] if place is not None else types.Content.model_validate_json(json.dumps(native))
         for native, place in zip(sent, align(sent, given), strict=True)

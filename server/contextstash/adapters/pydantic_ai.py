@@ -156,7 +156,7 @@ def _piece(content: object) -> Native:
 def _messages(
     given: Sequence[ModelMessage], natives: Sequence[Native], sources: Sequence[Source], sent: Sequence[Native]
 ) -> list[ModelMessage]:
-    """What is sent, as pydantic-ai's messages. A message that is sent whole is the agent's own object."""
+    """The request as pydantic-ai's messages. A message that is sent whole is the agent's own object."""
     calls = {native["tool_call_id"]: sources[place] for place, native in enumerate(natives) if "tool_call_id" in native}
     built: list[tuple[int | None, list[Any]]] = []
     for native, place in zip(sent, align(sent, natives), strict=True):

@@ -25,6 +25,7 @@ from contextstash.cli.look.sessions import sessions
 from contextstash.cli.look.show import show
 from contextstash.cli.look.status import status
 from contextstash.cli.look.ui import ui
+from contextstash.cli.output import echo
 from contextstash.cli.scripts.clip import clip
 from contextstash.cli.scripts.completion import completion
 from contextstash.cli.scripts.gateway import gateway
@@ -141,7 +142,7 @@ def _help_command(error: click.UsageError) -> str:
 
 
 def _fail(text: str, code: int = 1) -> int:
-    click.echo(f"Error: {' '.join(text.split())}", err=True)
+    echo(f"Error: {' '.join(text.split())}", err=True)
     return code
 
 

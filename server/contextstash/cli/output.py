@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.context.text.before_and_after import before_and_after
+from contextstash.display.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from contextstash.service.result import Result
 
 PIPE_WIDTH = 120
-"""Characters of a line in a pipe, for texts that wrap. A pipe has no width: a guess at what readers of logs have."""
+"""Characters of a line in a pipe, for texts that wrap. A pipe has no width."""
 
 MAX_LINE_WIDTH = 100_000
 """Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
 MIN_WANTED_WIDTH = 28
-"""Characters of the last column for which columns that are less wanted are left out: a guess at what a title needs."""
+"""Characters of the last column for which columns that are less wanted are left out: a title needs about as much."""
 
 MIN_LAST_WIDTH = 20
 MIN_CELL_WIDTH = 16
@@ -65,13 +66,29 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+def for_reader(text: str) -> str:
+    """A recorded text as it is printed: on a terminal with its control characters made visible, in a pipe unchanged."""
+    return visible(text) if sys.stdout.isatty() else text
+
+
+def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False, raw: bool = False) -> None:
+    """Print a text that may hold recorded text: as `for_reader` returns it, unless it is to be `raw`."""
+    shown = visible(text) if (sys.stderr if err else sys.stdout).isatty() and not raw else text
+    click.secho(shown, err=err, bold=bold or None, dim=dim or None)
+
+
+def echo_json(document: object) -> None:
+    """Print a JSON document."""
+    click.echo(visible_json(json.dumps(document, ensure_ascii=False, indent=2)))
+
+
 def print_json(result: Result | Sequence[Result]) -> None:
     """Print a result as JSON, with the field names of the tools."""
     if isinstance(result, Sequence):
         document: object = [item.model_dump(mode="json") for item in result]
     else:
         document = result.model_dump(mode="json")
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    echo_json(document)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, less_wanted: Sequence[str] = ()) -> None:
@@ -133,7 +150,7 @@ def shortened(text: str, width: int) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else " ".join(str(value).split())
+    return f"{value:,}" if isinstance(value, int) else for_reader(" ".join(str(value).split()))
 
 
 def level_style(level: str) -> str:

@@ -35,7 +35,7 @@ def data_folder(database: Location | None = None) -> Path:
 
 def token_file(database: Location | None = None) -> Path:
     """The file with the token that the clients of this machine send to a server: each database has a file of its own,
-    beside it, or in the user's data folder if it is on a server."""
+    in its folder, or in the user's data folder if it is on a server."""
     location = database or default_database()
     if isinstance(location, Path):
         return location.with_name(f"{location.name}.token")

@@ -10,11 +10,12 @@ from typing import Any
 from contextstash_storage.records import Usage
 
 DEFAULT_WINDOW = 200_000
-"""Tokens; the window of an unknown model. A guess: the window of Claude models without the long window."""
+"""Tokens; the window of an unknown model. It is that of Claude models without
+the long window; in a smaller one the provider's error corrects it."""
 
 MAX_CACHED_MODELS = 256
 """How many models' facts are cached: a lookup takes milliseconds. Limited, because callers may name any number of
-models. A guess."""
+models."""
 
 MAX_NAME_CHARACTERS = 200
 """No model has a longer name. Longer ones are not looked up, because genai-prices caches every name."""
@@ -22,7 +23,7 @@ MAX_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known about a model. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
+    """A model's window, and whether it is known. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
 
     model: str | None
     window: int
@@ -42,7 +43,7 @@ def model_facts(model: str | None) -> ModelFacts:
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:
-    """What a call cost in US dollars, None if the model's price is not known."""
+    """The cost of a call in US dollars; None if the model's price is not known."""
     if model is None:
         return None
     from genai_prices import Usage as PricedUsage

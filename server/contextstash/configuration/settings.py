@@ -34,7 +34,7 @@ OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY, CLIENT_SECRET)
 """Variables with our prefix that are not settings."""
 
 MAX_NAMED = 8
-"""How many settings a remark names, because a file may hold thousands. A guess."""
+"""How many settings a remark names, because a file may hold thousands."""
 
 logger = logging.getLogger(__name__)
 
@@ -260,7 +260,7 @@ def _remark(path: Path, ignored: Mapping[str, str], broken: bool) -> Remark:
 
 def shown(text: object, limit: int = 600) -> str:
     """Text from an untrusted file as one line without control characters, shortened to `limit` characters (the default
-    is a guess: some lines of a terminal)."""
+    is some lines of a terminal)."""
     plain = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
     return plain if len(plain) <= limit else plain[:limit] + "…"
 
@@ -287,7 +287,7 @@ def read_pairs(pairs: Iterable[str], place: str = "--set") -> dict[str, Any]:
 
 
 def _example(pair: str) -> str:
-    """What was probably meant by `window 50000` or `window:50000`."""
+    """The suggestion for `window 50000` or `window:50000`."""
     name = re.match(r"[a-z][a-z0-9_]*(?=$|[ :=])", pair)
     return f"{name[0]}={pair[name.end() :].strip(' :=') or '…'}" if name else "prune_at=0.6"
 

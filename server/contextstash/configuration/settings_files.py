@@ -13,7 +13,7 @@ from contextstash_storage.errors import BadInputError
 AGENTS_TABLE = "agents"
 
 NEAR = 0.5
-"""How similar a name must be to be meant, by difflib's ratio. A guess: `prune_att` has 0.94 of `prune_at`."""
+"""How similar a name must be to be meant, by difflib's ratio. `prune_att` has 0.94 of `prune_at`."""
 
 Tables = dict[str, Mapping[str, Any]]
 """The settings for single agents in a TOML file, by the agent's name."""

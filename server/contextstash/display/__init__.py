@@ -1,4 +1,4 @@
-"""What the pages, the app in the chat and the exports share: one look, and messages prepared for a reader."""
+"""The look of the pages, of the app in the chat and of the exports, and messages prepared for a reader."""
 
 from __future__ import annotations
 

@@ -10,22 +10,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from contextstash.display.long_texts import cut
+from contextstash.display.markdown import MAX_MARKDOWN
 from contextstash.formats.arguments import parsed
 
 Kind = Literal["prose", "markdown", "code", "command", "diff", "edit"]
 """`edit` is a diff of a call's two texts, without headers; `markdown` is prose that a model wrote."""
 
 HEAD_LINES = 12
-"""Lines of a long text that are shown before the rest is folded. A guess at what shows what it is."""
+"""Lines of a long text that are shown before the rest is folded."""
 
 FOLDED_LINES = 4
 """A text with so many lines more is not folded: the line that opens the fold would save nothing."""
 
-MAX_MARKDOWN = 20_000
-"""Characters of a reply that is read as Markdown, which takes up to 0.1 s; a longer one is shown as it was written."""
-
 MAX_FIELD = 100
-"""Characters of an argument that stands beside its name; a longer one gets a block of its own."""
+"""Characters of an argument that is on the line of its name; a longer one gets a block of its own."""
 
 MAX_DIFFED_LINES = 2_000
 """Lines of an edit that are compared; difflib takes seconds for more. Longer ones are shown one after the other."""

@@ -27,7 +27,7 @@ def replace_file(path: Path, data: bytes, mode: int | None = None, *, follow_lin
 @contextmanager
 def replacement(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` once all is written to it. After an exception `path` is as it was, and
-    nothing is left beside it. Raises OSError."""
+    no temporary file is left. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from contextstash.formats.anthropic_assembly import THINKING, assemble
-from contextstash.formats.base import Reading
+from contextstash.formats.base import Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -133,6 +133,9 @@ class AnthropicFormat:
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.anthropic_assembly."""
         return assemble(natives)
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
 
 
 def _like(old: object, text: str) -> object:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_LENGTH = 120
-"""Length of a main argument, in characters. A guess: one line of a terminal."""
+"""Length of a main argument, in characters: one line of a terminal."""
 
 MAIN_NAMES = (
     "file_path",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from contextstash_storage.records import Block, Native, Role, Usage
 
@@ -20,6 +20,15 @@ class Reading:
     usage: Usage | None = None
     model: str | None = None
     group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool in no provider's form: its name, description, and the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    arguments: Mapping[str, Any]
 
 
 class Format(Protocol):
@@ -59,4 +68,8 @@ class Format(Protocol):
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """The natives as a valid request: neighbours merged if the provider requires it; without fields that only
         replies have (usage, reply ids, …), and without system messages if the list may not contain any."""
+        ...
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        """The tools as they are put among the tools of a request."""
         ...

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from contextstash.formats.arguments import main_argument
 from contextstash.formats.base import Reading
 from contextstash.formats.image_sizes import image_size
-from contextstash.formats.relayed_calls import relayed
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Block, BlockType, Role, Usage
 
 MAX_MEDIA_TEXT = 400
 """In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
-read as text. A guess: longer than a URL or a caption."""
+read as text. That is longer than a URL or a caption."""
 
 
 class Piece(NamedTuple):
@@ -176,3 +175,28 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (list, "a list"),
     (dict, "an object"),
 )
+
+
+RELAYS = frozenset({"use_mcp_tool"})
+"""Cline's and Roo Code's tool for all MCP servers: {"server_name": …, "tool_name": …, "arguments": an object, or its
+JSON}."""
+
+
+def relayed(tool: str, arguments: object) -> tuple[str, object]:
+    """The tool that a call is for, as `server/tool`, with its own arguments; unchanged if no client relays it."""
+    if tool not in RELAYS:
+        return tool, arguments
+    given = _object(arguments)
+    server, name = given.get("server_name"), given.get("tool_name")
+    if not (isinstance(server, str) and isinstance(name, str) and server and name):
+        return tool, arguments
+    return f"{server}/{name}", given.get("arguments") or {}
+
+
+def _object(arguments: object) -> Mapping[str, object]:
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return {}
+    return arguments if isinstance(arguments, dict) else {}

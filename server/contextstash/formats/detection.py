@@ -80,7 +80,7 @@ def get_format(name: str) -> Format:
         return FORMATS[wanted]
     if name == UNDECIDED:
         return FORMATS["openai-chat"]
-    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)  # a guess: finds one typing error
+    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)  # finds one typing error
     hint = f"Did you mean '{_ALIASES.get(near[0], near[0])}'? " if near else ""
     raise BadInputError(f"There is no message format '{name[:60]}'. {hint}Known: {', '.join(FORMATS)}.")
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading
+from contextstash.formats.base import Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -109,6 +109,13 @@ class GeminiFormat:
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.gemini_assembly."""
         return assemble(natives)
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        declared = [
+            {"name": each.name, "description": each.description, "parameters_json_schema": each.arguments}
+            for each in tools
+        ]
+        return [{"function_declarations": declared}]
 
 
 def _matches_part(part: object) -> float:

@@ -48,7 +48,7 @@ _OPENING, _CLOSING, _QUOTE = b"[{", b"]}", ord('"')
 
 
 def skip_space(text: bytes, at: int) -> int:
-    """The position of the next byte that is no white space."""
+    """The position of the next byte that is not white space."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 

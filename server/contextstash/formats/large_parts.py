@@ -1,4 +1,4 @@
-"""What may take much room in a message beside tool results: the large texts in the input of a tool call, and images.
+"""Large parts of a message other than tool results: the large texts in the input of a tool call, and images.
 
 Each can be left out so that the message stays valid: the call keeps its id, its name and the shape of its input, and a
 text stands for the image.

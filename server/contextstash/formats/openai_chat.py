@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading
+from contextstash.formats.base import Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     call_piece,
@@ -113,6 +113,12 @@ class OpenAIChatFormat:
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.openai_chat_assembly."""
         return assemble(natives)
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        functions = [
+            {"name": each.name, "description": each.description, "parameters": each.arguments} for each in tools
+        ]
+        return [{"type": "function", "function": function} for function in functions]
 
 
 def _matches_part(part: object) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.formats.base import Reading
+from contextstash.formats.base import Reading, ToolSchema
 from contextstash.formats.block_reader import (
     Piece,
     as_json,
@@ -130,6 +130,12 @@ class OpenAIResponsesFormat:
     def assemble(self, natives: Sequence[Native]) -> list[Native]:
         """See contextstash.formats.openai_responses_assembly."""
         return assemble(natives)
+
+    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
+        return [
+            {"type": "function", "name": each.name, "description": each.description, "parameters": each.arguments}
+            for each in tools
+        ]
 
 
 def _matches_message(native: Native) -> float:

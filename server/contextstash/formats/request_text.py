@@ -151,6 +151,11 @@ class TextMessage:
         return _plain(self.native)
 
 
+def message_of(native: Native, format_name: str) -> TextMessage:
+    """A message that stands in no request."""
+    return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
+
+
 Fact = Callable[[TextMessage], bool]
 """Something that a message is or is not. It follows from the message alone, so that it is asked once."""
 

@@ -1,1 +1,1 @@
-"""The gateway: other MCP servers behind one of ours, which keeps their outputs small."""
+"""The gateway: an MCP server in front of other ones, which keeps their outputs small."""

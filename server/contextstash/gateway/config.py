@@ -28,7 +28,7 @@ OWN_PREFIX = "CONTEXTSTASH_"
 """The prefix of our own environment variables. No server gets one of them, even if its entry refers to it."""
 
 MAX_CONFIG_BYTES = 1024 * 1024
-"""Bytes of the file. A guess: the file of a hundred servers is much smaller."""
+"""Bytes of the file; a larger one is refused. That of a hundred servers is much smaller."""
 
 _INPUT_VARIABLE = re.compile(r"\$\{input:([^}]*)\}")
 

@@ -26,7 +26,7 @@ class Directory:
     @classmethod
     def of(cls, offers: Mapping[str, Offer], own: str | None = None) -> Directory:
         """The directory of these servers' offers, in their order. Names of the server `own` never change, and nothing
-        of another server gets a name that is, or looks like, one of ours."""
+        of another server gets a name that is, or looks like, one of contextstash's own."""
         before = prefixes(offers)
         schemes = {server: prefix.replace("_", "-") for server, prefix in before.items()}
 

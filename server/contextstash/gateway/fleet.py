@@ -17,8 +17,8 @@ from contextstash.gateway.offers import Offer
 from contextstash.gateway.upstream import Peer, Upstream
 
 FIRST_LIST_SECONDS = 10.0
-"""How long the first list waits for servers that are starting. A guess. Servers that start later
-are reported as a change of the lists."""
+"""Seconds that the first list waits for servers that are starting. Servers that start later are reported as a change of
+the lists."""
 
 
 MAX_PAST_NAMES = 20_000
@@ -45,7 +45,7 @@ class Fleet:
                 group.start_soon(upstream.run, peer)
 
     async def directory(self) -> Directory:
-        """What all servers offer now. The first call waits until each has started or failed, at most
+        """The lists of all servers as they are now. The first call waits until each has started or failed, at most
         `first_list_seconds`."""
         if not self._waited:
             with anyio.move_on_after(self.first_list_seconds):

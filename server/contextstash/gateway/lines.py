@@ -13,7 +13,7 @@ END_BYTES = 512
 """Bytes kept of each end of a line over the limit: the id of a response is in one of them."""
 
 MAX_SKIPPED_BYTES = 1024 * 1024 * 1024
-"""Bytes after which the connection is closed if a line has not ended. A guess: no real response is as long."""
+"""Bytes after which the connection is closed if a line has not ended; it is opened again for the next call."""
 
 _ID = rb'(-?\d{1,18}|"[^"\\]{1,200}")'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'

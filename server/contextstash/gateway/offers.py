@@ -1,4 +1,4 @@
-"""What one server offers: its tools, prompts, resources and resource templates, all pages of the lists."""
+"""The lists of one server, all pages: tools, prompts, resources and resource templates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mcp import MCPError
 from mcp.types import METHOD_NOT_FOUND, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool
 
 MAX_PAGES = 100
-"""Pages read of one list. A guess: it stops a server whose list never ends from blocking the others."""
+"""Pages read of one list, so that a list without end does not block the other servers. Later pages are not offered."""
 
 MAX_ITEMS = 1_000
-"""Items used of one list. A guess: providers accept a few hundred tools, and each list is sent to the client whole."""
+"""Items used of one list; later ones are not offered. Providers accept a few hundred tools."""
 
 MAX_LIST_BYTES = 4 * 1024 * 1024
 """Bytes used of one list, as JSON: about a million tokens, which fill the largest windows."""

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MIN_TO_REPEAT = 600
-"""Characters below which a repeated output is shown again. A guess: several times the length of the notice
-UNCHANGED."""
+"""Characters below which a repeated output is shown again: several times the length of the notice UNCHANGED."""
 
 SHORTENED = "[Only part of the structured content is shown; get_archived_output {handle} returns all of it as JSON]"
 
@@ -163,7 +162,7 @@ class Shortening:
         if changed != value and not await self.valid(changed, call):
             changed = value
         limited = await self._limited(as_text(changed), call, keep=False)
-        # a guess: names and brackets are kept, so JSON may take twice the characters of the limited text
+        # names and brackets are kept, so JSON may take twice the characters of the limited text
         max_chars = 2 * len(limited.text)
         if not limited.cut or (changed != value and len(as_text(changed)) <= max_chars):
             return changed, None

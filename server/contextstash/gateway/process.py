@@ -29,7 +29,7 @@ FLUSH_SECONDS = 0.5
 
 MAX_UNANSWERED = 1_000
 """Requests of a server that may wait for their responses. Each is a task in memory, and a server that sends them
-without reading the responses would fill it. A guess: one asks a few at a time."""
+without reading the responses would fill it. One that asks more is disconnected."""
 
 CLOSED_ERRORS = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 

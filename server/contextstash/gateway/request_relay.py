@@ -30,7 +30,7 @@ from contextstash.gateway.upstream import Upstream
 Request = ServerRequestContext[Any, Any]
 
 MAX_ROUNDS = 10
-"""How often one call may request input before it fails. A guess: it stops a server that asks endlessly."""
+"""How often one call may request input before it fails, so that a server cannot ask endlessly."""
 
 ENVELOPE = "io.modelcontextprotocol/"
 """The prefix of the names in `_meta` that belong to one connection."""

@@ -261,7 +261,8 @@ def _call(origin: Origin, params: CallToolRequestParams, directory: Directory, u
 
 
 def _archived_as(origin: Origin) -> str:
-    """The name under which a tool's outputs are archived: never one of ours, whose outputs are not shortened."""
+    """The name under which a tool's outputs are archived: never that of a tool of contextstash, whose outputs are not
+    shortened."""
     return f"{origin.name} of {origin.server}" if is_own_retrieval(origin.name) else origin.name
 
 

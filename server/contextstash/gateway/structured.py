@@ -8,7 +8,7 @@ from typing import Any
 
 STEPS = ((2_000, 100), (1_000, 50), (500, 20), (200, 10), (100, 5), (60, 2))
 """Maximum characters of a string and maximum items of a list or object, tried in this order until the whole is small
-enough. The steps are guesses: each about halves the one before."""
+enough. Each step about halves the one before."""
 
 
 def as_text(value: Any) -> str:

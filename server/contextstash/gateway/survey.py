@@ -27,8 +27,8 @@ class ServerSurvey:
 
 
 CHECK_SECONDS = 2 * FIRST_LIST_SECONDS
-"""How long a check waits for servers that are starting. Longer than a client's first list, since nobody works
-meanwhile, and a slow start on a busy machine is not a fault. A guess."""
+"""Seconds that a check waits for servers that are starting: longer than a client's first list, because a slow start on
+a busy machine is not a fault."""
 
 
 def survey(gateway: Gateway) -> list[ServerSurvey]:

@@ -34,11 +34,11 @@ CONNECT_SECONDS = 60.0
 """How long a server may take to start and list what it offers: npx and uvx download a server at its first start."""
 
 RECONNECT_DELAY_SECONDS = 2.0
-"""How long the gateway waits before it connects again to a server that could not be reached. A guess."""
+"""Seconds before the gateway connects again to a server that could not be reached; calls fail meanwhile."""
 
 CHANGE_SECONDS = (1.0, 60.0)
 """The pause after lists were read again, and the longest: it doubles while the server goes on reporting changes. Some
-report one whenever their lists are read. A guess: an agent hardly notices a second."""
+report one whenever their lists are read. A new tool appears that much later."""
 
 LIST_CHANGES = (ToolListChangedNotification, PromptListChangedNotification, ResourceListChangedNotification)
 

@@ -52,14 +52,15 @@ class ClientSession:
 
 
 def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> ClientSession | None:
-    """What the client says of its conversation in its headers, or else in the body's `metadata` or `prompt_cache_key`;
-    None if the request has no id."""
+    """What the client says of its conversation in its headers, or else in the body's `metadata`; None if the request
+    has no id. Only Codex puts the id of a conversation into `prompt_cache_key`: others name a program or a prompt
+    there, for all its users."""
     found = dict(headers)
     named = next((value.decode("latin-1") for name in _SESSION_HEADERS if (value := found.get(name))), None)
     if named is None:
         user_id = metadata.get("user_id") if isinstance(metadata, dict) else None
         named = _of_user_id(user_id) if isinstance(user_id, str) else None
-    if named is None and isinstance(cache_key, str):
+    if named is None and isinstance(cache_key, str) and agent_of(found.items()) == "codex":
         named = cache_key
     session_id = _safe(named) if named else None
     if session_id is None:
@@ -100,11 +101,27 @@ def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 def is_compaction(last_message: Mapping[str, Any]) -> bool:
     """Whether the last message of a request asks the model for the client's own summary of the conversation."""
-    content = last_message.get("content")
+    return any(phrase in text for text in _texts_of(last_message) for phrase in _COMPACTION)
+
+
+_CONTINUES = (
+    "this session is being continued from a previous conversation",
+    "another language model started to solve this problem",
+)
+"""What stands before a summary in the message that begins the conversation after it: Claude Code (2.1) and Codex."""
+
+
+def continues_summary(first_message: Mapping[str, Any]) -> bool:
+    """Whether a conversation begins with the client's own summary of what was before."""
+    return any(phrase in text for text in _texts_of(first_message) for phrase in _CONTINUES)
+
+
+def _texts_of(message: Mapping[str, Any]) -> list[str]:
+    """The texts of a message, in small letters."""
+    content = message.get("content")
     blocks = [{"text": content}] if isinstance(content, str) else content
     texts = (block.get("text") for block in (blocks if isinstance(blocks, list) else ()) if isinstance(block, dict))
-    lowered = (text.lower() for text in texts if isinstance(text, str))
-    return any(phrase in text for text in lowered for phrase in _COMPACTION)
+    return [text.lower() for text in texts if isinstance(text, str)]
 
 
 _CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextstash\b", re.DOTALL)

@@ -1,7 +1,7 @@
-"""Which message of a program's own list each message of a request stands for.
+"""Aligns the messages of a request with those of the program's own list.
 
-Frameworks have message types of their own. What a request leaves as it is goes to the model as the framework's own
-object, with everything in it that a provider's JSON does not show.
+Frameworks have message types of their own. A message that a request leaves unchanged goes to the model as the
+framework's own object, with everything in it that a provider's JSON does not show.
 """
 
 from __future__ import annotations

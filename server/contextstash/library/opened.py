@@ -1,4 +1,9 @@
-"""`open_stash`: the sessions' database, opened within a program."""
+"""`open_stash`: the sessions' database, opened within a program.
+
+async with open_stash() as stash:
+    session = stash.session("job-7", window=200_000)
+    found = await stash.use_cases.search_history("connection refused", scope="everywhere")
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.formats.whole_request import SERVER_STATE_KEYS
+from contextstash.library.arguments import check_list, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
@@ -18,7 +20,7 @@ than 21,333 in a request that is not streamed (it expects that to take over ten 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What to send next: `client.messages.create(messages=request.messages, **request.options)`.
+    """The request to send next: `client.messages.create(messages=request.messages, **request.options)`.
 
     `fits` is false only if system prompt, tools and what cannot be cut exceed the window; then `reason` says what takes
     the room. `left_out` says what was left out for want of room; search and retrieval find it.
@@ -36,13 +38,9 @@ class ContextRequest:
     done: tuple[str, ...] = ()
 
 
-PROVIDER_HELD = ("previous_response_id", "conversation")
-"""Arguments of Responses with which the provider adds its own copy of the conversation."""
-
-
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """What a program passes beside the messages, in its provider's own form."""
+    """A program's further arguments of a call, in its provider's own form."""
 
     model: str | None = None
     system: Any = None
@@ -52,11 +50,11 @@ class CallArguments:
 
     def __post_init__(self) -> None:
         """Raises BadInputError if an argument has the wrong type, or lets the provider add what is sent already."""
-        if self.max_tokens is not None and (isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int)):
-            raise BadInputError(f"max_tokens is a whole number, not a {type(self.max_tokens).__name__}.")
-        if isinstance(self.tools, str | Mapping):
-            raise BadInputError("tools is the list of the tools' definitions, not a single one.")
-        for name in PROVIDER_HELD:
+        check_numbers(max_tokens=self.max_tokens)
+        check_texts(model=self.model)
+        if self.tools is not None:
+            check_list("tools", "the tools' definitions", self.tools)
+        for name in SERVER_STATE_KEYS:
             if (self.more or {}).get(name) is not None:
                 raise BadInputError(
                     f"With {name} the provider adds the conversation that it holds, and request.messages is the whole"
@@ -100,11 +98,14 @@ def _own_copy(native: Native) -> Native:
 
 def plain_system(system: object) -> str | list[dict[str, Any]] | None:
     """A system prompt as the service takes it: text, or a list of content blocks."""
-    plain = as_json(system)
+    plain = as_json(list(system) if isinstance(system, tuple) else system)
     if plain is None or isinstance(plain, str):
         return plain
     if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
         return plain
+    if not isinstance(plain, list | dict):
+        raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
+    check_mapping("system", {"": plain})
     return _text_of(plain)
 
 

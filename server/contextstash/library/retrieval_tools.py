@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from contextstash.formats import get_format
+from contextstash.formats.base import ToolSchema
 from contextstash.service.results import OutputPage, SearchResult
 from contextstash_storage.errors import BadInputError
 
 GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"
 
 MAX_HITS = 20
-"""Most hits of one search, about 2,000 tokens. A guess."""
+"""Most hits of one search, about 2,000 tokens."""
 
 _TOOLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     GET_ARCHIVED_OUTPUT: (
@@ -40,31 +42,14 @@ _TOOLS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
 
 def tool_definitions(format_name: str) -> list[dict[str, Any]]:
     """The definitions to put among the tools of a request."""
-    schemas = {
-        name: (description, {"type": "object", "properties": properties, "required": required})
+    schemas = [
+        ToolSchema(name, description, {"type": "object", "properties": properties, "required": required})
         for name, (description, properties, required) in _TOOLS.items()
-    }
-    if format_name == "gemini":
-        declared = [{"name": n, "description": d, "parameters_json_schema": s} for n, (d, s) in schemas.items()]
-        return [{"function_declarations": declared}]
-    return [_definition(format_name, name, *described) for name, described in schemas.items()]
+    ]
+    return get_format(format_name).tool_definitions(schemas)
 
 
-def _definition(format_name: str, name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    if format_name == "anthropic":
-        return {"name": name, "description": description, "input_schema": schema}
-    function = {"name": name, "description": description, "parameters": schema}
-    return (
-        {"type": "function", **function}
-        if format_name == "openai-responses"
-        else {
-            "type": "function",
-            "function": function,
-        }
-    )
-
-
-def is_ours(name: str) -> bool:
+def is_retrieval_tool(name: str) -> bool:
     """Whether a tool of this name is one of these."""
     return name in _TOOLS
 
@@ -75,7 +60,7 @@ def read_arguments(name: str, arguments: str | Mapping[str, Any] | None) -> dict
     _, properties, required = _TOOLS[name]
     try:
         given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
     if not isinstance(given, dict):
         raise BadInputError(f"The arguments of {name} are an object with {', '.join(properties)}.")

@@ -1,4 +1,17 @@
-"""One conversation of a program: before each model call `request`, after it `reply`."""
+"""One conversation of a program: `request` before each model call, `reply` after it.
+
+    async with open_stash() as stash:
+        session = stash.session("job-7", model="claude-opus-4-5")
+        while True:
+            request = await session.request(messages, system=system, tools=[*tools, *session.tools()])
+            response = await client.messages.create(messages=request.messages, **request.options)
+            messages += await session.reply(response)
+            for call in calls_of(response):
+                output = await session.call_tool(call.name, call.input) or await run(call)
+                messages.append(result_of(call, output))
+
+After a restart go on with `messages = await session.messages()`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
+from contextstash.library.arguments import check_mapping, check_numbers, check_texts
 from contextstash.library.message_list import MessageList
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
@@ -23,7 +37,7 @@ from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
     MAX_HITS,
     hits_text,
-    is_ours,
+    is_retrieval_tool,
     page_text,
     read_arguments,
     tool_definitions,
@@ -52,6 +66,8 @@ class LibrarySession:
         """`facts` are the agent's name, a title and the parent session's id."""
         if not isinstance(session_id, str):
             raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
+        check_texts(model=model, format=format, **facts)
+        check_mapping("settings", settings)
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -104,6 +120,7 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
+        check_mapping("usage", usage)
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
@@ -113,12 +130,14 @@ class LibrarySession:
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
-        """What to send, once, after the provider refused the last request as too long for the window.
+        """The request to send, once, after the provider refused the last one as too long for the window.
 
         Raises the error itself if it is about something else, and BadInputError, with what fills the window, if nothing
         can be made smaller.
         """
         text = str(error) if isinstance(error, Exception) else error
+        if not isinstance(text, str):
+            check_mapping("error", text)
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
@@ -154,6 +173,8 @@ class LibrarySession:
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""
+        check_texts(query=query, scope=scope)
+        check_numbers(limit=limit)
         return await self._stash.search_history(query, session_id=self.session_id, limit=limit, scope=scope)
 
     async def get_archived_output(
@@ -166,6 +187,8 @@ class LibrarySession:
         max_tokens: int | None = None,
     ) -> OutputPage:
         """A page of a tool output that left the window, or was cut, by its handle."""
+        check_texts(handle=handle, pattern=pattern)
+        check_numbers(offset=offset, limit=limit, max_tokens=max_tokens)
         return await self._stash.get_archived_output(
             handle, session_id=self.session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
         )
@@ -181,9 +204,9 @@ class LibrarySession:
         return tool_definitions(get_format(known).name)
 
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
-        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. What is
-        wrong with a call is said in the text: the model can correct it."""
-        if not is_ours(name):
+        """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
+        text of a wrong call names the mistake, so that the model can correct it."""
+        if not isinstance(name, str) or not is_retrieval_tool(name):
             return None
         try:
             given = read_arguments(name, arguments)

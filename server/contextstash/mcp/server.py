@@ -57,7 +57,8 @@ CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
     "resources/list": _FIXED,
     "resources/templates/list": _FIXED,
 }
-"""The lists depend on the program's version only, so a client may keep them; an hour is a guess."""
+"""The lists depend on the program's version only, so a client may keep them. After an update a client may show the old
+lists for an hour."""
 
 
 def build_server(

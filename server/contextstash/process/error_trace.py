@@ -7,11 +7,11 @@ from pathlib import Path
 
 SERVER = Path(__file__).parent.parent
 MAX_FRAMES = 6
-"""How many of our frames are named, the innermost first: enough to see which use case ran the line. A guess."""
+"""How many of our frames are named, the innermost first: enough to see which use case ran the line."""
 
 
 def error_trace(error: BaseException) -> str:
-    """The error's type and the innermost frames of ours, such as
+    """The error's type and the innermost frames of contextstash, such as
     `KeyError at service/reduction/prune.py:114 in _carry_out <- service/stash.py:139 in prune_tool_outputs`."""
     places = [
         f"{place}:{frame.lineno} in {frame.name}"

@@ -7,13 +7,17 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
 
-from contextstash.formats.request_text import RequestText, TextMessage
-from contextstash.hosts.request_identity import ClientSession, is_compaction
+from contextstash.formats.request_text import RequestText, TextMessage, message_of
+from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
+from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.requests.proxied import Catalog, ProxiedEdits, ProxiedSessions, RecordedList
 from contextstash_storage.records import ProxiedSession, Usage
 
@@ -26,9 +30,58 @@ MAX_HEADS = 8
 DEFAULT_TOKENS_PER_BYTE = 1 / 3.4
 """Tokens of a byte of a request until the provider has reported usage: measured on recorded sessions of Claude Code."""
 
+SAME_GREETING_SECONDS = 600.0
+"""Requests without an id that are all equal, before the model has spoken, count as one conversation for so long: as
+tries again, or as parallel agents, which part when they differ. A guess."""
+
+MAX_SENDERS = 10_000
+"""Sessions of which the sender is remembered after they have left the memory: some 150 bytes each."""
+
+MAX_RESPONSES = 8
+"""Responses of a conversation that a request may follow: the newest, and some to which a program goes back. A guess."""
+
 RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
 """How far back sessions without a client's id are searched for one that continues after a restart. Guesses."""
+
+
+@dataclass(eq=False)
+class AskedRequest:
+    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
+    when it came, in seconds since 1970. It is on its way until it has `ended`."""
+
+    request: RequestText
+    client: ClientSession | None
+    sender: bytes
+    at: float
+    ended: bool = False
+
+    @property
+    def client_id(self) -> str | None:
+        return self.client.session_id if self.client else None
+
+    @cached_property
+    def surroundings(self) -> str:
+        return surroundings_of(self.request)
+
+    @cached_property
+    def marks(self) -> list[str]:
+        """The hashes of its beginnings, by which stored lines are recognized."""
+        return prefix_marks(self.request.format, self.request.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """A stored session that is not in memory."""
+
+    state: ProxiedSession
+
+    def is_continued_by(self, asked: AskedRequest) -> bool:
+        """Whether a request follows its last response, or begins with all messages of its last request."""
+        if follows_response(asked.request):
+            return bool(self.state.response == asked.request.value("previous_response_id"))
+        length = self.state.length
+        return bool(self.state.mark) and 0 < length <= len(asked.marks) and asked.marks[length - 1] == self.state.mark
 
 
 @dataclass(eq=False)
@@ -42,6 +95,11 @@ class Conversation:
     and files that stay; parts of `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated
     calls that are booked already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds
     since 1970.
+
+    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
+    is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
+    lines that the provider keeps, by the ids of their responses. `stored_since` is when the session was created; it is
+    `deleted` if that one is gone.
     """
 
     session_id: str
@@ -63,6 +121,13 @@ class Conversation:
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None
+    line: Line = ()
+    flights: list[AskedRequest] = field(default_factory=list)
+    sender: bytes | None = None
+    compacting: bool = False
+    responses: OrderedDict[str, Line] = field(default_factory=OrderedDict)
+    stored_since: datetime | None = None
+    deleted: bool = False
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -75,22 +140,75 @@ class Conversation:
         """Where the recorded messages are in the session."""
         return self.stored.positions
 
-    def extended_by(self, request: RequestText) -> RecordedList | None:
-        """Where the messages are that the request begins with, if it continues the recorded ones."""
+    def is_continued_by(self, asked: AskedRequest) -> bool:
+        """Whether a request begins with all messages of the last one, and with those that are on their way."""
+        messages = asked.request.messages
+        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        if any(common_start(flight, messages) < min(len(flight), len(messages)) for flight in flights):
+            return False
+        if not self.line:
+            if self.state.mark:
+                return StoredLine(self.state).is_continued_by(asked)
+            return bool(flights) or (asked.client is not None and self._is_like(asked))
+        if common_start(self.line, messages) < len(self.line):
+            return False
+        return has_reply(self.line) or (self._is_like(asked) and self._is_recent(asked))
+
+    def _is_like(self, asked: AskedRequest) -> bool:
+        return self.state.surroundings == asked.surroundings
+
+    def _is_recent(self, asked: AskedRequest) -> bool:
+        return asked.client is not None or asked.at - self.state.last_at <= SAME_GREETING_SECONDS
+
+    def goes_back_to(self, request: RequestText) -> bool:
+        """Whether a request of the same client goes on from an earlier message of this conversation."""
+        flights = [flight.request.messages for flight in self.flights if not flight.ended]
+        lines = [line for line in (self.line, *flights) if line]
+        return bool(lines) and all(goes_back(line, request) for line in lines)
+
+    def is_summarized_by(self, asked: AskedRequest) -> bool:
+        """Whether the request begins with a summary of the client's main conversation."""
+        return self.session_id == asked.client_id and continues_summary(asked.request.messages[0].native)
+
+    def answered(self, request: RequestText) -> bool:
+        """Whether the response that the request follows was given here."""
+        previous = request.value("previous_response_id")
+        return previous in self.responses or previous == self.state.response
+
+    def extended_by(self, messages: Line) -> RecordedList | None:
+        """Where the messages are that a list begins with, if it continues the recorded ones."""
         count = len(self.recorded)
-        return self.stored if 0 < count == len(self.positions) == self.same_messages(request) else None
+        return self.stored if 0 < count == len(self.positions) == common_start(self.recorded, messages) else None
+
+    def advance(self, request: RequestText, response: Mapping[str, Any] | None) -> None:
+        """Take over a request that got its reply, so that the next one is recognized."""
+        self.compacting = is_compaction(request.latest.native)
+        state = with_head(self.state, head_of(request))
+        if not self.compacting:
+            self.line = request.messages
+            mark = "" if follows_response(request) else line_mark(self.format, self.line)
+            changes = {"surroundings": surroundings_of(request), "mark": mark, "length": len(self.line)}
+            state = state.model_copy(update=changes)
+        if response is not None and isinstance(response.get("id"), str):
+            state = state.model_copy(update={"response": response["id"]})
+        self.state = state
+
+    def keep_response(self, response: Mapping[str, Any] | None, line: Line) -> None:
+        """Remember the conversation up to a response, which the next request may follow."""
+        if response is not None and isinstance(response.get("id"), str):
+            self.responses[response["id"]] = line
+            while len(self.responses) > MAX_RESPONSES:
+                self.responses.popitem(last=False)
+
+    def forget(self) -> None:
+        """Drop all that is known of a session that was deleted."""
+        self.deleted, self.recorded, self.stored = True, (), RecordedList()
+        self.catalog, self.kept, self.responses = Catalog(), (), OrderedDict()
+        self.edits = self.shown = ProxiedEdits()
 
     def same_messages(self, request: RequestText) -> int:
         """How many messages the request begins with that are recorded, breakpoints aside."""
         return common_start(self.recorded, request.messages)
-
-
-def common_start(known: tuple[TextMessage, ...], messages: tuple[TextMessage, ...]) -> int:
-    """How many messages two lists have in common at the start. Breakpoints do not count: they move."""
-    for place, (old, new) in enumerate(zip(known, messages, strict=False)):
-        if old is not new and old.plain != new.plain:
-            return place
-    return min(len(known), len(messages))
 
 
 def head_of(request: RequestText) -> str:
@@ -145,6 +263,8 @@ class Conversations:
         """Without `sessions` nothing is looked up or recorded."""
         self._sessions = sessions
         self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
+        self._looking_up = asyncio.Lock()
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
@@ -156,66 +276,153 @@ class Conversations:
                     return request
         return None
 
-    async def find(self, request: RequestText, client: ClientSession | None, now: float) -> Conversation | None:
+    async def find(self, asked: AskedRequest) -> Conversation | None:
         """The conversation that a request belongs to, perhaps a new one; None for a side call, which offers no tools
-        and belongs to none, unless it asks for the summary of a known one."""
-        found = None
-        offers_tools = bool(tool_names(request))
-        if offers_tools or is_compaction(request.latest.native):
-            found = self._by_messages(request, client.session_id if client else None)
-        if not offers_tools:
-            return found
+        and belongs to none, unless it asks for the summary of a known one. The request is in flight there until
+        `asked.ended` is set."""
+        request = asked.request
+        side = is_compaction(request.latest.native)
+        if not tool_names(request) and not follows_response(request):
+            return self._compacted(asked) if side else None
+        found = self._in_memory(asked) or (self._compacted(asked) if side else None)
         if found is None:
-            found = await (self._of_client(request, client) if client else self._without_id(request, now))
+            async with self._looking_up:
+                # Another request of the same conversation may have been first.
+                found = self._in_memory(asked) or await self._looked_up(asked)
+                self._claim(found, asked)
+        else:
+            self._claim(found, asked)
+        return found
+
+    def _claim(self, found: Conversation, asked: AskedRequest) -> None:
+        found.sender = asked.sender
+        self._senders.set(found.session_id, asked.sender)
+        found.flights = [flight for flight in found.flights if not flight.ended]
+        if not is_compaction(asked.request.latest.native):
+            found.flights.append(asked)
         self._known[found.session_id] = found
         self._known.move_to_end(found.session_id)
         while len(self._known) > MAX_CONVERSATIONS:
             self._known.popitem(last=False)
-        return found
 
-    def _by_messages(self, request: RequestText, client: str | None) -> Conversation | None:
-        """The conversation whose last request has most messages in common with the start of this one."""
-        best: tuple[int, Conversation] | None = None
-        for conversation in reversed(self._known.values()):
-            before = conversation.request
-            if before is None or conversation.state.client_session != client or conversation.format != request.format:
-                continue
-            common = common_start(before.messages, request.messages)
-            # People begin several conversations with the same words: without an id one message is not enough.
-            enough = 1 if client or len(before.messages) == 1 else 2
-            if common >= enough and (best is None or common > best[0]):
-                best = (common, conversation)
-        return best[1] if best else None
+    def _group(self, asked: AskedRequest) -> list[Conversation]:
+        """The known conversations that this sender could continue, the newest first."""
+        return [
+            each
+            for each in reversed(self._known.values())
+            if each.format == asked.request.format
+            and each.state.client_session == asked.client_id
+            and each.sender in (None, asked.sender)
+        ]
 
-    async def _of_client(self, request: RequestText, client: ClientSession) -> Conversation:
+    def _in_memory(self, asked: AskedRequest) -> Conversation | None:
+        group = self._group(asked)
+        if follows_response(asked.request):
+            answered = (each for each in group if each.answered(asked.request))
+            return next(answered, None) or next((each for each in group if each.session_id == asked.client_id), None)
+        whole = [each for each in group if each.is_continued_by(asked)]
+        if whole:
+            return max(whole, key=lambda each: len(each.line))
+        if asked.client is None:
+            return None
+        alike = [each for each in group if each.state.surroundings == asked.surroundings]
+        back = [each for each in alike if each.goes_back_to(asked.request)]
+        if back:
+            return max(back, key=lambda each: common_start(each.line, asked.request.messages))
+        return next((each for each in alike if each.compacting or each.is_summarized_by(asked)), None)
+
+    def _compacted(self, asked: AskedRequest) -> Conversation | None:
+        """The conversation of which the client wants a summary: the one with most messages in common."""
+        best, most = None, 0
+        for each in self._group(asked):
+            line, messages = each.line, asked.request.messages
+            common = common_start(line, messages)
+            if common > most and (asked.client is not None or common == len(line)):
+                best, most = each, common
+        return best
+
+    async def _looked_up(self, asked: AskedRequest) -> Conversation:
+        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one."""
+        states = await self._stored(asked)
+        continued = [each for each in states if each[1].is_continued_by(asked)]
+        if len(continued) == 1:
+            return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
+        if asked.client is None:
+            return _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
+        return await self._of_client(asked, asked.client, dict(states))
+
+    async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
+        """The stored sessions that this sender could continue, and that are not in memory."""
+        if self._sessions is None:
+            return []
+        found = dict(await self._sessions.recent(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
+        if asked.client is not None and asked.client.session_id not in found:
+            state = await self._sessions.state(asked.client.session_id)
+            found |= {asked.client.session_id: state} if state is not None else {}
+        return [
+            (session_id, StoredLine(state))
+            for session_id, state in found.items()
+            if state.client_session == asked.client_id
+            and session_id not in self._known
+            and self._senders.get(session_id) in (None, asked.sender)
+        ]
+
+    async def _of_client(
+        self, asked: AskedRequest, client: ClientSession, stored: Mapping[str, StoredLine]
+    ) -> Conversation:
         """The client's main conversation, or one beside it: a sub-agent begins with another message and has another
         system prompt. After a compaction of the main one only its first message is another."""
-        name = client.session_id
-        main = self._known.get(name) or await self._stored(name, request)
-        head, surroundings = head_of(request), surroundings_of(request)
-        if main is None:
-            return _new(name, request, name, client.parent)
-        if head in main.state.heads or surroundings == main.state.surroundings:
-            return main
-        beside = f"{name}.{head[:8]}"
-        return self._known.get(beside) or await self._stored(beside, request) or _new(beside, request, name, name)
+        name, request = client.session_id, asked.request
+        main = stored.get(name)
+        if main is not None and await self._is_main(name, main.state, asked):
+            return Conversation(name, request.format, main.state)
+        if main is None and not await self._is_taken(name):
+            return _new(name, asked, name, client.parent)
+        beside = f"{name}.{head_of(request)[:8]}"
+        if await self._is_taken(beside):
+            beside = f"{beside}-{secrets.token_hex(3)}"
+        return _new(beside, asked, name, name)
 
-    async def _without_id(self, request: RequestText, now: float) -> Conversation:
-        head = head_of(request)
-        if self._sessions is not None and len(request.messages) > 1:
-            for session_id, state in await self._sessions.recent(now - RECENT_SECONDS, RECENT_SESSIONS):
-                if state.client_session is None and head in state.heads and session_id not in self._known:
-                    return Conversation(session_id, request.format, state)
-        return _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", request, None)
+    async def _is_main(self, name: str, state: ProxiedSession, asked: AskedRequest) -> bool:
+        """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
+        nobody goes back: what differs there is of another agent, unless the client records the session itself, with
+        other messages than it sends."""
+        request = asked.request
+        if follows_response(request):
+            return True
+        if state.surroundings != asked.surroundings and head_of(request) not in state.heads:
+            return False
+        if not request.latest.results or not state.mark or continues_summary(request.messages[0].native):
+            return True
+        assert self._sessions is not None
+        session = await self._sessions.find(name)
+        if session is None or session.source is not None:
+            return True
+        common = len(await self._sessions.positions(name, [message.plain for message in request.messages]))
+        return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
-    async def _stored(self, session_id: str, request: RequestText) -> Conversation | None:
-        state = await self._sessions.state(session_id) if self._sessions is not None else None
-        return None if state is None else Conversation(session_id, request.format, state)
+    async def _is_taken(self, session_id: str) -> bool:
+        """Whether a session of this id belongs to another conversation."""
+        if session_id in self._known or self._senders.get(session_id) is not None:
+            return True
+        return self._sessions is not None and await self._sessions.state(session_id) is not None
 
 
-def _new(session_id: str, request: RequestText, client: str | None, parent: str | None = None) -> Conversation:
-    state = ProxiedSession(client_session=client, surroundings=surroundings_of(request))
-    return Conversation(session_id, request.format, state, parent=parent)
+def follows_response(request: RequestText) -> bool:
+    """Whether the request holds only what is new: the provider keeps the conversation (Responses API)."""
+    return request.format == "openai-responses" and isinstance(request.value("previous_response_id"), str)
+
+
+def replied_line(request: RequestText, line: Line, response: Mapping[str, Any] | None) -> Line:
+    """The line with the reply behind it, as far as the API sends the reply as a list of items."""
+    items = response.get("output") if response is not None else None
+    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return (*line, *(message_of(item, request.format) for item in found))
+
+
+def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str | None = None) -> Conversation:
+    state = ProxiedSession(client_session=client, surroundings=asked.surroundings)
+    return Conversation(session_id, asked.request.format, state, parent=parent)
 
 
 def with_head(state: ProxiedSession, head: str) -> ProxiedSession:

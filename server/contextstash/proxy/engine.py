@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
-from contextstash.formats.request_text import RequestText, read_request
+from contextstash.formats.request_text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.proxy import accounts
-from contextstash.proxy.conversations import Conversation, Conversations, head_of, surroundings_of, with_head
+from contextstash.proxy.conversations import (
+    AskedRequest,
+    Conversation,
+    Conversations,
+    follows_response,
+    replied_line,
+)
+from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.occurrences import Inherited, inherited
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
     DEFAULT_KEEP_TOKENS,
@@ -38,10 +46,11 @@ from contextstash.proxy.preparation import (
     rendered,
     thinking_choice,
 )
+from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList
-from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Usage
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
+from contextstash_storage.errors import ContextstashError, EditConflictError
+from contextstash_storage.records import Session, Usage
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +76,10 @@ START_SECONDS = 120.0
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
 To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
 
+CONFLICT_PAUSES = (0.05, 0.2, 0.8)
+"""Seconds between attempts to record a request if other processes change its session. A guess: another proxy's
+transaction takes some 10 ms."""
+
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
 
@@ -75,13 +88,15 @@ EDIT_REFUSALS = (400, 413, 422)
 class ProxyOptions:
     """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
     of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
-    database. `configured` says that the client is known to have our server."""
+    database. `configured` says that the client is known to have our server, `project` is the folder in which it was
+    started."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     record: bool = True
     prune: bool = True
     step_seconds: float = STEP_SECONDS
     configured: bool = False
+    project: str | None = None
 
 
 class Ingest(Protocol):
@@ -139,24 +154,37 @@ class Engine:
         """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
         body goes out as it is. Never raises."""
         self.totals.requests += 1
+        asked = None
         try:
-            request = read_request(format_name, body, self._conversations.likely(body))
-            identity = client_session(headers, request.value("metadata"), request.value("prompt_cache_key"))
             now = self._clock()
-            finding = self._conversations.find(request, identity, now)
-            conversation = await self._within(self._options.step_seconds, finding)
+            asked = self._asked(format_name, headers, body, now)
+            conversation = await self._within(self._options.step_seconds, self._conversations.find(asked))
             if conversation is None:
                 return None
         except Exception as error:
+            if asked is not None:
+                asked.ended = True
             self._fault(None, error)
             return None
         self.totals.sessions.add(conversation.session_id)
-        original = Prepared(conversation, request, body, prices_of(request), now, cold=cold_now(conversation, now))
+        request, cold = asked.request, cold_now(conversation, now)
+        original = Prepared(conversation, request, body, prices_of(request), now, cold=cold, asked=asked)
         try:
             return await self._prepared(original, agent_of(headers))
         except Exception as error:
             self._fault(conversation, error)
             return original
+
+    def _asked(self, format_name: str, headers: RawHeaders, body: bytes, now: float) -> AskedRequest:
+        request = read_request(format_name, body, self._conversations.likely(body))
+        metadata = request.value("metadata")
+        client = client_session(headers, metadata, request.value("prompt_cache_key"))
+        return AskedRequest(request, client, sender_of(headers, metadata), now)
+
+    def ended(self, prepared: Prepared) -> None:
+        """A request is on its way no more, with or without a reply."""
+        if prepared.asked is not None:
+            prepared.asked.ended = True
 
     async def _prepared(self, original: Prepared, agent: str) -> Prepared:
         conversation, request = original.conversation, original.request
@@ -218,14 +246,7 @@ class Engine:
         conversation = original.conversation
         if not may_show(conversation, original.request):
             conversation.edits, pruned = conversation.shown, 0
-        prepared = rendered(
-            conversation,
-            original.request,
-            original.prices,
-            original.started,
-            cold=original.cold,
-            pruned=pruned,
-        )
+        prepared = rendered(original, pruned)
         conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
@@ -257,7 +278,7 @@ class Engine:
     async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session: our tools, the pages, another proxy."""
         assert self._sessions is not None
-        session = await self._sessions.find(conversation.session_id)
+        session = await self._present(conversation)
         if session is None:
             conversation.loaded = True
             return
@@ -269,12 +290,28 @@ class Engine:
             natives = [message.plain for message in request.messages]
             conversation.stored = RecordedList(await self._sessions.positions(conversation.session_id, natives))
             conversation.recorded = request.messages[: len(conversation.positions)]
+            conversation.line = conversation.line or conversation.recorded
         if not conversation.loaded or session.counters.edits != conversation.edits.edits:
             await self._sessions.catalog(conversation.session_id, conversation.catalog)
             conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         if not conversation.loaded:
             conversation.shown = conversation.edits
         conversation.loaded = True
+
+    async def _present(self, conversation: Conversation) -> Session | None:
+        """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
+        with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
+        assert self._sessions is not None
+        if conversation.deleted:
+            return None
+        session = await self._sessions.find(conversation.session_id)
+        if conversation.stored_since is None:
+            conversation.stored_since = session.created_at if session is not None else None
+        elif session is None or session.created_at != conversation.stored_since:
+            conversation.forget()
+            self._leave_alone(conversation, "its session was deleted while the client runs")
+            return None
+        return session
 
     async def _archive(
         self, conversation: Conversation, request: RequestText, chosen: CachedPrune, limits: PruneLimits
@@ -343,9 +380,18 @@ class Engine:
                 "%s: %s; the original is sent, and no edit is made from now on", conversation.session_id, reason
             )
 
-    def finish(self, prepared: Prepared, usage: Usage | None, *, healed: bool = False) -> None:
-        """Book and record a request after its reply has ended, in the background."""
+    def finish(
+        self,
+        prepared: Prepared,
+        usage: Usage | None,
+        *,
+        healed: bool = False,
+        response: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
+        sends it as a whole (Responses API)."""
         conversation = prepared.conversation
+        self.ended(prepared)
         try:
             ended = self._clock()
             if usage is None:
@@ -354,58 +400,121 @@ class Engine:
                 facts = self._facts.get(conversation.state.model or "", ModelFacts())
                 state = accounts.booked(prepared, usage, ended, facts.window)
                 state = state.model_copy(update={"dollars": facts.dollars})
-            state = with_head(state, head_of(prepared.request))
-            if not is_side_call(prepared.request):
-                state = state.model_copy(update={"surroundings": surroundings_of(prepared.request)})
             conversation.state = state.model_copy(update={"healed": state.healed + healed})
+            conversation.advance(prepared.request, response)
             former, conversation.usage = conversation.usage, usage
             extends = conversation.request is not None and len(prepared.request.messages) > len(
                 conversation.request.messages
             )
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
-            self._in_background(self._keep(prepared, former if extends else None))
+            self._in_background(self._keep(prepared, former if extends else None, response))
         except Exception as error:
             self._fault(conversation, error)
 
-    async def _keep(self, prepared: Prepared, usage: Usage | None) -> None:
+    async def _keep(self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None) -> None:
         conversation, request = prepared.conversation, prepared.request
-        if self._sessions is None:
+        if self._sessions is None or conversation.deleted:
             return
         try:
             if not is_side_call(request):
-                await self._record(conversation, request, usage)
+                await self._record(conversation, request, usage, response)
         except Exception as error:
-            self._fault(conversation, error)
-        await self._sessions.keep_state(conversation.session_id, conversation.state)
+            # Each request holds the whole conversation: the next one records what is missing.
+            logger.warning(
+                "%s: a request is not recorded yet: %s; the next one records it",
+                conversation.session_id,
+                type(error).__name__,
+            )
+        if not conversation.deleted:
+            state = conversation.state
+            if self._options.project and not state.project:
+                conversation.state = state = state.model_copy(update={"project": self._options.project})
+            await self._sessions.keep_state(conversation.session_id, state)
 
-    async def _record(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
+    async def _record(
+        self,
+        conversation: Conversation,
+        request: RequestText,
+        usage: Usage | None,
+        response: Mapping[str, Any] | None = None,
+    ) -> None:
         """Record the messages of a request: as the whole conversation, or by the client's transcript if the session is
-        followed by it, so that it is stored once."""
+        followed by it, so that it is stored once. Tried again if other processes change the session meanwhile: two
+        proxies may serve one session."""
         async with conversation.recording:
-            await self._record_alone(conversation, request, usage)
+            for seconds in CONFLICT_PAUSES:
+                try:
+                    await self._record_alone(conversation, request, usage, response)
+                except EditConflictError:
+                    await asyncio.sleep(seconds)
+                else:
+                    return
+            await self._record_alone(conversation, request, usage, response)
 
-    async def _record_alone(self, conversation: Conversation, request: RequestText, usage: Usage | None) -> None:
+    async def _record_alone(
+        self,
+        conversation: Conversation,
+        request: RequestText,
+        usage: Usage | None,
+        response: Mapping[str, Any] | None,
+    ) -> None:
         assert self._sessions is not None
         session_id = conversation.session_id
+        if await self._present(conversation) is None and conversation.deleted:
+            return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
-        elif conversation.recorded != request.messages:
-            conversation.stored = await self._sessions.record(
-                session_id,
-                [message.plain for message in request.messages],
-                conversation.extended_by(request),
-                usage=usage,
-                format=conversation.format,
-                model=conversation.state.model,
-                agent=conversation.agent,
-                parent_session_id=conversation.parent,
-            )
-            conversation.recorded = request.messages
+        else:
+            messages = await self._whole(conversation, request)
+            replied = replied_line(request, messages, response)
+            conversation.keep_response(response, replied)
+            again = inherited(conversation, request, conversation.edits)
+            await self._record_line(conversation, replied if follows_response(request) else messages, usage)
+            await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
-        session = await self._sessions.find(session_id)
+        session = await self._present(conversation)
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
+
+    async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
+        assert self._sessions is not None
+        if conversation.recorded == messages:
+            return
+        conversation.stored = await self._sessions.record(
+            conversation.session_id,
+            [message.plain for message in messages],
+            conversation.extended_by(messages),
+            since=conversation.stored_since,
+            usage=usage,
+            format=conversation.format,
+            model=conversation.state.model,
+            agent=conversation.agent,
+            parent_session_id=conversation.parent,
+        )
+        conversation.recorded = messages
+
+    async def _pin_again(self, conversation: Conversation, again: Sequence[Inherited]) -> None:
+        """Keep the placeholders of outputs that the client sent again behind a message that it had changed."""
+        if not again or self._sessions is None:
+            return
+        repeated = [RepeatedPin(conversation.positions[each.place], each.call_id, each.pin) for each in again]
+        await self._sessions.pin_again(conversation.session_id, repeated)
+        await self._sessions.catalog(conversation.session_id, conversation.catalog)
+        names = {conversation.catalog.results_again.get((each.seq, each.call_id)): each.pin for each in repeated}
+        pins = {name: pin for name, pin in names.items() if name is not None}
+        conversation.shown = replace(conversation.shown, pins={**conversation.shown.pins, **pins})
+
+    async def _whole(self, conversation: Conversation, request: RequestText) -> Line:
+        """All messages of the conversation, also if the provider keeps the former ones."""
+        if not follows_response(request):
+            return request.messages
+        assert self._sessions is not None
+        before = conversation.responses.get(request.value("previous_response_id"))
+        if before is None:
+            natives = await self._sessions.natives(conversation.session_id)
+            before = tuple(message_of(native, request.format) for native in natives)
+        return (*before, *request.messages)
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""

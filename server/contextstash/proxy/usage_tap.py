@@ -19,7 +19,8 @@ would take a gigabyte of memory. A guess."""
 
 
 class UsageTap:
-    """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable."""
+    """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable;
+    `response` is the reply with its id, if it came as a whole (Responses API)."""
 
     def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
         self._stream = "text/event-stream" in (content_type or "")
@@ -27,6 +28,7 @@ class UsageTap:
         self._decoder = decoder(content_encoding)
         self._pending = b""
         self._reported: dict[str, Any] = {}
+        self.response: dict[str, Any] | None = None
 
     def take(self, chunk: bytes) -> None:
         """Read a chunk. Never raises: a response that cannot be read has no usage."""
@@ -72,6 +74,8 @@ class UsageTap:
         if not isinstance(data, dict):
             return
         for holder in (data, data.get("message"), data.get("response")):
+            if isinstance(holder, dict) and isinstance(holder.get("output"), list) and holder.get("id"):
+                self.response = holder
             found = holder.get("usage") if isinstance(holder, dict) else None
             if isinstance(found, dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})

@@ -9,22 +9,21 @@ from typing import TypeVar
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash.service.session_access import Access
-from contextstash.service.short_turns import short_turns
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
 ATTEMPTS = 5
-"""A guess: edits of one session are rare, so that five conflicts in a row mean that something is wrong."""
+"""Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
 
 Result = TypeVar("Result")
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """What `attempt` returns; calls it again after an edit conflict. Raises EditConflictError after ATTEMPTS calls."""
+    """Return the result of `attempt`; call it again after an edit conflict. Raises EditConflictError after ATTEMPTS
+    calls."""
     for _ in range(ATTEMPTS):
         try:
-            with short_turns():
-                return await attempt()
+            return await attempt()
         except EditConflictError:
             continue
     raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")

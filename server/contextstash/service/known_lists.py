@@ -11,10 +11,11 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Native
 
 MAX_SESSIONS = 64
-"""Sessions of which the last list is known: some 130 bytes for each message. A guess."""
+"""Sessions of which the last list is known, some 130 bytes for each message. The list of another one is hashed
+again."""
 
 Digest = bytes | None
-"""What a message is recognized by; None if it cannot be."""
+"""The hash by which a message is recognized; None if it has none."""
 
 
 def digests_of(natives: Sequence[Native]) -> list[Digest]:

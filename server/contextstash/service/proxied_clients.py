@@ -8,7 +8,8 @@ from contextstash_storage.records import ProxiedSession, Session
 from contextstash_storage.store import SessionStore
 
 PROXIED_SECONDS = 24 * 3_600
-"""How long after its last request a session counts as one that goes through the proxy. A guess: one day's pause."""
+"""How long after its last request a session counts as one that goes through the proxy. After a longer
+pause its tools say again that they change only contextstash's view, until its next request."""
 
 
 def is_current(proxied: ProxiedSession | None, now: float | None = None) -> bool:
@@ -17,8 +18,8 @@ def is_current(proxied: ProxiedSession | None, now: float | None = None) -> bool
 
 
 async def sends_own_history(store: SessionStore, session: Session) -> bool:
-    """Whether a client that is followed sends its history without our edits: it does not go through the proxy, or the
-    proxy edits this session no more."""
+    """Whether the session's client is followed and sends its history unedited: its requests do not go through the
+    proxy, or the proxy no longer edits them."""
     if session.source is None:
         return False
     proxied = await store.get_proxied(session.session_id)

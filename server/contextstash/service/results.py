@@ -55,7 +55,7 @@ class SummaryMade(Result):
 
 
 class Change(Result):
-    """What was done to a session's context at one time."""
+    """A change of a session's context at one time."""
 
     kind: str = Field(description="prune, compaction, restore or recovery")
     seq: int = Field(description="Messages recorded by then")
@@ -67,7 +67,7 @@ class Change(Result):
 
 
 class Savings(Result):
-    """What prunes and compactions kept out of requests."""
+    """Tokens that prunes and compactions kept out of requests."""
 
     tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
     requests: int = Field(description="Requests that became smaller")
@@ -97,7 +97,7 @@ class WindowAdvice(Result):
 
 
 class ProxyReport(Result):
-    """What the proxy sent of a session: what the provider counted is exact, the rest is estimated from it."""
+    """The requests of a proxied session: the provider's counts are exact, the rest is estimated from them."""
 
     requests: int = Field(description="Requests that went through the proxy")
     edited: int = Field(description="Requests that were sent with edits")
@@ -114,7 +114,7 @@ class ProxyReport(Result):
 
 
 class CopyResult(Result):
-    """What an import of a whole session stored."""
+    """The outcome of an import of a whole session."""
 
     session_id: str
     recorded: int
@@ -122,7 +122,7 @@ class CopyResult(Result):
 
 
 class TimelinePoint(Result):
-    """What the window held when so many messages were recorded."""
+    """The content of the window when so many messages were recorded."""
 
     seq: int
     parts: dict[str, int]
@@ -137,7 +137,7 @@ class Timeline(Result):
     changes: list[Change]
 
 
-class BesideBlock(Result):
+class SideBySideBlock(Result):
     """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
     `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
 
@@ -152,19 +152,19 @@ class BesideBlock(Result):
     state: str | None = None
 
 
-class BesideMessage(Result):
+class SideBySideMessage(Result):
     """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
 
     seq: int
     role: str
     tokens: int
     created_at: str
-    blocks: list[BesideBlock]
+    blocks: list[SideBySideBlock]
     visible: bool
     summary_id: str | None = None
 
 
-class BesideSummary(Result):
+class SideBySideSummary(Result):
     summary_id: str
     first_seq: int
     last_seq: int
@@ -174,10 +174,10 @@ class BesideSummary(Result):
     level: str
 
 
-class BesidePage(Result):
+class SideBySidePage(Result):
     session_id: str
-    messages: list[BesideMessage]
-    summaries: list[BesideSummary] = Field(description="Those that cover some of the page's messages")
+    messages: list[SideBySideMessage]
+    summaries: list[SideBySideSummary] = Field(description="Those that cover some of the page's messages")
     total: int
     first: int
     next_seq: int | None = None
@@ -210,7 +210,7 @@ class ArchivedOutput(Result):
 
 
 class CacheCost(Result):
-    """What a prune does to the provider's prompt cache."""
+    """The effect of a prune on the provider's prompt cache."""
 
     rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache again")
     pays_after_requests: float = Field(description="Requests until the saving has paid for that")
@@ -218,7 +218,7 @@ class CacheCost(Result):
 
 
 class ThinkingChange(Result):
-    """What an edit does to the model's own thinking after it."""
+    """The effect of an edit on the model's own thinking after it."""
 
     messages: int = Field(description="Messages whose thinking it invalidates")
     tokens: int = Field(description="Tokens of that thinking")
@@ -386,7 +386,7 @@ class ContextResult(Result):
 
 
 class RecoverResult(Result):
-    """What to send after the provider refused a request as too long."""
+    """The messages to send after the provider refused a request as too long."""
 
     session_id: str
     recovered: bool = Field(description="Whether `context` is worth sending")
@@ -461,7 +461,7 @@ class Overview(Result):
 
 
 class SessionUse(Result):
-    """What a session's tool outputs and model calls took. `calls` are the last ones, newest first."""
+    """The tokens and cost of a session's tool outputs and model calls. `calls` are the last ones, newest first."""
 
     session_id: str
     tools: list[ToolUse]

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from heapq import merge
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Overlay
@@ -26,11 +26,11 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.known_lists import KnownLists
+from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.queries.pattern_searches import PatternSearches
 from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
 from contextstash_storage.session_news import SessionNews
 from contextstash_storage.store import SessionStore
@@ -38,9 +38,10 @@ from contextstash_storage.store import SessionStore
 logger = logging.getLogger(__name__)
 
 HostWindow = Callable[[str | None, int], int | None]
-ProjectOf = Callable[[str], str | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
 for the whole window."""
+
+ProjectOf = Callable[[str], str | None]
 
 CurrentSession = Callable[[], Awaitable[str | None]]
 
@@ -60,34 +61,42 @@ READ_AT_ONCE = 500
 """How many messages' bodies are held in memory at a time."""
 
 
+class AccessOptions(TypedDict, total=False):
+    """Facts about a stash's user and host.
+
+    `settings` is the server's layer, or a function that returns it for an agent's name. `api_key` is for the model that
+    writes summaries. `consent` returns, for an agent's name, whether the user lets a model be called; without it,
+    passing a key is consent, and so is a consenting setting. `current_session` is called if a call names no session.
+    `host_windows` are those of hosts that do not use their model's whole window, by the agent's name; `project_of`
+    returns the folder that a client ran in, given its transcript.
+    """
+
+    settings: Mapping[str, Any] | SettingsFor | None
+    api_key: str | None
+    consent: Consent | None
+    current_session: CurrentSession | None
+    host_windows: Mapping[str, HostWindow] | None
+    project_of: ProjectOf | None
+
+
 class Access:
     """One owner's access to the store."""
 
-    def __init__(
-        self,
-        store: SessionStore,
-        *,
-        settings: Mapping[str, Any] | SettingsFor | None = None,
-        api_key: str | None = None,
-        consent: Consent | None = None,
-        current_session: CurrentSession | None = None,
-        host_windows: Mapping[str, HostWindow] | None = None,
-        project_of: ProjectOf | None = None,
-    ) -> None:
-        """`settings` is the server's layer, or a function that returns it for an agent; `api_key` is for the model that
-        writes summaries. Without `consent`, passing a key is consent, and so is a consenting setting. `host_windows`
-        are those of hosts that do not use their model's whole window, by the agent's name; `project_of` returns the
-        folder that a client ran in, given its transcript."""
+    def __init__(self, store: SessionStore, **options: Unpack[AccessOptions]) -> None:
+        settings = options.get("settings")
+        api_key = options.get("api_key")
         self.store = store
         self.api_key = api_key
         self.searches = PatternSearches()
         self.lists = KnownLists()
         self._known = SessionCache(store)
         self._layer_for = settings if callable(settings) else _same_for_all(settings or {})
-        self._consent = consent or (lambda agent: api_key is not None or consenting(self.layer(agent)) is not None)
-        self._current_session = current_session
-        self._host_windows = host_windows or {}
-        self._project_of = project_of
+        self._consent = options.get("consent") or (
+            lambda agent: api_key is not None or consenting(self.layer(agent)) is not None
+        )
+        self._current_session = options.get("current_session")
+        self._host_windows = options.get("host_windows") or {}
+        self._project_of = options.get("project_of")
         self._projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
         self._resolved: BoundedCache[str | None, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
@@ -97,8 +106,21 @@ class Access:
         if not callable(settings):
             resolve_settings(settings or {})
 
-    def project_of(self, source: str | None) -> str | None:
-        """The folder that a client ran in, given its transcript; None if it is not known."""
+    async def projects_of(self, sessions: Iterable[Session]) -> list[str | None]:
+        """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
+        requests went through; None if it is not known."""
+        listed = list(sessions)
+        found = await asyncio.to_thread(lambda: [self._project_in(session.source) for session in listed])
+        return [own or await self._proxied_project(session) for own, session in zip(found, listed, strict=True)]
+
+    async def _proxied_project(self, session: Session) -> str | None:
+        try:
+            state = await self.store.get_proxied(session.session_id)
+        except SessionNotFoundError:  # deleted since it was listed
+            return None
+        return None if state is None else state.project
+
+    def _project_in(self, source: str | None) -> str | None:
         if source is None or self._project_of is None:
             return None
         known = self._projects.get(source) or self._project_of(source)
@@ -120,9 +142,10 @@ class Access:
         """The current session of the followed client; None if no client is followed."""
         return await self._current_session() if self._current_session else None
 
-    async def session(self, given: str | None) -> Session:
-        """The session a call refers to, as stored now. Raises SessionNotFoundError."""
-        return await self.store.get_session(await self.session_id(given))
+    async def session(self, session_id: str | None) -> Session:
+        """The session a call refers to, as stored now: agent, model, settings of its own. Raises
+        SessionNotFoundError."""
+        return await self.store.get_session(await self.session_id(session_id))
 
     def layer(self, agent: str | None) -> Mapping[str, Any]:
         """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
@@ -132,11 +155,12 @@ class Access:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
         agent = session.agent if session else None
         layer = self.layer(agent)
-        _warn_of_former_values(layer, session.settings if session else {})
         if session is not None and session.settings:
+            _warn_of_former_values(layer, session.settings)
             return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
+            _warn_of_former_values(layer)
             known = self._resolved.set(agent, (dict(layer), resolve_settings(layer)))
         return known[1]
 

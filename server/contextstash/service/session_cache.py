@@ -20,10 +20,11 @@ from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.store import SessionStore
 
 MAX_SESSIONS = 8
-"""Sessions that are kept: an agent and its sub-agents. A guess."""
+"""Sessions that are kept: an agent and its sub-agents. Others are read from the database again."""
 
 MAX_TOKENS = 2_000_000
-"""Size of the messages that are kept of one session: twice the largest window. A guess."""
+"""Size of the messages that are kept of one session: twice the largest window. A larger view is
+read from the database at each call."""
 
 MAX_ADVANCED = 100
 """Up to so many new messages are read at once with the check of the known ones; more are read if they are needed."""
@@ -37,7 +38,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class KnownSession:
-    """What is known of a session, as of its state `session`: all its edits, those in force, and some of its messages,
+    """A session in memory, as of its state `session`: all its edits, those in force, and some of its messages,
     their entries in the view and their outputs, by position. `view` is the whole view of the first `viewed` messages,
     empty if that is not known. It is not changed but replaced, so that tasks cannot disturb each other."""
 
@@ -56,7 +57,7 @@ class KnownSession:
 
     @property
     def known_part(self) -> KnownPart:
-        """What need not be read again: all but the newest message and edit."""
+        """The part that need not be read again: all but the newest message and edit."""
         return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1), MAX_ADVANCED)
 
 
@@ -140,7 +141,7 @@ class SessionCache:
             self._known.set(known.key, replace(current, outputs=kept))
 
     async def _advanced(self, known: KnownSession, reader: _Reader) -> KnownSession | None:
-        """What is known, with what is new; None if what is known is of another session."""
+        """The known session with the new messages and edits; None if it was another session of this id."""
         session = reader.session
         before, after = known.session.counters, session.counters
         counts = (after.messages, after.edits)

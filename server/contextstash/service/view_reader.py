@@ -130,7 +130,7 @@ class _Reader:
         return sum([smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
 
     def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
-        """What the counters say of the view beyond these entries; None if they are not in step."""
+        """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
         counters = self.known.session.counters
         read = parts_of(entries)
         parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from contextstash.service.results import BesideBlock, BesideMessage, BesideSummary, ContextStatus
+from contextstash.display.markdown import is_passive
+from contextstash.display.visible_text import visible
+from contextstash.service.results import ContextStatus, SideBySideBlock, SideBySideMessage, SideBySideSummary
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -22,7 +24,7 @@ def markdown_head(status: ContextStatus) -> str:
     )
 
 
-def markdown_summary(summary: BesideSummary, seer: str) -> str:
+def markdown_summary(summary: SideBySideSummary, seer: str) -> str:
     """A summary, before the first of the messages that it replaces."""
     return (
         f"\n## Summary {summary.summary_id} of messages {summary.first_seq} to {summary.last_seq}\n\n"
@@ -30,15 +32,15 @@ def markdown_summary(summary: BesideSummary, seer: str) -> str:
     )
 
 
-def markdown_message(message: BesideMessage, seer: str) -> str:
+def markdown_message(message: SideBySideMessage, seer: str) -> str:
     """One message with all its blocks."""
     hidden = "" if message.visible else f", in summary {message.summary_id}" if message.summary_id else ", not in view"
-    pieces = [f"\n## {message.seq} {message.role}{hidden}\n"]
+    pieces = [f"\n## {message.seq} {_plain(message.role)}{hidden}\n"]
     pieces += [_block(block, seer) for block in message.blocks]
     return "\n".join(pieces)
 
 
-def _block(block: BesideBlock, seer: str) -> str:
+def _block(block: SideBySideBlock, seer: str) -> str:
     named = " ".join(filter(None, (NAMES.get(block.type, ""), _plain(block.heading), block.handle or "")))
     head = f"**{named}**\n\n" if named else ""
     if block.type == "text":
@@ -51,16 +53,20 @@ def _block(block: BesideBlock, seer: str) -> str:
 
 def _plain(text: str) -> str:
     """A text in one line, with Markdown escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))
 
 
 def _quoted(text: str) -> str:
-    """A text as a quotation, so that its headings are not headings of the document."""
-    return "\n".join(f"> {line}" if line else ">" for line in text.splitlines())
+    """A text as a quotation, so that its headings are not headings of the document; between fences if whoever opens the
+    document would load something or run it."""
+    lines = visible(text).splitlines()
+    quoted = "\n".join(f"> {line}" if line else ">" for line in lines)
+    return quoted if is_passive(quoted) else _fenced(text)
 
 
 def _fenced(text: str) -> str:
     """A text between fences that are longer than any fence in it."""
+    text = visible(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

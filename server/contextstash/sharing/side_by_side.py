@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from contextstash.display.words import seer
-from contextstash.service.results import BesideMessage, BesideSummary, ContextStatus
+from contextstash.service.results import ContextStatus, SideBySideMessage, SideBySideSummary
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PAGE_MESSAGES = 200
-"""Messages in memory at a time. A guess: a page of large outputs still fits into memory."""
+"""Messages in memory at a time."""
 
 
 def seer_of(status: ContextStatus) -> str:
@@ -20,12 +20,14 @@ def seer_of(status: ContextStatus) -> str:
     return seer(status.estimate.view_tokens is not None)
 
 
-async def side_by_side(stash: Stash, session_id: str) -> AsyncIterator[tuple[BesideSummary | None, BesideMessage]]:
+async def side_by_side(
+    stash: Stash, session_id: str
+) -> AsyncIterator[tuple[SideBySideSummary | None, SideBySideMessage]]:
     """The messages of a session in order. Before the first message that a summary replaces, the summary with it."""
     yielded: set[str] = set()
     first: int | None = 0
     while first is not None:
-        page = await stash.read_beside(session_id, first=first, limit=PAGE_MESSAGES)
+        page = await stash.read_side_by_side(session_id, first=first, limit=PAGE_MESSAGES)
         for message in page.messages:
             for summary in page.summaries:
                 if summary.first_seq == message.seq and summary.summary_id not in yielded:

@@ -24,23 +24,24 @@ if TYPE_CHECKING:
     from anthropic.types import Message
 
 MIN_CHARACTERS = 20
-"""A shorter text is not a summary. A guess: rejects replies such as "Done."."""
+"""A shorter text is not a summary but a reply such as "Done."."""
 
 MAX_EXCESS = 1.25
-"""A summary may exceed the requested length by this factor before it is requested again. A guess: models count words
+"""A summary may exceed the requested length by this factor before it is requested again. Models count words
 inaccurately."""
 
 MIN_REPLY_TOKENS = 1_024
-"""The least `max_tokens` of a request. A guess: room for a model that writes more than requested."""
+"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
 
 MAX_HALVINGS = 4
-"""How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. A guess."""
+"""How often the parts are halved if one is too long for the model: to a sixteenth of the configured size. Then the next
+summarizer writes."""
 
 MIN_PART_TOKENS = 2_000
-"""Parts are not made smaller. A guess: a summary of so small a part would hardly be shorter than the part."""
+"""Parts are not made smaller: a summary of so small a part would hardly be shorter than the part."""
 
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""What the SDK's stream parser raises if a reply is not such a stream; pydantic's errors are ValueErrors."""
+"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
 
 NO_KEY = "not-needed"
 """Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
@@ -212,7 +213,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _failure(error: Exception) -> str:
-    """What went wrong, in a sentence that contains nothing of the request: it may be logged and stored."""
+    """The failure, in a sentence that contains nothing of the request: it may be logged and stored."""
     import anthropic
 
     if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):

@@ -7,10 +7,10 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import BadInputError
 
 MAX_TOKENS = 20_000
-"""A longer text is not a summary. A guess: ten times a usual summary, a tenth of a window of 200,000."""
+"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
 
 MIN_CHARACTERS = 20
-"""A shorter text is not a summary. A guess, the same as for a model's reply."""
+"""A shorter text is not a summary, as for a model's reply."""
 
 
 class HostSummarizer:

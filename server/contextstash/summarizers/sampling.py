@@ -10,11 +10,11 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.errors import SummarizerError
 
 MIN_CHARACTERS = 20
-"""A shorter text is not a summary. A guess, the same as for a model's reply."""
+"""A shorter text is not a summary, as for a model's reply."""
 
 MAX_CHARACTERS = 400_000
 """At most this much of a session is sent to a client, about 100,000 tokens; of a longer session, its beginning and end.
-A guess: half the window of a common model, because the client's model and window are unknown."""
+It is half the window of a common model, because the client's model and window are unknown."""
 
 
 @dataclass(frozen=True, slots=True)

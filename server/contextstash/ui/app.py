@@ -24,7 +24,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError, NotFou
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.service.waiting import OpenedStash, OwnedStashes
+    from contextstash.ui.pages import OpenedStash, OwnedStashes
 
 
 MAX_OWNERS = 64
@@ -46,7 +46,7 @@ def build_ui(
 
 
 class _ByOwner:
-    """ASGI application: the pages of the owner whose visit it is. What one owner's pages keep in memory, another's
+    """ASGI application: the pages of the owner whose visit it is. The memory of one owner's pages, another's
     cannot reach."""
 
     def __init__(self, stashes: OwnedStashes, path: str) -> None:

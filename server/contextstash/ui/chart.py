@@ -14,14 +14,14 @@ HEIGHT = 260
 """Units of the drawing, which the page scales to its width."""
 
 MAX_HEADROOM = 2.5
-"""How many times higher than all areas the line of the usable window may lie and still be drawn. A guess: beyond it the
+"""How many times higher than all areas the line of the usable window may lie and still be drawn: beyond it the
 areas would be too low to read."""
 
 MAX_DAYS = 60
-"""Days with calls that are drawn: a guess, about a quarter of a year of work."""
+"""Days with calls that are drawn: about a quarter of a year of work."""
 
 MAX_LABELS = 8
-"""Days that have a label each: a guess at what a narrow screen has room for."""
+"""Days that have a label each; a narrow screen has no room for more."""
 
 MIN_COLUMNS = 7
 """Of the width: a single day would be one block."""
@@ -30,7 +30,7 @@ GAP = 0.25
 """Between two columns, of a column's width."""
 
 MAX_ROWS = 20
-"""Of the table, about: a guess at what a reader looks through."""
+"""Rows of the table, about."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "system": ("system",),
@@ -103,7 +103,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A chart of columns, `highest` beside its top; `labels` below it, one for each place, or of the first and last."""
+    """A chart of columns, `highest` next to its top; `labels` below it, one for each place, or of the first and
+    last."""
 
     columns: tuple[Column, ...]
     width: float

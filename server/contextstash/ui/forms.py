@@ -7,11 +7,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
 FORM_SECONDS = 10.0
-"""How long a form may take to arrive; a guess. A browser sends one at once."""
+"""Seconds that a form may take to arrive. A browser sends one at once."""
 
 MAX_FORMS = 32
-"""Forms that are read at a time; a guess. Anybody may send one, and each that is slow takes a place of the requests
-that the server runs at most: without this limit, a thousand slow ones would stop the server for all."""
+"""Forms that are read at a time; further ones are refused. Any visitor may send one, and each slow one counts among the
+requests that the server runs at most: without this limit, a thousand slow ones would stop the server for all."""
 
 
 class Forms:

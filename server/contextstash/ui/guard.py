@@ -19,7 +19,7 @@ from contextstash.ui.visits import Visit, Visits
 from contextstash.web.access_tokens import TokenVerification, digest
 from contextstash.web.asgi_bodies import replayed
 from contextstash.web.hosts import OwnHosts
-from contextstash.web.request_limits import DEFAULT_RATE_LIMIT, Buckets, Places
+from contextstash.web.request_limits import DEFAULT_RATE_LIMIT, Buckets, ConcurrencyLimit
 
 COOKIE = "contextstash"
 
@@ -27,10 +27,11 @@ MAX_ENTRANCE_BYTES = 1_000
 """Of the form that enters a token: a token has 47 characters."""
 
 MAX_ACTION_BYTES = 1_000_000
-"""Of a form of a page: a restoration names handles of some 15 bytes, as many as a session has outputs. A guess."""
+"""Of a form of a page: a restoration names handles of some 15 bytes, as many as a session has outputs; a larger form is
+refused."""
 
 MAX_PAGES_OF_OWNER = 50
-"""Pages that are made for one owner at a time; a guess. Each browser asks for a few."""
+"""Pages that are made for one owner at a time: each browser asks for a few. Further requests get 429."""
 
 HEADERS = {
     "content-security-policy": (
@@ -64,7 +65,7 @@ class Guard:
         self._hosts = hosts
         self._tokens = tokens
         self._entrances, self._actions = Forms(), Forms()  # strangers' forms cannot hold up users'
-        self._rate, self._places = Buckets(DEFAULT_RATE_LIMIT), Places(MAX_PAGES_OF_OWNER)
+        self._rate, self._places = Buckets(DEFAULT_RATE_LIMIT), ConcurrencyLimit(MAX_PAGES_OF_OWNER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

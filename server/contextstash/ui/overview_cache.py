@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.results import Overview
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ class OverviewCache:
 
     def __init__(self) -> None:
         self._known: tuple[str, Overview] | None = None
+        self._tasks = BackgroundTasks("the overview")
         self._computing: asyncio.Task[Overview] | None = None
 
     async def get(self, stash: Stash, mark: str) -> Overview:
@@ -23,7 +25,7 @@ class OverviewCache:
         if self._known is not None and self._known[0] == mark:
             return self._known[1]
         if self._computing is None or self._computing.done():
-            self._computing = asyncio.create_task(self._compute(stash, mark))
+            self._computing = self._tasks.start(self._compute(stash, mark))
         if self._known is not None:
             return self._known[1]
         return await asyncio.shield(self._computing)

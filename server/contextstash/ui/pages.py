@@ -6,7 +6,7 @@ import hmac
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -23,24 +23,37 @@ from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.service.waiting import OpenedStash
     from contextstash.ui.templates import Templates
     from contextstash_storage.records import Session
+
+
+class OpenedStash(Protocol):
+    """Returns the stash, and opens it at the first call."""
+
+    async def get(self) -> Stash: ...
+
+
+class OwnedStashes(Protocol):
+    """Returns the stash of an owner's sessions, and opens the database at the first call."""
+
+    async def of(self, owner: str) -> Stash: ...
+
 
 SESSIONS_SHOWN = 25
 MAX_MATCHING = 200
 MESSAGES_SHOWN = 60
 OUTPUT_TOKENS = 8_000
-"""Of an output on one page. These four are guesses at what a reader scrolls through."""
+"""Characters of an output on one page. These four bound a page; the rest is on the next one."""
 
 MAX_TIMELINES = 32
-"""Timelines in memory: a guess at how many sessions one person has open."""
+"""Timelines in memory, one for each open session; others are computed again."""
 
 MAX_HITS = 50
 """Of a search: the maximum of the service."""
 
 OUTPUTS_KEPT = 5
-"""How many of the newest outputs the pages' button keeps: whoever presses it wants to see something go. A guess."""
+"""How many of the newest outputs the pages' button keeps: fewer than the settings keep, so that the button has an
+effect."""
 
 MAX_OUTCOMES = 64
 """Outcomes of actions in memory, each until its page was looked at: far more than one person waits for."""
@@ -48,7 +61,7 @@ MAX_OUTCOMES = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an action did, in a sentence, and the handles that undo it."""
+    """The outcome of an action, in a sentence, and the handles that undo it."""
 
     text: str
     handles: tuple[str, ...] = ()
@@ -92,7 +105,7 @@ class Pages:
         )
 
     async def mark(self, request: Request) -> Response:
-        """What is different after any change: a page that sees another mark than its own loads itself again."""
+        """A mark that differs after any change: a page that sees another mark than its own loads itself again."""
         return PlainTextResponse(await (await self._stash.get()).mark())
 
     async def session(self, request: Request) -> Response:
@@ -108,7 +121,7 @@ class Pages:
         total = session.counters.messages
         first = _number(request, "first", max(0, total - MESSAGES_SHOWN))
         first = max(0, min(first, total - 1))
-        page = await stash.read_beside(session_id, first=first, limit=MESSAGES_SHOWN)
+        page = await stash.read_side_by_side(session_id, first=first, limit=MESSAGES_SHOWN)
         shown = {summary.summary_id: summary for summary in page.summaries}
         return self._templates.page(
             request,
@@ -129,7 +142,7 @@ class Pages:
         total = (await stash.read_session(session_id)).counters.messages
         if seq >= total:  # asked before the database is, which has no numbers as long as an address can be
             raise NotFoundError(f"Session {session_id} has no message {seq}: it has {total:,}.")
-        page = await stash.read_beside(session_id, first=seq, limit=1)
+        page = await stash.read_side_by_side(session_id, first=seq, limit=1)
         [recorded] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
         native = cut(json.dumps(recorded.message, ensure_ascii=False, indent=2), MAX_WHOLE)
         title = (await self._rows.row(stash, await stash.read_session(session_id))).line.title
@@ -162,7 +175,7 @@ class Pages:
         session_id = request.path_params["session_id"]
         stash = await self._stash.get()
         summary = await stash.get_summary(session_id, level=request.path_params["summary_id"])
-        covered = await stash.read_beside(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
+        covered = await stash.read_side_by_side(session_id, first=summary.first_seq, limit=MESSAGES_SHOWN)
         messages = [message for message in covered.messages if message.seq <= summary.last_seq]
         return self._templates.page(request, "summary.html", summary=summary, messages=messages)
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
 
 if TYPE_CHECKING:
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 """The project's folder of a transcript, by its path."""
 
 MAX_ROWS = 2_000
-"""Sessions that a filter, another order or the list of projects looks at, the newest first. A guess: some years."""
+"""Sessions that a filter, another order or the list of projects looks at, the newest first: some years of work. Older
+ones are not found by them."""
 
 READ_AT_ONCE = 200
 
 SORTS = {"time": "last message", "tokens": "tokens", "messages": "messages", "full": "window"}
-"""What a list can be sorted by, and what it is called."""
+"""The orders of a list, and their names."""
 
 _KEYS: dict[str, Callable[[SessionLine], Any]] = {
     "tokens": lambda line: line.tokens,
@@ -72,6 +74,7 @@ class SessionRows:
         self._lines: BoundedCache[str, tuple[datetime, SessionLine]] = BoundedCache(MAX_ROWS)
         self._named: set[str] = set()
         self._read_at: str | None = None
+        self._tasks = BackgroundTasks("the list of projects")
         self._reading: asyncio.Task[list[Row]] | None = None
 
     async def page(self, stash: Stash, limit: int, cursor: str | None) -> tuple[list[Row], str | None]:
@@ -92,7 +95,7 @@ class SessionRows:
         the last one are read in the background, because of many of them that takes longer than a page may."""
         if mark != self._read_at and (self._reading is None or self._reading.done()):
             self._read_at = mark
-            self._reading = asyncio.create_task(self._all(stash))
+            self._reading = self._tasks.start(self._all(stash))
         return sorted(self._named)
 
     async def row(self, stash: Stash, session: Session) -> Row:

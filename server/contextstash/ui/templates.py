@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -11,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
+from contextstash.context.tool_outputs.own_tools import OWN_TOOLS
 from contextstash.display.blocks import Shown, shown
 from contextstash.display.words import FILTERS
-from contextstash.ui.marked_words import matches
-from contextstash.ui.page_words import for_pages
 
 
 class Templates:
@@ -52,3 +53,42 @@ class Templates:
 
 def _shown(text: str, kind: str, max_chars: int) -> Shown:
     return shown(kind, text, max_chars)
+
+
+def matches(text: str, words: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    """The text in parts, each with whether it is one of the words, or a word that begins with one."""
+    parts = {part.casefold() for word in words for part in [word, *re.findall(r"\w+", word)]}
+    wanted = {part for part in parts if len(part) > 1 or part.isdigit()}
+    if not wanted:
+        yield False, text
+        return
+    longest_first = sorted(wanted, key=len, reverse=True)
+    pattern = re.compile("|".join(map(_pattern, longest_first)), re.IGNORECASE)
+    place = 0
+    for found in pattern.finditer(text):
+        if found.start() > place:
+            yield False, text[place : found.start()]
+        yield True, found[0]
+        place = found.end()
+    if place < len(text):
+        yield False, text[place:]
+
+
+def _pattern(word: str) -> str:
+    """A word that begins with a letter is searched for at the start of a word, as the search does."""
+    start = r"(?<!\w)" if word[0].isalnum() else ""
+    return rf"{start}{re.escape(word)}\w*"
+
+
+ARGUMENTS = ("keep_last", "protect_tokens", "minimum_tokens", "session_id")
+"""Of our tools, as messages name them."""
+
+_ELSEWHERE = re.compile(rf"\b(?:{'|'.join((*sorted(OWN_TOOLS), *ARGUMENTS))})\b|`contextstash ")
+_SENTENCE = re.compile(r"(?<=[.!?:;])\s+")
+
+
+def for_pages(text: str) -> str:
+    """The sentences of a message that say nothing of what to call or to pass: a page has buttons for that."""
+    kept = [sentence for sentence in _SENTENCE.split(text) if not _ELSEWHERE.search(sentence)]
+    words = " ".join(kept).strip()
+    return f"{words[:-1]}." if words.endswith((";", ":", ",")) else words

@@ -9,13 +9,13 @@ from contextstash.web.token_scopes import SCOPES
 from contextstash_storage.records import LOCAL_OWNER
 
 MAX_VISITS_OF_OWNER = 64
-"""Browsers of one owner; a guess. The one that asked for none for the longest time must enter again: of this owner, so
-that nobody can push others out."""
+"""Browsers of one owner. With more, the one that was idle longest must enter again: one of this owner, so that no owner
+can push others out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What a browser may see: one owner's sessions, within the scopes of the token that it entered with."""
+    """A browser's access: one owner's sessions, within the scopes of the token that it entered with."""
 
     owner: str = LOCAL_OWNER
     scopes: tuple[str, ...] = SCOPES

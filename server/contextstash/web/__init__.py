@@ -1,1 +1,1 @@
-"""What proxy, pages and the HTTP server share: loopback, hosts, limits, tokens."""
+"""HTTP serving shared by the proxy, the pages and the MCP server: loopback, hosts, limits, tokens."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import re
 import secrets
 import time
@@ -13,13 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from contextstash.files.atomic_file import PRIVATE, replace_file
+from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.web.token_scopes import SCOPES
-from contextstash_storage.errors import BadInputError, StoreError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.tokens import Token, TokenStore
-
-logger = logging.getLogger(__name__)
 
 PREFIX = "cst_"
 """Begins each secret, so that scanners for leaked secrets find it."""
@@ -31,7 +29,7 @@ _SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
 TRUSTED_SECONDS = 2.0
 """How long a token counts as valid after it was looked up, so that not each request reads the database. A revoked token
-is refused after this time at the latest. A guess: shorter than it takes to type the command that revokes it."""
+is refused after this time at the latest. That is shorter than it takes to type the command that revokes it."""
 
 MAX_TRUSTED = 4_096
 """Tokens that are remembered between requests, some 500 bytes each."""
@@ -111,7 +109,7 @@ class TokenVerification:
         self._store = store
         self._trusted: BoundedCache[bytes, tuple[float, Token]] = BoundedCache(MAX_TRUSTED)
         self._noted: BoundedCache[str, float] = BoundedCache(MAX_TRUSTED)
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing = BackgroundTasks("storing the use of a token")
 
     async def verify(self, secret: str) -> Token | None:
         """The token with this secret, None if there is none or it has expired."""
@@ -139,15 +137,7 @@ class TokenVerification:
         noted = self._noted.get(token.name)
         if noted is None or time.monotonic() - noted >= USE_SECONDS:
             self._noted.set(token.name, time.monotonic())
-            storing = asyncio.create_task(self._store_use(token.name))
-            self._storing.add(storing)
-            storing.add_done_callback(self._storing.discard)
-
-    async def _store_use(self, name: str) -> None:
-        try:
-            await self._store.note_use(name, now())
-        except StoreError as error:
-            logger.warning("the use of a token was not stored (%s)", type(error).__name__)
+            self._storing.start(self._store.note_use(token.name, now()))
 
 
 def _has_expired(token: Token) -> bool:

@@ -17,7 +17,7 @@ from contextstash.web.hosts import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 SHUTDOWN_SECONDS = 5
-"""Seconds that open requests may continue after a signal. A guess."""
+"""Seconds that open requests may continue after a signal; then they are cut off."""
 
 
 PROXY_SETTINGS: dict[str, Any] = {
@@ -29,7 +29,7 @@ PROXY_SETTINGS: dict[str, Any] = {
     "timeout_keep_alive": 600,
 }
 """uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (the number is a guess: longer than clients keep theirs)."""
+to the client when an idle connection ends (longer than clients keep theirs)."""
 
 
 def read_ahead(size: int) -> None:

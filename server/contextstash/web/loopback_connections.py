@@ -9,7 +9,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 30.0
 """How long a new connection may take until its first request has arrived with all its headers, and any further one from
-its first byte on. A guess: a slow network takes some seconds. Idle connections between two requests have uvicorn's own
+its first byte on. A slow network takes some seconds. Idle connections between two requests have uvicorn's own
 limit."""
 
 

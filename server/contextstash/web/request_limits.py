@@ -1,4 +1,4 @@
-"""Limits for whoever makes requests: how many a second, and how many at a time."""
+"""Rate limits and concurrency limits of requests, by token or owner."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ MAX_BUCKETS = 4_096
 """Names whose use is remembered, some 200 bytes each."""
 
 BURST_SECONDS = 2.0
-"""How many seconds' requests may be made at once: an agent calls its tools in groups. A guess."""
+"""Seconds whose requests may come at once: an agent calls its tools in groups. Further ones get 429 and when to
+retry."""
 
 DEFAULT_RATE_LIMIT = 100
-"""Requests a second of one token; a guess: an agent makes a few, and a token may be used by several."""
+"""Requests a second of one token, for several agents that make a few each. Further ones get 429 and when to retry."""
 
 MAX_RUNNING_OF_OWNER = 200
-"""Requests and open streams of one owner at a time; a guess. A fifth of what the server runs: nobody can use it up
-alone, and a stream, which needs no further request, is not limited by any rate."""
+"""Requests and open streams of one owner at a time: a fifth of the server's, so that one owner cannot use up all. A
+stream needs no further request, so no rate limits it."""
 
 
 @dataclass(slots=True)
@@ -53,8 +54,8 @@ class Buckets:
         return 0.0
 
 
-class Places:
-    """The requests that run, by owner."""
+class ConcurrencyLimit:
+    """Counts the running requests of each owner."""
 
     def __init__(self, most: int = MAX_RUNNING_OF_OWNER) -> None:
         self.most = most
@@ -62,7 +63,7 @@ class Places:
 
     @contextmanager
     def take(self, owner: str) -> Iterator[bool]:
-        """A place for one more request during the block; False if all are taken."""
+        """Count one more running request during the block; False if the owner has `most` already."""
         if self._running[owner] >= self.most:
             yield False
             return

@@ -46,26 +46,33 @@ class Hooked:
         assert answer["hookSpecificOutput"]["hookEventName"] == "PostToolUse"
         return answer["hookSpecificOutput"]["updatedToolOutput"]
 
-    def write(self, role: str, content: Any, **fields: Any) -> None:
-        """A line of the transcript."""
+    def write(self, role: str, content: Any, agent: str | None = None, tokens: int = 0, **fields: Any) -> None:
+        """A line of the transcript, or of that of a sub-agent. A reply reports `tokens` as the size of its request."""
         self._number += 1
+        usage = {"usage": {"input_tokens": tokens, "output_tokens": 1}} if tokens else {}
+        transcript = self.transcript
+        if agent is not None:
+            transcript = transcript.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+            transcript.parent.mkdir(parents=True, exist_ok=True)
+            fields |= {"isSidechain": True, "agentId": agent}
         record = {
             "type": role,
             "uuid": f"00000000-0000-4000-8000-{self._number:012}",
             "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
             "sessionId": SESSION,
             "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
-            "message": {"role": role, "content": content},
+            "message": {"role": role, "content": content, **usage},
             **fields,
         }
-        with self.transcript.open("a") as file:
+        with transcript.open("a") as file:
             file.write(json.dumps(record) + "\n")
 
-    def call(self, number: int, output: str) -> None:
-        """A tool call and its result, as the transcript has them."""
+    def call(self, number: int, output: str | None, agent: str | None = None, tokens: int = 0) -> None:
+        """A tool call and its result, as the transcript has them; without an output the tool still runs."""
         use = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make {number}"}}
-        self.write("assistant", [use])
-        self.write("user", [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}])
+        self.write("assistant", [use], agent, tokens)
+        if output is not None:
+            self.write("user", [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}], agent)
 
     def whole(self, handle: str) -> str:
         return self.command_line.run("show", handle).stdout
@@ -216,6 +223,50 @@ def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hoo
     found = hooked.command_line.json("search", "fatal disk full")
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
     assert found["hits"]
+
+
+def started_sub_agents(hooked: Hooked, *agents: str, tokens: int = 150_000, waits: bool = True) -> None:
+    """A main agent that started sub-agents, each of which has got the results of all its calls."""
+    hooked.write("user", "MAIN TASK: fix the build.")
+    for number in range(6):
+        hooked.call(number, "".join(f"{line}: main built {number}\n" for line in range(200)), tokens=90_000)
+    if waits:
+        hooked.call(50, None, tokens=100_000)
+    for agent in agents:
+        hooked.write("user", f"HELPER TASK {agent}: read the tests.", agent)
+        for number in range(6):
+            output = "".join(f"{line}: {agent} read {number}\n" for line in range(200))
+            hooked.call(int(agent) * 100 + number, output, agent, tokens)
+
+
+def test_a_compaction_of_a_sub_agent_gets_that_sub_agents_hand_off_not_the_main_agents(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7")
+    assert hooked.fire("PreCompact", trigger="auto") is None
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "HELPER TASK 7" in context
+    assert "MAIN TASK" not in context
+
+
+def test_if_it_is_unclear_which_sub_agent_was_compacted_none_gets_a_hand_off(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7", "8")
+    assert hooked.fire("SessionStart", source="compact") is None
+
+
+@pytest.mark.parametrize(("tokens", "task"), [(150_000, "HELPER TASK 7"), (40_000, "MAIN TASK")])
+def test_beside_a_sub_agent_in_the_background_the_larger_window_was_compacted(
+    hooked: Hooked, tokens: int, task: str
+) -> None:
+    started_sub_agents(hooked, "7", tokens=tokens, waits=False)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert task in context
+
+
+def test_a_sub_agent_that_ended_or_runs_a_tool_was_not_compacted(hooked: Hooked) -> None:
+    started_sub_agents(hooked, "7", "8", waits=False)
+    hooked.write("assistant", [{"type": "text", "text": "Read them all."}], "7", 150_000)
+    hooked.call(900, None, "8", 150_000)
+    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
+    assert "MAIN TASK" in context
 
 
 def _line_with(text: str, word: str) -> str:

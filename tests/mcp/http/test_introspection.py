@@ -14,7 +14,7 @@ import pytest
 
 from contextstash.configuration.api_key import CLIENT_SECRET
 from contextstash.mcp.http import introspection, issuer_replies
-from contextstash.mcp.http.introspection import IssuersClient, OpaqueTokens
+from contextstash.mcp.http.introspection import IntrospectionVerifier, IssuersClient
 from contextstash.mcp.http.issuer_replies import MAX_BYTES, IssuerError
 from contextstash.mcp.http.oauth_issuer import OAuthOptions
 from tests.support.authorization_server import CLIENT, SECRET, Issuer, authorization_server
@@ -32,8 +32,8 @@ def issuer() -> Iterator[Issuer]:
         yield running
 
 
-def verifier(issuer: Issuer, secret: str = SECRET, owner_claim: str = "sub") -> OpaqueTokens:
-    return OpaqueTokens(OAuthOptions(issuer.url, PUBLIC, owner_claim), IssuersClient(CLIENT, secret))
+def verifier(issuer: Issuer, secret: str = SECRET, owner_claim: str = "sub") -> IntrospectionVerifier:
+    return IntrospectionVerifier(OAuthOptions(issuer.url, PUBLIC, owner_claim), IssuersClient(CLIENT, secret))
 
 
 async def test_an_opaque_token_gives_access_to_its_owners_sessions_within_its_scopes(

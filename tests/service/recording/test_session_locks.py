@@ -55,4 +55,4 @@ async def test_recording_into_many_sessions_keeps_no_lock(tmp_path: Path) -> Non
     async with stash_at(tmp_path / "m.db") as stash:
         for number in range(50):
             await stash.record_messages([user(4)], session_id=f"session-{number}")
-        assert len(stash._recording) == 0
+        assert len(stash._recorder.locks) == 0

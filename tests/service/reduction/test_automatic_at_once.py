@@ -60,7 +60,7 @@ async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
                 begun_before = await others()
                 closing = asyncio.create_task(stash.close())
                 await asyncio.sleep(0)  # closing takes its first step
-                assert stash._reducer._closed
+                assert stash._recorder.reducer._closed
                 assert not closing.done()
             answer = await recording
             await closing

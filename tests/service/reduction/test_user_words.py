@@ -75,7 +75,7 @@ async def test_what_was_shown_of_the_users_words_is_only_appended_to(tmp_path: P
     for before, after in pairwise(seen):
         assert after[: len(before)] == before
     text = "\n".join(seen[-1])
-    assert all(said[number] in text for number in said if number < 40)
+    assert all(said[number] in text for number in said if number < 30)
     assert text.count("Fix the importer.") == 1
 
 

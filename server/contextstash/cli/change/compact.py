@@ -8,7 +8,7 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
-from contextstash.cli.output import VIEW, change_line, print_json, working
+from contextstash.cli.output import VIEW, change_line, echo, print_json, working
 from contextstash.cli.scripts.completion import session_ids
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def compact(
         print_json(result)
         return
     if result.note:
-        click.echo(in_commands(result.note))
+        echo(in_commands(result.note))
     if result.summary:
-        click.echo(f"{result.summary}\n")
-    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
+        echo(f"{result.summary}\n")
+    echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
     if result.summary_id:
-        click.echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")
+        echo(f"To undo: contextstash restore {result.summary_id} --session {result.session_id}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.change.config_set import set_
 from contextstash.cli.change.config_trust import trust
 from contextstash.cli.options import (
     DATABASE,
@@ -30,6 +29,13 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import Session
+from collections.abc import MutableMapping
+
+from contextstash.configuration.locations import user_config_folder
+from contextstash.configuration.settings import parsed_file, read_pairs
+from contextstash.configuration.settings_files import AGENTS_TABLE, check_names, text_of
+from contextstash.files.atomic_file import replace_file
+from contextstash_storage.errors import BadInputError
 
 
 @dataclass(frozen=True)
@@ -143,10 +149,6 @@ def _text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-config.add_command(set_)
-config.add_command(trust)
-
-
 @config.command("presets")
 @JSON
 def presets(as_json: bool) -> None:
@@ -178,3 +180,43 @@ def path(preset: str | None, given: tuple[str, ...]) -> None:
         rows.append((f"{agents}/<agent>.yaml", ", ".join(found) or "none"))
     rows.append(("environment, CONTEXTSTASH_*", counted(counts.get("environment", 0), "setting")))
     print_table(["place", "content"], rows)
+
+
+@click.command("set")
+@click.argument("pairs", nargs=-1, metavar="KEY=VALUE...")
+@click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting; may be given several times.")
+@click.option("--agent", metavar="NAME", help="Only for this agent.")
+def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> None:
+    """Write settings to your own settings file; its comments and everything else in it stay.
+
+    Example: contextstash config set preset=default-quality window=200000
+    """
+    from contextstash.context.window.settings import resolve_settings
+    from contextstash.hosts.install.documents import edited
+
+    if not pairs and not unset:
+        raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
+    check_names(dict.fromkeys(unset), "--unset")
+    given = read_pairs(pairs, "config set")
+    resolved = resolve_settings(given)
+    values = {name: getattr(resolved, name) for name in given if given[name] is not None}
+    file = user_config_folder() / SETTINGS_FILE
+
+    def change(data: MutableMapping[str, Any]) -> None:
+        place = data if agent is None else data.setdefault(AGENTS_TABLE, {}).setdefault(agent, {})
+        for name in {*unset, *given} - set(values):
+            place.pop(name, None)
+        # TOML's top-level keys stand before its first table; tomlkit puts new ones there.
+        place.update(values)
+
+    text = edited("toml", text_of(file) or "", change, str(file))
+    settings, tables = parsed_file(text, str(file))
+    resolve_settings({**settings, **(tables.get(agent, {}) if agent else {})})
+    replace_file(file, text.encode())
+    for name in (*values, *({*unset, *given} - set(values))):
+        click.echo(f"{name} = {values[name]}" if name in values else f"{name} is no longer set")
+    click.echo(f"Written to {file}", err=True)
+
+
+config.add_command(set_)
+config.add_command(trust)

@@ -9,7 +9,7 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json
+from contextstash.cli.output import echo, print_json
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError
@@ -42,6 +42,6 @@ def delete(opener: StashOpener, as_json: bool, session: str, yes: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        click.echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}.")
+        echo(f"Deleted {result.session_id}: {counted(result.messages, 'message')}.")
         if result.note:
-            click.echo(in_commands(result.note), err=True)
+            echo(in_commands(result.note), err=True)

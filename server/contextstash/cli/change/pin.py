@@ -8,7 +8,7 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json
+from contextstash.cli.output import echo, print_json
 from contextstash.cli.scripts.completion import session_ids
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ def pin(opener: StashOpener, as_json: bool, session: str, pins: tuple[str, ...],
         print_json(result)
         return
     if result.note:
-        click.echo(in_commands(result.note))
+        echo(in_commands(result.note))
     now = ", ".join(map(str, result.settings.get("pin") or ())) or "nothing"
-    click.echo(f"Pinned in session {result.session_id}: {now}.")
+    echo(f"Pinned in session {result.session_id}: {now}.")

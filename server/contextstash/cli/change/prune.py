@@ -10,7 +10,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.readable import short_id
 from contextstash.cli.options import DRY_RUN, StashOpener, database_options, find_session
-from contextstash.cli.output import VIEW, change_line, print_json, print_table, working
+from contextstash.cli.output import VIEW, change_line, echo, print_json, print_table, working
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 KEPT = (5, 2, 0)
-"""How many of the newest outputs a suggested prune keeps. A guess: the newest ones are still in use."""
+"""How many of the newest outputs a suggested prune keeps. The newest ones are still in use."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,21 @@ def prune(
         print_json(result)
         return
     if result.note:
-        click.echo(in_commands(result.note))
+        echo(in_commands(result.note))
     if result.archived:
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
         print_table(["handle", "tool", "tokens", "digest"], rows)
     if other is not None:
         # The advice after the reason names no numbers; the suggestion does.
         reason = in_commands(result.reason.partition(" Pass ")[0])
-        click.echo(
+        echo(
             f"{reason} contextstash prune {name} --keep-last {other.keep_last} would archive"
             f" {counted(other.outputs, 'output')} and free {other.tokens:,} of {result.tokens_before:,} tokens{VIEW}."
         )
         return
-    click.echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
+    echo(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after, of=VIEW)}")
     if result.archived and not dry_run:
-        click.echo(f"To undo: contextstash restore {name} --last")
+        echo(f"To undo: contextstash restore {name} --last")
 
 
 async def _suggestion(stash: Stash, session_id: str) -> Suggestion | None:

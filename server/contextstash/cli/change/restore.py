@@ -8,7 +8,7 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import VIEW, change_line, print_json
+from contextstash.cli.output import VIEW, change_line, echo, print_json
 from contextstash.cli.scripts.completion import handles_and_sessions
 from contextstash_storage.errors import NotFoundError
 
@@ -51,9 +51,9 @@ def restore(opener: StashOpener, as_json: bool, handles: tuple[str, ...], last: 
         print_json(result)
         return
     if result.note:
-        click.echo(in_commands(result.note))
+        echo(in_commands(result.note))
     for output in result.restored:
-        click.echo(f"{output.handle} restored, {output.tokens:,} tokens.")
+        echo(f"{output.handle} restored, {output.tokens:,} tokens.")
     for handle in result.not_archived or []:
-        click.echo(f"{handle} is already in the view.")
-    click.echo(change_line(result.tokens_before, result.tokens_after, of=VIEW))
+        echo(f"{handle} is already in the view.")
+    echo(change_line(result.tokens_before, result.tokens_after, of=VIEW))

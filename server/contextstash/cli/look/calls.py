@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import dollars, print_json, print_table, seconds
+from contextstash.cli.output import dollars, echo, echo_json, print_json, print_table, seconds
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Native
 
 MAX_CALLS = 100_000
-"""Calls of a session that are summed up: more than any session is expected to have (a guess)."""
+"""Calls of a session that are summed up: more than any session is expected to have."""
 
 
 @click.command()
@@ -43,7 +42,7 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
                 )
             return await stash.read_request(session_id, every[wanted - 1].call_id)
 
-        click.echo(json.dumps(opener.run(request), indent=2, ensure_ascii=False))
+        echo_json(opener.run(request))
         return
 
     async def read(stash: Stash) -> tuple[str, CallList]:
@@ -56,7 +55,7 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
     if as_json:
         print_json(result)
     elif not result.calls:
-        click.echo(
+        echo(
             f"No model calls in session {session_id} yet: a call is a recorded reply with the usage that its provider"
             " reported."
         )
@@ -65,8 +64,8 @@ def calls(opener: StashOpener, as_json: bool, session: str | None, limit: int, c
         rows = [_call_row(line) for line in result.calls]
         print_table(heads, rows, less_wanted=["error", "bytes", "who", "took", "growth", "model"])
         if len(result.calls) < len(every.calls):
-            click.echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
-        click.echo(_total(every.calls))
+            echo(f"The newest {len(result.calls)} are shown; --limit shows more. Total of all calls:")
+        echo(_total(every.calls))
 
 
 def _numbered(listed: CallList) -> CallList:

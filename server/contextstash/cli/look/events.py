@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import dollars, print_table, seconds
+from contextstash.cli.output import dollars, echo, echo_json, print_table, seconds
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.before_and_after import before_and_after
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from contextstash_storage.records import Event
 
 PAGE = 500
-"""Events that are read in one call: a guess. The result is the same with any value."""
+"""Events that are read in one call. The result is the same with any value."""
 
 
 @click.command()
@@ -39,9 +38,9 @@ def events(opener: StashOpener, as_json: bool, session: str | None, limit: int) 
 
     session_id, found = opener.run(read)
     if as_json:
-        click.echo(json.dumps([event.model_dump(mode="json", exclude_none=True) for event in found], indent=2))
+        echo_json([event.model_dump(mode="json", exclude_none=True) for event in found])
     elif not found:
-        click.echo(f"No events in session {session_id} yet.")
+        echo(f"No events in session {session_id} yet.")
     else:
         rows = [_event_row(event) for event in found]
         columns = ["when", "event", "tokens", "messages", "took", "cost", "what"]

@@ -16,10 +16,11 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.readable import short_id, when
 from contextstash.cli.look.whole_message import readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json, shortened
+from contextstash.cli.output import echo, for_reader, print_json, shortened
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
+from contextstash_storage.handles import HANDLE
 
 if TYPE_CHECKING:
     from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult, SessionLine
@@ -30,18 +31,16 @@ OUTPUTS_SUFFIX = ".outputs"
 """As in service/recording/output_archive.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
-"""Of a session, above its hit: a guess at what leaves room for the rest of the line in 80 columns."""
+"""Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
 
 MAX_TITLES = 1_000
-"""Sessions whose titles are searched: a guess at more than most have; it takes some milliseconds."""
+"""Sessions whose titles are searched, in some milliseconds. Older ones have no title here."""
 
 MAX_HITS = 50
 """Hits by which a hint says what else there is: the most that the service returns."""
 
 SMALLEST_PAGE = 100
 """Tokens: as in service/queries/retrieval.py. Of the output only its size is shown."""
-
-_HANDLE = re.compile(r"(?:out|sum)_[a-z0-9]{8}(?:-\d+)?")
 
 Named = tuple["SessionLine | None", str]
 """A session and its short id; None if only its outputs are stored."""
@@ -73,7 +72,7 @@ def search(
 ) -> None:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
     query = " ".join(words)
-    if _HANDLE.fullmatch(query):
+    if HANDLE.fullmatch(query):
         _show_handle(opener, as_json, query)
         return
     if since and until and since[: len(until)] > until:
@@ -84,16 +83,16 @@ def search(
         print_json(found.result)
         return
     for line, short in found.titled:
-        click.echo(f"session {click.style(short, bold=True)}  {highlighted(line.title or '', words)}")
+        click.echo(f"session {click.style(for_reader(short), bold=True)}  {highlighted(line.title or '', words)}")
     for hit in found.result.hits:
         _print_hit(hit, words, found)
     if found.note and not (found.titled and not found.result.hits):
-        click.echo(in_commands(found.note), err=True)
+        echo(in_commands(found.note), err=True)
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for, and where."""
+    """The words, and the sessions to search."""
 
     words: tuple[str, ...]
     session: str | None
@@ -185,7 +184,7 @@ async def _hint(stash: Stash, wanted: Search, found: Callable[..., Awaitable[Sea
 def _show_handle(opener: StashOpener, as_json: bool, handle: str) -> None:
     """A handle instead of words: what it is, and the command that prints it."""
     if handle.startswith("sum_"):
-        click.echo(f"{handle} is a summary: contextstash show {handle}")
+        echo(f"{handle} is a summary: contextstash show {handle}")
         return
 
     async def read(stash: Stash) -> tuple[OutputPage, OutputCall | None]:
@@ -197,7 +196,7 @@ def _show_handle(opener: StashOpener, as_json: bool, handle: str) -> None:
         return
     where = f", message {call.seq} of session {call.session_id}" if call is not None else ""
     size = f"{counted(page.total_lines, 'line')}, {page.total_tokens:,} tokens"
-    click.echo(f"{handle} is an output of {page.tool}, {size}{where}: contextstash show {handle}")
+    echo(f"{handle} is an output of {page.tool}, {size}{where}: contextstash show {handle}")
 
 
 def _print_hit(hit: Hit, words: Sequence[str], found: Found) -> None:
@@ -207,15 +206,15 @@ def _print_hit(hit: Hit, words: Sequence[str], found: Found) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {_origin(line, short)}".rstrip()
     room = None if width is None else width - len(hit.handle or f"message {hit.seq}") - 2
-    click.echo(f"{where}  {heading if room is None else shortened(heading, room)}")
+    click.echo(f"{where}  {for_reader(heading if room is None else shortened(heading, room))}")
     for text in hit.snippet.splitlines():
         click.echo(f"  {highlighted(text if width is None else around_match(text, words, width - 2), words)}")
     if not hit.matched:
-        click.secho("  (none of the words is here: the call, or the messages beside it, have them)", dim=True)
+        click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
     command = (
         f"{hit.handle}{' --call' * (hit.handle in found.in_calls)}" if hit.handle else f"{short} --message {hit.seq}"
     )
-    click.secho(f"  contextstash show {command}", dim=True)
+    echo(f"  contextstash show {command}", dim=True)
 
 
 def _conversation(session_id: str) -> str:
@@ -246,8 +245,8 @@ def around_match(text: str, words: Sequence[str], width: int) -> str:
 
 
 def highlighted(text: str, words: Sequence[str]) -> str:
-    """The text with the words that were searched for in colour; a pipe gets none."""
-    return _pattern(words).sub(lambda found: click.style(found[0], fg="yellow", bold=True), text)
+    """The text, as a terminal may get it, with the words that were searched for in colour; a pipe gets none."""
+    return _pattern(words).sub(lambda found: click.style(found[0], fg="yellow", bold=True), for_reader(text))
 
 
 def _pattern(words: Sequence[str]) -> re.Pattern[str]:

@@ -11,7 +11,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.whole_message import message_text, readable_arguments
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import print_json, print_table
+from contextstash.cli.output import echo, for_reader, print_json, print_table
 from contextstash.cli.scripts.completion import handles_and_sessions
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
@@ -50,10 +50,12 @@ ALL_FIELDS = (*TEXT_FIELDS, "name", "input", "output", "arguments", "command", "
 @click.option(
     "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
 )
+@click.option("--raw", is_flag=True, help="Print control characters to a terminal too, as they were recorded.")
 @database_options
 def show(
     opener: StashOpener,
     as_json: bool,
+    raw: bool,
     what: str,
     session: str | None,
     pattern: str | None,
@@ -67,14 +69,14 @@ def show(
     Example: contextstash show 3f2a --message 196
     """
     if what.startswith("sum_"):
-        _show_summary(opener, as_json, what, session)
+        _show_summary(opener, as_json, raw, what, session)
         return
     if what.startswith("out_"):
-        _show_output(opener, as_json, what, pattern, call)
+        _show_output(opener, as_json, raw, what, pattern, call)
         return
 
     if message is not None:
-        _show_message(opener, as_json, what, message)
+        _show_message(opener, as_json, raw, what, message)
     else:
         _show_session(opener, as_json, what, first, limit)
 
@@ -89,19 +91,19 @@ def _show_session(opener: StashOpener, as_json: bool, session: str, first: int, 
         print_json(messages)
         return
     if status.title:
-        click.secho(" ".join(status.title.split()), bold=True)
-    click.echo(status.session_id)
+        echo(" ".join(status.title.split()), bold=True)
+    echo(status.session_id)
     summarized = f" ({status.messages_summarized:,} summarized)" if status.messages_summarized else ""
     archived = counted(status.outputs_archived, "output")
-    click.echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
+    echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
     rows = [(line.seq, line.role, line.kind, line.tokens, _outputs(line), _preview(line)) for line in messages.messages]
     print_table(["seq", "role", "kind", "tokens", "output", "message"], rows)
     if messages.next_seq is not None:
-        click.echo(f"More: contextstash show {session} --first {messages.next_seq}")
-    click.echo(f"One in full: contextstash show {session} --message {first}", err=True)
+        echo(f"More: contextstash show {session} --first {messages.next_seq}")
+    echo(f"One in full: contextstash show {session} --message {first}", err=True)
 
 
-def _show_message(opener: StashOpener, as_json: bool, session: str, seq: int) -> None:
+def _show_message(opener: StashOpener, as_json: bool, raw: bool, session: str, seq: int) -> None:
     async def read(stash: Stash) -> tuple[MessagePage, str]:
         session_id = await find_session(stash, session)
         page = await stash.read_messages(session_id, first=seq, limit=1)
@@ -113,10 +115,10 @@ def _show_message(opener: StashOpener, as_json: bool, session: str, seq: int) ->
     if as_json:
         print_json(page.messages[0])
     else:
-        click.echo(message_text(page.messages[0], format_name))
+        echo(message_text(page.messages[0], format_name), raw=raw)
 
 
-def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: str | None) -> None:
+def _show_summary(opener: StashOpener, as_json: bool, raw: bool, summary_id: str, session: str | None) -> None:
     async def read(stash: Stash) -> SummaryResult:
         session_id = await find_session(stash, session)
         try:
@@ -128,21 +130,21 @@ def _show_summary(opener: StashOpener, as_json: bool, summary_id: str, session: 
     if as_json:
         print_json(summary)
         return
-    click.echo(f"{summary.summary}\n")
+    echo(f"{summary.summary}\n", raw=raw)
     merged = f", merged from {', '.join(summary.merges)}" if summary.merges else ""
-    click.echo(
+    echo(
         f"{counted(summary.messages_summarized, 'message')}, {summary.first_seq} to {summary.last_seq}, in"
         f" {summary.tokens:,} tokens, by {summary.strategy}, level {summary.level}{merged}."
     )
-    click.echo(
+    echo(
         f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}"
         f" --limit {summary.messages_summarized}"
     )
 
 
-def _show_output(opener: StashOpener, as_json: bool, handle: str, pattern: str | None, call: bool) -> None:
+def _show_output(opener: StashOpener, as_json: bool, raw: bool, handle: str, pattern: str | None, call: bool) -> None:
     if call:
-        _show_call(opener, as_json, handle)
+        _show_call(opener, as_json, raw, handle)
         return
 
     async def read(stash: Stash) -> tuple[list[OutputPage], OutputCall | None]:
@@ -152,21 +154,21 @@ def _show_output(opener: StashOpener, as_json: bool, handle: str, pattern: str |
     if as_json:
         print_json(pages)
         return
-    print_text(pages, pattern)
+    print_text(pages, pattern, raw=raw)
     # A search also finds what is in the call, which is not part of the output. A pipe gets the output unchanged.
     if found is not None:
         line = f"The output of {found.tool}; the arguments of that call: contextstash show {handle} --call"
-        click.secho(line, dim=True, err=not sys.stdout.isatty())
+        echo(line, dim=True, err=not sys.stdout.isatty())
 
 
-def _show_call(opener: StashOpener, as_json: bool, handle: str) -> None:
+def _show_call(opener: StashOpener, as_json: bool, raw: bool, handle: str) -> None:
     found = opener.run(lambda stash: stash.read_call(handle))
     if found is None:
         raise NotFoundError(f"The call that {handle} answers was not recorded.")
     if as_json:
         print_json(found)
     else:
-        click.echo(readable_arguments(found.arguments))
+        echo(readable_arguments(found.arguments), raw=raw)
 
 
 async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
@@ -177,14 +179,14 @@ async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> 
     return pages
 
 
-def print_text(pages: list[OutputPage], pattern: str | None) -> None:
-    """Print the text. A pipe gets it unchanged; a note goes to standard error."""
+def print_text(pages: list[OutputPage], pattern: str | None, *, raw: bool = False) -> None:
+    """Print the text. A pipe, or a terminal with `raw`, gets it unchanged; a note goes to standard error."""
     text = ("" if pattern is None else "\n").join(page.text for page in pages)
-    sys.stdout.write(text)
+    sys.stdout.write(text if raw else for_reader(text))
     if text and not text.endswith("\n") and (sys.stdout.isatty() or pattern is not None):
         sys.stdout.write("\n")
     if pages[-1].note and len(pages) == 1:
-        click.echo(in_commands(pages[-1].note), err=True)
+        echo(in_commands(pages[-1].note), err=True)
 
 
 def _outputs(line: MessageLine) -> str:

@@ -13,7 +13,7 @@ import click
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.readable import when
 from contextstash.cli.options import StashOpener, database_options, find_session
-from contextstash.cli.output import VIEW, console, level_style, print_json, print_plainly
+from contextstash.cli.output import VIEW, console, for_reader, level_style, print_json, print_plainly
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.text.counts import counted
@@ -29,7 +29,7 @@ MIN_BAR_WIDTH = 10
 """Characters."""
 
 BESIDE_BAR = 50
-"""Characters of a line for the texts beside a bar: 30 for "compaction at 999,999 messages", 16 for "100 %, now 9,999",
+"""Characters of a line for the texts next to a bar: 30 for "compaction at 999,999 messages", 16 for "100 %, now 9,999",
 and two gaps of 2."""
 
 NARROW = 72
@@ -107,18 +107,18 @@ def _lines(status: ContextStatus, out: Console) -> Iterator[RenderableType]:
     from rich.text import Text
 
     estimate = status.estimate
-    yield Text(status.title or status.session_id, style="bold", no_wrap=True, overflow="ellipsis")
+    yield Text(for_reader(status.title or status.session_id), style="bold", no_wrap=True, overflow="ellipsis")
     if status.title:
-        yield Text(status.session_id, style="dim")
+        yield Text(for_reader(status.session_id), style="dim")
     yield from _estimate_lines(estimate, out)
     if status.due:
         yield Text(f"Auto-compaction is due: {', '.join(status.due)}", style="yellow")
     yield Text()
-    yield from (Text(line) for line in _facts(status))
+    yield from (Text(for_reader(line)) for line in _facts(status))
     yield Text(f"Estimate: {estimate.method}; window {estimate.window:,}.", style="dim")
     for note in estimate.notes or []:
-        yield Text(in_commands(note), style="dim")
-    yield Text(in_commands(estimate.next_step))
+        yield Text(for_reader(in_commands(note)), style="dim")
+    yield Text(for_reader(in_commands(estimate.next_step)))
 
 
 def print_estimate(estimate: Estimate) -> None:
@@ -215,7 +215,7 @@ def _facts(status: ContextStatus) -> Iterator[str]:
 
 
 def _own_view(status: ContextStatus) -> Iterator[str]:
-    """What our own last reduction did, in our own count: the client's, or the provider's, is another one."""
+    """The effect of contextstash's last reduction, by its own count; the client and the provider count differently."""
     last = next((each for each in status.changes or () if each.strategy != "client"), None)
     if status.estimate.view_tokens is None:
         if last is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 
 MAX_TRIED = 20
-"""Ports that are tried. A guess: more pages than anybody opens at once."""
+"""Ports that are tried, before the command says that none is free."""
 
 
 @click.command()

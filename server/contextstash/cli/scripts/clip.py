@@ -22,7 +22,8 @@ MAX_READ = 32 * 1024 * 1024
 longer text is printed unchanged."""
 
 BUSY_SECONDS = 3.0
-"""How long to wait for another process that writes to the database. A guess: the pipe must not stall for long."""
+"""How long to wait for another process that writes to the database. The pipe must not stall for long: then the output
+passes uncut."""
 
 CUTS = ("head", "head_tail", "middle", "smart")
 
@@ -101,7 +102,7 @@ def _clip_pipe(options: ClipOptions) -> None:
 
 
 def _clipped(data: bytes, options: ClipOptions) -> bytes:
-    """What to print: the data unchanged if they are within the limits, or if anything fails."""
+    """The data to print: unchanged if they are within the limits, or if anything fails."""
     from contextstash.context.text.sanitize import encodable
 
     try:
@@ -109,7 +110,7 @@ def _clipped(data: bytes, options: ClipOptions) -> bytes:
     except ContextstashError as error:
         _warn(str(error))
         return data
-    except Exception as error:  # no failure of ours may lose the output of the user's command
+    except Exception as error:  # no failure of contextstash may lose the output of the user's command
         _warn(f"{type(error).__name__}: {error}")
         return data
     return encodable(limited.text).encode() if limited.cut else data

@@ -22,7 +22,7 @@ FILES = {
 }
 
 MAX_OFFERED = 50
-"""Completions: a guess at what a reader still looks through."""
+"""Completions that are offered; further ones need more characters."""
 
 
 @click.command(epilog="\b\n" + "\n".join(FILES.values()))

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.output import shortened
+from contextstash.cli.output import echo, echo_json, shortened
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, BadMessageError
 
@@ -53,22 +53,22 @@ def validate(file: IO[str], format_name: str | None, repair: bool, as_json: bool
     fmt = _format(document, format_name)
     found = _violations(fmt, document)
     if repair:
-        click.echo(json.dumps(repaired(document, fmt), ensure_ascii=False, indent=2))
+        echo_json(repaired(document, fmt))
         for problem in found:
-            click.echo(f"Repaired: {problem}", err=True)
+            echo(f"Repaired: {problem}", err=True)
         return 0
     if as_json:
         result = {"format": fmt.name, "messages": len(document.messages), "valid": not found, "violations": found}
-        click.echo(json.dumps(result, ensure_ascii=False, indent=2))
+        echo_json(result)
     elif found:
         for line in _grouped(found):
-            click.echo(line)
-        click.echo(
+            echo(line)
+        echo(
             f"{counted(len(found), 'violation')} of the rules of {fmt.name}. To repair the list:"
             " contextstash validate --repair FILE"
         )
     else:
-        click.echo(f"Valid: {counted(len(document.messages), 'message')}, {fmt.name}.")
+        echo(f"Valid: {counted(len(document.messages), 'message')}, {fmt.name}.")
     return 1 if found else 0
 
 

@@ -12,7 +12,7 @@ import click
 
 from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.status import print_estimate
-from contextstash.cli.output import change_line, console, shortened, working
+from contextstash.cli.output import change_line, console, for_reader, shortened, working
 from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _heading(text: str) -> None:
 
 
 def _line(text: str, *, bold: bool = False) -> None:
-    console().print(text, style="bold" if bold else "", soft_wrap=True)
+    console().print(for_reader(text), style="bold" if bold else "", soft_wrap=True)
 
 
 def _quote(text: str, max_lines: int | None = None) -> None:
@@ -219,6 +219,6 @@ def _quote(text: str, max_lines: int | None = None) -> None:
         part for line in text.splitlines() for part in textwrap.wrap(line, _width() - 4, subsequent_indent="  ") or [""]
     ]
     for line in lines[:max_lines]:
-        console().print(f"  │ {line}", style="dim", soft_wrap=True)
+        console().print(for_reader(f"  │ {line}"), style="dim", soft_wrap=True)
     if max_lines is not None and len(lines) > max_lines:
         _line(f"  … and {len(lines) - max_lines} more lines.")

@@ -20,10 +20,10 @@ Count = Callable[[str], int]
 """Tokens of a text."""
 
 CONTEXT_LINES = 2
-"""Lines shown before and after each matching line: a guess, enough to recognize a statement or a log entry."""
+"""Lines shown before and after each matching line: enough to recognize a statement or a log entry."""
 
 MAX_LINE_SHOWN = 400
-"""Longest part of a line that is shown for a match, in characters: a guess, so that a minified file does not fill the
+"""Longest part of a line that is shown for a match, in characters, so that a minified file does not fill the
 page with one line."""
 
 

@@ -9,22 +9,22 @@ from contextstash.context.text.sanitize import one_line
 from contextstash_storage.errors import BadInputError
 
 MAX_SEARCH_SECONDS = 2.0
-"""Time limit for all lines together, divided among them by length; the `regex` module enforces it. A guess: as long as
-a tool call may reasonably block."""
+"""Time limit for all lines together, divided among them by length; the `regex` module enforces it. A search that
+takes longer ends with an error that says so."""
 
 LINE_COST = 50
-"""Fixed cost of a line, in characters: each line gets the time for these in addition to its own length. A guess."""
+"""Fixed cost of a line, in characters: each line gets the time for these in addition to its own length."""
 
 MAX_RETRIES, RETRY_SECONDS = 200, 0.01
 """How many lines may exceed their share of the time and are matched again, and for how long: the operating system
-interrupts any process now and then. Guesses."""
+interrupts any process now and then."""
 
 MAX_RETRIED_SHARE_SECONDS = 0.25
 """A line with a longer share than this was not merely interrupted; it is not matched again, or one long line could take
-twice its time. A guess."""
+twice its time."""
 
 MAX_PATTERN_LENGTH = 1_000
-"""In characters. A guess: longer than any pattern that a model writes by hand."""
+"""In characters. A longer pattern is refused; models write shorter ones by hand."""
 
 
 def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:

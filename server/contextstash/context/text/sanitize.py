@@ -49,7 +49,7 @@ def spelled(words: str, *, across_lines: bool = True) -> str:
 
 
 _MAY_BE_FORGED = re.compile(rf"[{re.escape(_OPENING)}](?:[^\x21-\x7e]|[_-]|[cp])", re.IGNORECASE)
-"""What every forged marker begins with: a bracket, then one of the first letters, something invisible or a letter that
+"""The beginning of every forged marker: a bracket, then one of the first letters, something invisible or a letter that
 is not ASCII. Most texts have none."""
 
 
@@ -75,7 +75,7 @@ def one_line(text: str, max_chars: int) -> str:
     Each run of white space, control, direction and zero-width characters and lone surrogates becomes one space. The
     square bracket of a forged marker becomes a round one, so that no text passes for one that contextstash wrote.
     """
-    # Eight times the length is a guess: enough to fill the line after escape sequences and blanks are removed.
+    # Eight times the length is enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
     if not _is_plain(text):
         text = _UNPRINTABLE.sub(" ", text)

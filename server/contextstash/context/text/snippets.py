@@ -9,13 +9,13 @@ from string import ascii_uppercase
 from contextstash.context.text.sanitize import clip, one_line
 
 MAX_OCCURRENCES = 500
-"""How many occurrences of one term are considered. A guess that limits the work on a text with one word repeated."""
+"""How many occurrences of one term are considered. It bounds the work on a text with one word repeated."""
 
 MAX_WORDS = 20
-"""How many words of a term that does not occur are searched for. A guess: a path has fewer."""
+"""How many words of a term that does not occur are searched for. A path has fewer."""
 
 MAX_INDENT = 40
-"""Characters before a match up to which its line is shown from its beginning. A guess: usual indentations."""
+"""Characters before a match up to which its line is shown from its beginning. Usual indentations are shorter."""
 
 _WORD = re.compile(r"\w+")
 _START = r"(?:(?<![^\W_])|(?-i:(?<![A-Z])(?=[A-Z])))"

@@ -10,25 +10,25 @@ Count = Callable[[str], int]
 
 MAX_SEQUENCE_LENGTH = 16
 """At most this many code points are kept together as one visible character, such as a letter with its combining marks.
-A guess: the longest emoji sequences have about ten; without a limit, a text of marks alone could not be cut."""
+The longest emoji sequences have about ten; without a limit, a text of marks alone could not be cut."""
 
 MAX_TOKENS_PER_BYTE = 2
 """No token counter returns more: a byte-pair token has at least one byte, and a model's factor is below 2."""
 
 COUNTED_PIECE = 50_000
-"""How many characters are counted at a time if only a limit is checked. A guess: small against a large output, large
-against the error at a seam."""
+"""How many characters are counted at a time if only a limit is checked. It is small against a large output, and
+large against the error at a seam."""
 
 SEAM_TOKENS = 16
-"""How much the sum of two pieces' counts may differ from the count of both together, in tokens. A guess: a cut splits
-at most one word."""
+"""How much the sum of two pieces' counts may differ from the count of both together, in tokens. A cut splits at
+most one word."""
 
 MAX_CHARACTERS_PER_TOKEN = 16
 """At most this many characters are kept for each token: a run of blanks has many more, but would only fill the screen.
-A guess: four times what English text has."""
+That is four times the ratio of English text."""
 
 MAX_COUNTS = 20
-"""How often a text is counted at most to find the longest part that fits. A guess that limits the time."""
+"""How often a text is counted at most to find the longest part that fits. It bounds the time."""
 
 _VARIATIONS = ("\ufe00", "\ufe0f")
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")

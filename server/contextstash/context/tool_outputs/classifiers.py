@@ -12,13 +12,14 @@ from contextstash.context.text.truncate import line_count
 from contextstash.context.tool_outputs.run_outcomes import error_lines, find_crash, find_test_run, has_any
 
 MAX_HEAD_CHARACTERS = 40_000
-"""How much of an output its head is, on which most classifiers work: a bound on the time, which is a guess."""
+"""How much of an output its head is, on which most classifiers work: it bounds the time."""
 
 MAX_JSON_CHARACTERS = 400_000
-"""Longer JSON is not parsed but described by its beginning: parsing is the most expensive step here. A guess."""
+"""Longer JSON is not parsed but described by its beginning: parsing is the most expensive step here."""
 
 MIN_TENTHS = 8
-"""How many tenths of the lines must match before an output counts as a log, a search result or a listing; a guess."""
+"""How many tenths of the lines must match before an output counts as a log, a search result or a listing. An output
+that is not recognized gets the general digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def describe_git(output: ToolOutput) -> str | None:
 
 _GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
 _GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
-"""What each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
+"""A pattern that each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
 
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
 _FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")
@@ -221,7 +222,7 @@ _DEFINITION_AFTER_BREAK = re.compile(f"\n{_DEFINITION_PATTERN}")
 is `_NUMBERED_AFTER_BREAK`."""
 
 MAX_DEFINITIONS = 6
-"""How many definitions of a file its digest names. A guess: they fill the line."""
+"""How many definitions of a file its digest names. They fill the line."""
 
 _HEADING = re.compile(r"^(?: {0,8}\d{1,7}(?:→|\t))?#{1,3} (\S[^\n]{0,80})$", re.MULTILINE)
 

@@ -9,24 +9,24 @@ from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
 from contextstash.context.tool_outputs.salient_lines import rendered, salient_lines, select
 
 MIDDLE_NOTICE_RESERVE = {"lines": 3, "characters": 50, "bytes": 50, "tokens": 0}
-"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
-`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
+"""Characters that the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the
+presets `staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
 
 SLACK = 12
-"""How much a notice may grow once its numbers are known, in characters, bytes and tokens. A guess: a few more digits
+"""How much a notice may grow once its numbers are known, in characters, bytes and tokens. A few more digits
 than in the sample notice; `fitted` measures the result anyway."""
 
 SALIENT_SHARE = 0.3
-"""Largest share of the budget that the salient lines take. A guess: the head and the tail keep the larger part."""
+"""Largest share of the budget that the salient lines take. The head and the tail keep the larger part."""
 
 MAX_SNAP_SHARE = 0.25
-"""Up to this share of an end is given up so that it consists of whole lines. A guess."""
+"""Up to this share of an end is given up so that it consists of whole lines."""
 
 SAMPLE = "x\n"
 
 MAX_ATTEMPTS = 6
 """How often an excerpt is made smaller before a shorter notice is used. Each attempt removes the excess and a quarter
-more, so that two are usually enough; a guess."""
+more, so that two are usually enough."""
 
 Layout = Callable[[Sequence[UnitLimit], Sequence[int]], Excerpt | None]
 """`layout(limits, budgets)`: an excerpt of about that size, each budget in its limit's unit; None if the budgets are

@@ -31,7 +31,7 @@ CHARACTERS_PER_TOKEN = 4
 are 10,000 characters."""
 
 MAX_PREVIEW_CHARACTERS = 2_000
-"""Longest preview of an output above `spill_chars`: its head and tail together. A guess: some 30 lines, about 500
+"""Longest preview of an output above `spill_chars`: its head and tail together. Some 30 lines, about 500
 tokens."""
 
 MIN_LINES_FOR_BOTH_ENDS = 4
@@ -48,7 +48,7 @@ NAMES_ELSEWHERE = {
     "large_output_threshold": "spill_chars",
     "spill": "spill_chars",
 }
-"""What other systems call these limits; for the hint in an error."""
+"""Names of these limits in other systems, for the hint in an error."""
 
 
 READABLE_TOKENS = 4_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from contextstash.context.text.sanitize import one_line
 
 MAX_END_CHARACTERS = 60_000
-"""How much of each end of an output is searched: a bound on the time, which is a guess. Runners print counts last, and
+"""How much of each end of an output is searched: it bounds the time. Runners print counts last, and
 programs their errors first or last."""
 
 

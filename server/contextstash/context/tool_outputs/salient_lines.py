@@ -19,33 +19,33 @@ WORDS = (
 patterns below against each line."""
 
 MAX_HITS = 2_000
-"""How many lines with each word are examined from the start of an output, and as many from its end. A bound on the
-time that a huge output takes; the number is a guess."""
+"""How many lines with each word are examined from the start of an output, and as many from its end. It bounds the
+time that a huge output takes."""
 
 MAX_LINES = 100
-"""How many salient lines are shown at most; a guess, usually the budget is used up before."""
+"""How many salient lines are shown at most; usually the budget is used up before."""
 
 MAX_MENTIONS = 8
-"""How many lines are shown that only mention a word, as prose does; a guess."""
+"""How many lines are shown that only mention a word, as prose does."""
 
 MAX_LENGTH = 200
-"""Characters shown of a line; a guess."""
+"""Characters shown of a line."""
 
 MAX_BEFORE = 80
-"""Characters shown before the word, if the word is far from the start of its line; a guess."""
+"""Characters shown before the word, if the word is far from the start of its line."""
 
 SEARCH_DISTANCE = 1_000
 """In characters: how far from a word the ends of its line are searched, and how far apart two hits in one line are.
 Without it a line of a megabyte would be searched once for each hit in it."""
 
 MIN_DEFINITIONS = 3
-"""With this many definitions at its start an output is source code, where "error" is usually a name. A guess."""
+"""With this many definitions at its start an output is source code, where "error" is usually a name."""
 
 SOURCE_START = 8_000
-"""In how many characters at the start of an output these definitions are counted; a guess."""
+"""In how many characters at the start of an output these definitions are counted."""
 
 MAX_SOURCE_SCANNED = 1_000_000
-"""Characters of source code in which definitions are searched: a bound on the time, which is a guess."""
+"""Characters of source code in which definitions are searched; it bounds the time."""
 
 GAP_MARK = "… {:,} lines"
 

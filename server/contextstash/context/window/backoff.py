@@ -15,26 +15,26 @@ MIN_BAD_ATTEMPTS = 3
 needed."""
 
 MIN_THRESHOLD_SHARE = 0.9
-"""An attempt counts only if the context had reached this share of the threshold; a guess. Attempts that a count
+"""An attempt counts only if the context had reached this share of the threshold. Attempts that a count
 triggers, such as one prune for each output after the tenth, are frequent by design and do not mean that the window is
 full."""
 
 CLOSE = 0.05
-"""An attempt that ends less than this share of the usable window below the threshold freed almost nothing; a guess."""
+"""An attempt that ends less than this share of the usable window below the threshold freed almost nothing."""
 
 CLEAR = 0.10
 """An attempt that ends this far below it, and did not follow at once, ends an oscillation. One between `CLOSE` and this
-neither starts nor ends one, so that the report does not appear and disappear. Twice `CLOSE`; a guess."""
+neither starts nor ends one, so that the report does not appear and disappear. Twice `CLOSE`."""
 
 LITTLE_SAVED = 0.05
-"""An attempt that saved less than this share of the usable window saved too little; a guess, like `CLOSE`."""
+"""An attempt that saved less than this share of the usable window saved too little, as with `CLOSE`."""
 
 WELL_SAVED = 0.10
-"""An attempt that saved this share of the usable window resets the back-off; a guess, like `CLEAR`."""
+"""An attempt that saved this share of the usable window resets the back-off, as with `CLEAR`."""
 
 MIN_WAIT, MAX_WAIT = 0.05, 0.40
 """By which share of the usable window the context has to grow before the next attempt: after one attempt that saved too
-little, doubled by each further one, and at most. A guess."""
+little, doubled by each further one, and at most. A longer wait lets the context grow further before it is reduced."""
 
 
 @dataclass(frozen=True, slots=True)

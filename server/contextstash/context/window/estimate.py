@@ -12,11 +12,11 @@ bench/estimation.py leaves out increments below this size as well."""
 
 PRIOR_GROWTH = 5_000
 """The calibration starts at the prior ratio with the weight of this many tokens, so that one odd report changes little.
-A guess."""
+A larger weight follows a model's true ratio more slowly."""
 
 MIN_DECLARED = 1_000
 """Declared parts of fewer counted tokens say nothing about how the model counts other texts: what the provider adds to
-a prompt would outweigh it. A guess."""
+a prompt would outweigh it."""
 
 HIDDEN_TOKENS = 350
 """Up to this many tokens of a first prompt may come from the provider: with tools, Anthropic adds a system prompt of
@@ -28,21 +28,21 @@ model counts: the families' factors lie between 1 and 1.55."""
 
 MAX_STEP = 0.15
 """A report counts as if it differed from the present calibration by at most this share: what a host adds unseen makes
-single reports differ far more than our counting does. A guess."""
+single reports differ far more than our counting does. A smaller step follows a new model more slowly."""
 
 MAX_WEIGHT = 4_000
-"""One report weighs as much as this many tokens at most, so that one large output does not decide. A guess."""
+"""One report weighs as much as this many tokens at most, so that one large output does not decide."""
 
 MIN_EVIDENCE = 8_000
-"""The calibration is used once reports of at least so many tokens are in it. A guess: with the weight of a report, that
-are two at least."""
+"""The calibration is used once reports of at least so many tokens are in it. With the weight of a report, that
+are two at least; until then the family's ratio is used."""
 
 USEFUL_SHARE = 0.95
-"""The calibration is used only if the errors with it add up to less than this share of those without it. A guess: where
+"""The calibration is used only if the errors with it add up to less than this share of those without it. If
 both are about equal, the ratio only adds noise."""
 
 MAX_RATIO = 2.0
-"""Largest calibration, and its inverse the smallest. A guess: the families' factors are between 1 and 1.55, so that a
+"""Largest calibration, and its inverse the smallest. The families' factors are between 1 and 1.55, so that a
 ratio beyond 2 comes from something other than the counter."""
 
 UNSURE_SHARE = 0.08
@@ -51,7 +51,7 @@ new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.p
 
 MAX_GROWTH_RATIO = 4
 """Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
-tool definitions. A guess."""
+tool definitions."""
 
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
@@ -103,7 +103,7 @@ def _beyond(counters: Counters, sent: SentRequest) -> int:
 
 
 def _is_plain(message: NewMessage) -> bool:
-    """Whether a message is a reply or holds tool results only. What a person says may begin a new turn, in which some
+    """Whether a message is a reply or holds tool results only. A person's message may begin a new turn, in which some
     providers drop the reasoning of the last one; images and documents are not counted from their text."""
     images = any(block.type in ("image", "document") for block in message.blocks)
     return message.role == "assistant" or (not images and all(block.type == "tool_result" for block in message.blocks))
@@ -154,7 +154,7 @@ def _with_factor(counters: Counters, true: int) -> Counters:
 
 
 def _prior(true: int, counted: int) -> float:
-    """What the first prompt says about how the model counts: the ratio nearest to 1 that explains it."""
+    """The model's counting ratio by the first prompt: the ratio nearest to 1 that explains it."""
     if counted < MIN_DECLARED or not 1 / MAX_PRIOR < true / counted < MAX_PRIOR:
         return 1.0
     return true / counted if true < counted else max(1.0, (true - HIDDEN_TOKENS) / counted)
@@ -214,7 +214,7 @@ def growth_ratio(counters: Counters, settings: ContextSettings) -> float:
 
 def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
     """The ratio of true to counted tokens of what leaves the view. The last report included it: it was larger or
-    smaller than counted by about as much as the whole. Whoever declares nothing may send text that nobody recorded;
+    smaller than counted by about as much as the whole. Whoever declares nothing may send text that was not recorded;
     then it counts like what is added."""
     ratio = growth_ratio(counters, settings)
     if not settings.anchored or not counters.reported or not counters.reported_declared or counters.reported_view <= 0:
@@ -271,7 +271,7 @@ def fixed_tokens(counters: Counters, settings: ContextSettings) -> int:
 
 
 def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dict[str, int]:
-    """`tokens` by part. `unrecorded` is what the provider reported but nobody recorded: system prompt, tool definitions
+    """`tokens` by part. `unrecorded` is reported by the provider but was not recorded: system prompt, tool definitions
     and other unlogged text. If a client sends its own history (`followed`), our edits are ignored: its window still
     contains what they replaced."""
     ours = counters.own if followed else {}

@@ -22,24 +22,24 @@ from contextstash.context.window.overflow_patterns import (
 )
 
 MAX_END_LENGTH = 4_000
-"""How much of each end of a text is searched: the refusal comes first, or last after a traceback. A guess."""
+"""How much of each end of a text is searched: the refusal comes first, or last after a traceback."""
 
 MAX_JSON_LENGTH = 200_000
-"""Longest JSON text that is parsed, in characters; of a longer one the ends are searched as text. A bound on the time,
-which is a guess."""
+"""Longest JSON text that is parsed, in characters; of a longer one the ends are searched as text. It bounds the
+time."""
 
 MAX_BARE_TEXT_LENGTH = 1_000
 """A text up to this length, in characters, is taken for the error itself. In a longer one a word such as "error" must
-be near the match, since it may only quote a refusal. A guess."""
+be near the match, since it may only quote a refusal."""
 
-# Bounds on the time that a hostile or huge error takes; guesses.
+# Bounds on the time that a hostile or huge error takes; what is beyond them is not searched.
 _MAX_TEXT_LENGTH = 8 * MAX_END_LENGTH
 _MAX_PARTS = 64
 _MAX_MENTIONS = 8
 _MAX_DEPTH = 12
 
 _MAX_DISTANCE = 250
-"""How far from a match a word such as "error" may be, in characters; a guess: about two sentences."""
+"""How far from a match a word such as "error" may be, in characters: about two sentences."""
 
 _ERROR_FIELDS = frozenset({
     "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",

@@ -178,7 +178,7 @@ BYTE_BUDGET: dict[str, Any] = {
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
-    # The variants of `default` are guesses: smaller or larger limits in the same proportions, not measured.
+    # The variants of `default` have smaller or larger limits in the same proportions; they are not measured.
     "default-cost": {
         "prune_at": 0.50,
         "compact_at": 0.70,

@@ -1,4 +1,5 @@
-"""What a project's file may set, and within which bounds. The file is not trusted: the repository's author wrote it."""
+"""The settings that a project's file may change, and their bounds. The file is not trusted: the repository's author
+wrote it."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ BOUNDS: Mapping[str, Bounds] = {
     "window": Bounds(32_000, 2_000_000),
     # The largest reserve among the presets, that of `token-budget`.
     "output_reserve": Bounds(0, 32_000),
-    # Tokens of the window of an unknown model: as for `window`. Messages: room for a few calls; a guess.
+    # Tokens of the window of an unknown model: as for `window`. Messages: room for a few calls.
     "fallback_tokens": Bounds(32_000, 2_000_000),
     "fallback_messages": Bounds(20, 10_000),
-    # Below three tenths of the usable window an agent would keep reading the same files again; a guess.
+    # Below three tenths of the usable window an agent would keep reading the same files again.
     "prune_at": Bounds(0.3, 1),
     # 30,000 bytes / 4, and 4 outputs: the strictest of the presets, `byte-budget-cost`.
     "prune_at_tokens": Bounds(7_500, 2_000_000),
@@ -44,16 +45,16 @@ BOUNDS: Mapping[str, Bounds] = {
     "prune_protect_turns": Bounds(0, 1_000),
     "prune_minimum_tokens": Bounds(0, 2_000_000),
     "prune_smallest_tokens": Bounds(0, 100_000),
-    # Characters: a shorter digest contains less than the placeholder; a guess.
+    # Characters: a shorter digest contains less than the placeholder.
     "digest_chars": Bounds(400, 10_000),
     "digest_heuristic_chars": Bounds(400, 10_000),
-    # Half of the usable window, so that a compaction has enough to summarize; a guess.
+    # Half of the usable window, so that a compaction has enough to summarize.
     "compact_at": Bounds(0.5, 1),
     "compact_when": ANY,
     "critical_at": Bounds(0.5, 1),
     "messages_at": Bounds(10, 10_000),
     "tokens_at": Bounds(16_000, 2_000_000),
-    # Guesses: below, a reduction keeps too little to work on; above, it would be due again at once.
+    # Below, a reduction keeps too little to work on; above, it would be due again at once.
     "low_water": Bounds(0.2, 0.8),
     "compact_keep": ANY,
     "compact_keep_tokens": Bounds(0, 200_000),

@@ -1,4 +1,4 @@
-"""What refilled the window since the last prune or compaction: by part, the largest output, and what to do about it."""
+"""The growth of the window since the last prune or compaction: by part, the largest output, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextstash.context.text.sanitize import one_line
 from contextstash_storage.records import Output, Part
 
 UNRECORDED = "unrecorded"
-"""What the provider counts but nobody recorded: system prompt, tool definitions and other unlogged text."""
+"""Counted by the provider and not recorded: system prompt, tool definitions and other unlogged text."""
 
 LARGE_OUTPUT = 0.2
-"""A single output is named if it is at least this share of the growth; a guess."""
+"""A single output is named if it is at least this share of the growth."""
 
 DOMINANT = 0.5
 """A part is the cause, and gets advice, if it is at least this share of the growth: then no other part is larger."""
 
 MAX_PARTS_NAMED = 5
-"""Further parts are summed up; a guess, the sentence stays readable."""
+"""Further parts are summed up, so that the sentence stays readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """What was added: `tokens` in total, `parts` of it, largest first (values of `Part`, and `unrecorded`), in
+    """The added content: `tokens` in total, `parts` of it, largest first (values of `Part`, and `unrecorded`), in
     `messages` messages. Parts that shrank are omitted, so that `parts` add up to `tokens`. `largest` is the tool, the
     handle and the tokens of the largest output, if it is at least a fifth of `tokens`."""
 
@@ -59,7 +59,7 @@ def refill_of(
 
 
 def refill_sentence(refill: Refill, *, since: str = "compaction") -> str:
-    """What refilled the window in words, with advice if one part is at least half of it. `since` names what last
+    """The refill of the window in words, with advice if one part is at least half of it. `since` names what last
     reduced it: compaction or prune."""
     ago = f"{refill.messages:,} message{'' if refill.messages == 1 else 's'} ago"
     if not refill.parts:

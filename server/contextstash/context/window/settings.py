@@ -17,14 +17,14 @@ DESCRIBED = "described"
 PLACEHOLDER_FIELDS = frozenset({"handle", "tool", "argument", "subject", "tokens", "lines", "digest"})
 
 MAX_PLACEHOLDER_CHARACTERS = 1_000
-"""Longest placeholder that a user may set. A guess: ours take up to 300 characters, and a placeholder as long as a
-small output saves nothing."""
+"""Longest placeholder that a user may set. The default ones take up to 300 characters, and a placeholder
+as long as a small output saves nothing."""
 
 MAX_PINS = 50
-"""Pins of a session. A guess: more than anybody works on at once; each is looked up at each reduction."""
+"""Pins of a session. Each is looked up at each reduction; an agent works on fewer at once."""
 
 MAX_PIN_CHARACTERS = 500
-"""Length of a pin. A guess: longer than the paths of real projects."""
+"""Length of a pin. A longer one is refused; paths of real projects are shorter."""
 
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
@@ -58,7 +58,7 @@ class ContextSettings(BaseModel):
         default=True,
         description="Correct the tokens counted since that report by the ratio of earlier counts to earlier reports.",
     )
-    # A guess, near what Anthropic counts for a large image: width × height / 750, about 1,600 at most.
+    # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
     image_tokens: int = Field(
         default=1_500,
         ge=0,
@@ -105,7 +105,7 @@ class ContextSettings(BaseModel):
         ge=0,
         description="Maximum number of tool results in the view; older ones are archived, whatever their size.",
     )
-    # A guess: what the agent is comparing now. `staged` keeps 5, or 2 if it must.
+    # The outputs that the agent is comparing now; an older one takes a call to read. `staged` keeps 5, or 2 if it must.
     prune_keep_last: int = Field(default=3, ge=0, description="Newest tool outputs that a prune always keeps.")
     prune_keep_last_hard: int | None = Field(
         default=None,
@@ -127,7 +127,7 @@ class ContextSettings(BaseModel):
         ge=0,
         description="Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000.",
     )
-    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output. A guess.
+    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
     prune_smallest_tokens: int = Field(
         default=150,
         ge=0,
@@ -213,7 +213,7 @@ class ContextSettings(BaseModel):
         description="`one`: a single summary of all older messages; `levels`: recent summaries in detail, older ones"
         " merged.",
     )
-    # A guess: summaries should leave nine tenths of the window to the work.
+    # Summaries leave nine tenths of the window to the work.
     summaries_share: float = Field(
         default=0.10,
         gt=0,
@@ -240,7 +240,7 @@ class ContextSettings(BaseModel):
         default="handoff",
         description="Instructions for the summary: `handoff`, `checkpoint`, `brief`, or your own text.",
     )
-    # A guess: some twenty paths or identifiers.
+    # Some twenty paths or identifiers; further missing facts are only counted.
     summary_audit_tokens: int = Field(
         default=300,
         ge=0,
@@ -262,20 +262,20 @@ class ContextSettings(BaseModel):
     summarizer_temperature: float | None = Field(
         default=None, ge=0, le=2, description="Sampling temperature of the model; if not set, the model's default."
     )
-    # Seconds and retries are guesses.
+    # Seconds; after them and the retries the next summarizer writes.
     summarizer_timeout: float = Field(
         default=60.0, gt=0, description="Timeout of one request to the model, in seconds."
     )
     summarizer_retries: int = Field(
         default=2, ge=0, le=10, description="Maximum number of retries of a failed request."
     )
-    # A guess between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
+    # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
     summarizer_output_chars: int | None = Field(
         default=4_000,
         gt=0,
         description="Maximum length of a tool result in the input of the summarizer, in characters.",
     )
-    # A guess: leaves room for the prompt and the reply in a window of 200,000 tokens.
+    # Leaves room for the prompt and the reply in a window of 200,000 tokens; a longer input is summarized in parts.
     summarizer_input_tokens: int = Field(
         default=120_000,
         gt=1_000,
@@ -289,7 +289,7 @@ class ContextSettings(BaseModel):
     output_bytes: int | None = Field(
         default=None, gt=0, description="Maximum UTF-8 bytes of one tool output in the view."
     )
-    # A guess: 5 % of a window of 200,000 tokens.
+    # 5 % of a window of 200,000 tokens; the rest of an output is one call away.
     output_tokens: int | None = Field(
         default=10_000, gt=0, description="Maximum tokens of one tool output in the view."
     )
@@ -326,7 +326,7 @@ class ContextSettings(BaseModel):
     )
     fit_keep_messages: int = Field(default=0, ge=0, description="Newest messages that are never left out of a request.")
 
-    # A guess: the last call and what it is compared with. `byte-budget` keeps 3.
+    # The last call and the one that it is compared with. `byte-budget` keeps 3.
     recovery_keep_last: int = Field(
         default=2,
         ge=0,
@@ -426,7 +426,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 
 def _problem(place: Sequence[int | str], message: str, value: object) -> str:
-    """What is wrong with a setting, in words that name no library."""
+    """The error of a setting, in words that name no library."""
     name = ".".join(map(str, place))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):

@@ -18,12 +18,12 @@ SUMMARY_SHARE = 8
 less, longer ones take the room from the recent messages."""
 
 MAX_FIXED_SHARE = 0.75
-"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. A guess: with
-a system prompt that fills the window, summaries and outputs must still say something."""
+"""The share of the usable window that the fixed parts take at most when sizes are derived from the rest. With a
+system prompt that fills the window, summaries and outputs must still say something."""
 
 MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
-"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; what
-is above, nobody reads. Guesses; large models wrote 2,700 in recorded sessions (median)."""
+"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; a
+longer one takes room from the work. Large models wrote 2,700 in recorded sessions (median)."""
 
 REQUEST_SHARE = 4
 """The first request of a session stays as it was written if it takes at most the usable window divided by this, within
@@ -70,7 +70,7 @@ class WindowBudget:
 
 
 def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fixed: int = 0) -> WindowBudget:
-    """The budget of a window. Numbers that the settings leave open are shares of the window; the shares are guesses.
+    """The budget of a window. Numbers that the settings leave open are shares of the window.
     `fixed` are the tokens of a session that no reduction removes.
 
     The reserve takes at most half of the window, even if the settings say more. If the window is unknown (`known` is
@@ -145,7 +145,7 @@ triggers one; from the design that the preset `n-or-k` reproduces."""
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due automatically, each with its reason; None if it is not due."""
+    """The automatic reductions that are due, each with its reason; None if it is not due."""
 
     prune: str | None = None
     compact: str | None = None
@@ -159,7 +159,7 @@ def since_summary(counters: Counters) -> int:
 
 
 def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
-    """What is due in this state of a session."""
+    """The reductions that are due in this state of a session."""
     return Due(
         prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
         compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
@@ -239,5 +239,6 @@ _NEXT_STEPS_FOLLOWED: dict[Level, str] = {
 
 
 def next_step(level: Level, *, followed: bool = False) -> str:
-    """What to do at a level, in a sentence. A client that is followed sends its own history, so only it can compact."""
+    """The next step at a level, in a sentence. A client that is followed sends its own history, so only it can
+    compact."""
     return (_NEXT_STEPS_FOLLOWED if followed else _NEXT_STEPS)[level]

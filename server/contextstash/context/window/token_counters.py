@@ -7,10 +7,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from contextstash.context.window.image_tokens import ImageTokens, claude_image, openai_image
 from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.base import Reading
 from contextstash_storage.records import Block
+
+ImageTokens = Callable[[int, int], int]
+"""Tokens by pixels across and down."""
+
+CLAUDE_LONGEST_EDGE = 1_568
+CLAUDE_PIXELS_PER_TOKEN = 750
+CLAUDE_MOST = 1_600
+"""Anthropic scales larger images down to this edge, and to about this many tokens (its guide on vision)."""
+
+OPENAI_BOX = 2_048
+OPENAI_SHORTEST_EDGE = 768
+OPENAI_TILE = 512
+OPENAI_BASE_TOKENS = 85
+OPENAI_TILE_TOKENS = 170
+"""OpenAI's guide on vision, for GPT-4o and 4.1. GPT-5 takes 70 and 140: this errs on the safe side."""
+
+
+def claude_image(across: int, down: int) -> int:
+    """Tokens of an image for Claude."""
+    scale = min(1.0, CLAUDE_LONGEST_EDGE / max(across, down))
+    return min(CLAUDE_MOST, max(1, round(across * scale * down * scale / CLAUDE_PIXELS_PER_TOKEN)))
+
+
+def openai_image(across: int, down: int) -> int:
+    """Tokens of an image in high detail for OpenAI's models."""
+    scale = min(1.0, OPENAI_BOX / max(across, down))
+    scale *= min(1.0, OPENAI_SHORTEST_EDGE / (min(across, down) * scale))
+    columns, rows = (-(-max(1, round(edge * scale)) // OPENAI_TILE) for edge in (across, down))
+    return OPENAI_BASE_TOKENS + OPENAI_TILE_TOKENS * columns * rows
+
 
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
@@ -19,8 +48,8 @@ ListEncoder = Callable[[str, Sequence[str]], list[int]]
 """`encode(name, texts)`: the tokens of each text by a vocabulary, as the counting function counts them."""
 
 UNREADABLE_TOKENS = 50
-"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown. A
-guess."""
+"""The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown.
+The provider's report corrects it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
 
 
 def _beside(host: str, transcript: Path) -> list[Path]:
-    """A transcript that was named, with those of its sub-agents if they lie beside it."""
+    """A transcript that was named, with those of its sub-agents in the same folder."""
     if host == "claude-code" and transcript.exists():
         return [transcript, *claude_code.agent_transcripts(transcript)]
     return [transcript] if transcript.exists() or transcript.parent.is_file() else []

@@ -35,7 +35,7 @@ VARIABLES = (
 )
 
 MAX_ANCESTORS = 12
-"""How many parent processes are examined: a guess, enough for launchers (uv, npx, sh) and a terminal between."""
+"""How many parent processes are examined: enough for launchers (uv, npx, sh) and a terminal between."""
 
 _DESKTOP = re.compile(r"Claude\.app/|AnthropicClaude")
 """The paths of Claude Desktop, whose program has the same name as Claude Code's."""

@@ -34,6 +34,12 @@ def _sub_agents(transcript: Path) -> Sequence[Path]:
     return agent_transcripts(transcript)
 
 
+def _compacted(transcript: Path, sub_agents: Sequence[Path]) -> Path | None:
+    from contextstash.hosts.hooks.claude_code_compaction import compacted_transcript
+
+    return compacted_transcript(transcript, sub_agents)
+
+
 HOST = HookHost(
     name="claude-code",
     after_tool="PostToolUse",
@@ -51,4 +57,5 @@ HOST = HookHost(
     own_folders=_own_folders,
     persisted_output=persisted_output,
     sub_agents=_sub_agents,
+    compacted=_compacted,
 )

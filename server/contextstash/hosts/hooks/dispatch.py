@@ -125,9 +125,9 @@ async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
     from contextstash.hosts.hooks.stash import hook_stash, read_transcripts
 
     async with hook_stash(host.name, _log_remarks(host)) as stash:
-        session_id = await read_transcripts(host, stash, event)
+        sessions = await read_transcripts(host, stash, event)
     awaits = host.after_compaction is not None and event.get("hook_event_name") == host.before_compaction
-    if awaits and session_id is not None:
+    if awaits and any(sessions.values()):
         _compaction_marker(event).touch(mode=0o600)
 
 

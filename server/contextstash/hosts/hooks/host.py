@@ -34,7 +34,8 @@ class HookHost:
     shift the numbers of all lines behind it.
 
     Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
-    outputs: a hook reads no file outside of them. `sub_agents` returns the transcripts of a session's sub-agents.
+    outputs: a hook reads no file outside of them. `sub_agents` returns the transcripts of a session's sub-agents,
+    and `compacted`, given the session's transcript and these, the one that was just compacted, None if that is unclear.
     `is_of_same_project` returns whether a transcript is of the same project as the current one, given the project's
     folder.
     """
@@ -56,6 +57,7 @@ class HookHost:
     cut_at_end: frozenset[str] = frozenset()
     persisted_output: Callable[[Any], str | None] = lambda _: None
     sub_agents: Callable[[Path], Sequence[Path]] = lambda _: ()
+    compacted: Callable[[Path, Sequence[Path]], Path | None] = lambda transcript, _: transcript
     is_of_same_project: Callable[[Path, Path, str | None], bool] = _is_in_same_folder
 
     def limit(self, tool: str) -> int:

@@ -46,31 +46,33 @@ async def hook_stash(agent: str, on_remark: RemarkHandler) -> AsyncIterator[Stas
         await stash.close()
 
 
-async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:
-    """Record what is new in the event's transcript and in those of its sub-agents; returns the session's id.
-    Raises BadInputError if the file is not one of the host's own."""
+async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> dict[Path, str | None]:
+    """Record what is new in the event's transcript and in those of its sub-agents. Returns the session of each file,
+    the event's own first. Raises BadInputError if that file is not one of the host's own."""
     named = event.get("transcript_path")
     if not isinstance(named, str) or not named:
-        return None
+        return {}
     path = await asyncio.to_thread(_own_file, host, named)
     if path is None:
-        return None
+        return {}
     reader = recognize(path)
-    report = await ingest(stash, path, reader=reader)
-    for transcript in host.sub_agents(path):
-        await ingest(stash, transcript, reader=reader)
-    return report.session_id
+    files = [path, *host.sub_agents(path)]
+    return {file: (await ingest(stash, file, reader=reader)).session_id for file in files}
 
 
 async def hand_off(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:
     """The hand-off for the new window, once: of the session that continues in it, or of the one that was cleared."""
-    session_id = await read_transcripts(host, stash, event)
-    if event.get("source") != "clear":
-        resumed = event.get("source") == "resume"
-        return None if session_id is None else await stash.hand_off(session_id, resumed=resumed)
-    cleared = await _cleared_session(host, stash, event)
-    window = str(event.get("session_id") or "of no name")
-    return None if cleared is None else await stash.hand_off(cleared, to=window)
+    sessions = await read_transcripts(host, stash, event)
+    if event.get("source") == "clear":
+        cleared = await _cleared_session(host, stash, event)
+        window = str(event.get("session_id") or "of no name")
+        return None if cleared is None else await stash.hand_off(cleared, to=window)
+    transcript = next(iter(sessions), None)
+    if transcript is not None and event.get("source") == "compact":
+        transcript = await asyncio.to_thread(host.compacted, transcript, [*sessions][1:])
+    session_id = None if transcript is None else sessions[transcript]
+    resumed = event.get("source") == "resume"
+    return None if session_id is None else await stash.hand_off(session_id, resumed=resumed)
 
 
 async def _cleared_session(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:

@@ -74,7 +74,7 @@ def plan_install(
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
-    """The changes that undo an installation: to the byte if nobody has changed the file since, else only our part."""
+    """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
 
     def remove(data: MutableMapping[str, Any]) -> None:
         servers = data.get(client.key)
@@ -187,7 +187,7 @@ def _record(path: Path, entry: dict[str, Any] | None) -> None:
 
 
 def apply_install(change: Change) -> None:
-    """Write a file and keep a backup beside it. A later installation keeps the first backup as long as nobody else has
+    """Write a file and keep a backup next to it. A later installation keeps the first backup as long as no one else has
     changed the file."""
     if not change.needed or change.after is None:
         return

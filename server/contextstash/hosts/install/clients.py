@@ -177,7 +177,7 @@ CLIENTS: dict[str, Client] = {
 
 def own_command(executable: str = sys.executable) -> list[str]:
     """The command that starts this installation of contextstash: `uvx` if it lies in uv's cache, which may be emptied;
-    else the script beside its interpreter, by absolute path, because clients have another PATH; else the module.
+    else the script next to its interpreter, by absolute path, because clients have another PATH; else the module.
     Never the name on the package index as long as that name is not ours."""
     parts = Path(executable).parts
     in_the_cache = "uv" in parts and any(part.startswith("archive-v") for part in parts)

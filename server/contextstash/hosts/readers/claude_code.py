@@ -21,14 +21,14 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _TYPES = frozenset({"user", "assistant", "system", "attachment", "summary", "file-history-snapshot"})
 _MAX_SIDECHAIN_RECORDS = 300
-"""Records of sidechains that are remembered with the record that they descend from. A guess, which bounds the
+"""Records of sidechains that are remembered with the record that they descend from. It bounds the
 reader's state."""
 
 MAX_NAME_LENGTH = 200
 """Characters of the name of a project's folder; Claude Code cuts a longer name there and appends a hash."""
 
 MAX_HEAD_BYTES = 200_000
-"""Bytes at the start of a transcript in which its project is searched for. A guess."""
+"""Bytes at the start of a transcript in which its project is searched for."""
 
 
 class ClaudeCodeReader:
@@ -122,9 +122,9 @@ class _Reading:
         return True
 
     def _kept(self, record: dict[str, Any]) -> dict[str, str]:
-        """The messages that a compaction kept beside its summary: usually those after the summarized messages, but
-        those before them if the user had the later part summarized. Newer versions list them, older versions name the
-        first and the last. They stay at their place in the file."""
+        """The messages that a compaction kept in addition to its summary: usually those after the summarized messages,
+        but those before them if the user had the later part summarized. Newer versions list them, older versions name
+        the first and the last. They stay at their place in the file."""
         segment = part(record, "compactMetadata", "preservedSegment")
         listed = part(record, "compactMetadata", "preservedMessages")
         uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]

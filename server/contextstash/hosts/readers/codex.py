@@ -31,13 +31,14 @@ CONTEXT = (
 """Beginnings of messages that Codex itself adds with the role `user`: they do not begin a turn."""
 
 MAX_TURNS = 200
-"""How many turns back a rollback is followed: a guess, which bounds the reader's state."""
+"""How many turns back a rollback is followed. It bounds the reader's state; a longer rollback hides fewer messages."""
 
 MAX_HEAD_BYTES = 4_000_000
-"""Bytes of a rollout's first line, which holds the instructions that the session began with. A guess."""
+"""Bytes of a rollout's first line, which holds the instructions that the session began with. A longer one is not
+read."""
 
 MAX_ROLLOUTS_SEARCHED = 300
-"""How many of the latest rollouts are searched for one of a project. A guess."""
+"""How many of the latest rollouts are searched for one of a project; an older one is not followed."""
 
 
 class CodexReader:
@@ -200,7 +201,7 @@ def _is_by_codex(item: Json) -> bool:
 
 
 def _summary(payload: Json) -> str:
-    """What Codex put in place of the history: its summary, or the texts of the messages that it kept."""
+    """Codex's replacement of the history: its summary, or the texts of the messages that it kept."""
     if text := text_of(payload.get("message")):
         return text
     texts = []

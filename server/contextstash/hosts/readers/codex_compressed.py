@@ -48,7 +48,7 @@ class CompressedCodexReader:
 
 
 def is_superseded(path: Path) -> bool:
-    """Whether the uncompressed rollout exists beside this compressed one."""
+    """Whether the uncompressed rollout exists next to this compressed one."""
     return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()
 
 
@@ -59,6 +59,6 @@ def _zstandard() -> ModuleType:
         except ImportError:
             continue
     raise BadInputError(
-        "This rollout is compressed, which Python reads from 3.14 on. Install the package backports.zstd beside"
+        "This rollout is compressed, which Python reads from 3.14 on. Install the package backports.zstd with"
         " contextstash, or decompress the file first: zstd -d FILE."
     )

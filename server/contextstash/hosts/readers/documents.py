@@ -16,8 +16,8 @@ from contextstash.json.json_text import lenient_value
 from contextstash.service.recording.transcript_records import TranscriptMessage
 
 MAX_TAIL_MESSAGES = 400
-"""How many of the last messages are remembered one by one, to find where the conversation was rewound. A guess, which
-bounds the reader's state."""
+"""How many of the last messages are remembered one by one, to find where the conversation was rewound. It bounds the
+reader's state; a longer rewind is read as new messages."""
 
 Json = dict[str, Any]
 

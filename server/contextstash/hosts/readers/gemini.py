@@ -239,8 +239,7 @@ def current_recordings(folder: Path, project: Path | None) -> list[Path]:
 
 
 def _session_in(file: Path) -> str | None:
-    """The id of the session in a recording, searched for in the first 4,096 bytes, because the head comes first. The
-    length is a guess."""
+    """The id of the session in a recording, searched for in the first 4,096 bytes, because the head comes first."""
     with open_regular(file) as recording:
         found = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
     return found[1].decode() if found else None

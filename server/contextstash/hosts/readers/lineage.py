@@ -6,7 +6,7 @@ from typing import Any
 
 MAX_MESSAGES = 200
 """How many of the last messages are remembered with their parents. This limit and the next two bound the reader's
-state, which is stored with each reading: guesses."""
+state, which is stored with each reading."""
 
 MAX_PASSED = 100
 """How many of the last records that are not messages are remembered."""

@@ -22,8 +22,7 @@ from contextstash.hosts.readers.opencode_database import (
 from contextstash.hosts.readers.transcript import Line, Stamp, text_of
 
 STILL_CHANGING = 3
-"""How many of the last messages are checked file by file; in the others a new file is detected by its folder's time. A
-guess."""
+"""How many of the last messages are checked file by file; in the others a new file is detected by its folder's time."""
 
 
 def claims(path: Path, document: object) -> bool:

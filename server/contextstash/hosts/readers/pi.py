@@ -18,7 +18,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 from contextstash_storage.records import Native, Usage
 
 MAX_ENTRIES = 300
-"""How many entries that are not messages are remembered, to find the messages around them. A guess, which bounds the
+"""How many entries that are not messages are remembered, to find the messages around them. It bounds the
 reader's state."""
 
 COMPACTED = "The conversation before this was compacted. Its summary:\n\n"

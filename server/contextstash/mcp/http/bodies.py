@@ -28,16 +28,16 @@ MAX_ID_SEARCH_BYTES = 64 * 1024
 
 
 MAX_HELD_BYTES = 8 * MAX_MESSAGE_BYTES
-"""Bytes of bodies that are held in memory at a time; a guess. Each is within its own limit, and together they could
-fill the memory."""
+"""Bytes of all bodies in memory at a time; further requests are refused with 503. Each body is within its own limit,
+and together they could fill the memory."""
 
 BODY_SECONDS = 60.0
-"""How long a body may take; a guess. It allows 64 MiB at 9 Mbit/s."""
+"""Seconds that a body may take: 64 MiB at 9 Mbit/s. A slower client gets 408."""
 
 
 class StrictBodies:
     """ASGI middleware in front of the endpoint at one path, behind the authentication. A request that the endpoint
-    would refuse is refused before its body is read, or anybody could have megabytes parsed."""
+    would refuse is refused before its body is read, so that no stranger can have megabytes parsed."""
 
     def __init__(self, app: Any, path: str) -> None:
         self._app = app

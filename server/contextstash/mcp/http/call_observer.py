@@ -24,7 +24,7 @@ METHODS = frozenset(
         "subscriptions/listen",
     }
 )  # fmt: skip
-"""What is named in figures. Anything else is `other`: a client could make up any number of names."""
+"""The methods that figures name. Any other method is `other`: a client could invent any number of names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from contextstash_storage.errors import ContextstashError
 logger = logging.getLogger(__name__)
 
 MAX_RUNNING = 1_000
-"""Requests that run or wait at a time; a guess. More than a process answers in the minute after which clients give up:
-it answers some hundreds a second, and those that wait hold their bodies in memory."""
+"""Requests that run or wait at a time; further ones are refused with 503. They wait seconds at most: a process answers
+some hundreds a second. Each holds its body in memory."""
 
 DRAIN_SECONDS = 20.0
 """How long running requests may continue after SIGTERM: within the 30 s after which Kubernetes kills a process, by
 default."""
 
 READY_SECONDS = 5.0
-"""How long the store may take to respond while the server counts as ready. A guess."""
+"""Seconds that the store may take to respond while the server counts as ready."""
 
 HEALTH, READINESS = "/healthz", "/readyz"
 

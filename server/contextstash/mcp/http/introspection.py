@@ -1,4 +1,4 @@
-"""OAuth: opaque access tokens, about which the authorization server that issued them is asked (RFC 7662)."""
+"""OAuth token introspection (RFC 7662): the authorization server says whether an opaque access token is valid."""
 
 from __future__ import annotations
 
@@ -31,45 +31,46 @@ from contextstash.web.request_limits import Buckets
 logger = logging.getLogger(__name__)
 
 TRUSTED_SECONDS = 30.0
-"""How long a token counts as valid after the issuer said so: a revoked one is refused after this time at the latest. A
-guess: an agent's calls of one turn ask once."""
+"""How long a token counts as valid after the issuer said so: a revoked one is refused after this time at the latest.
+The calls of one turn of an agent then ask once; a shorter time asks the issuer more often."""
 
 REFUSED_SECONDS = 5.0
-"""How long a token counts as not valid after the issuer said so; a guess."""
+"""How long a token counts as not valid after the issuer said so. A token that becomes valid works after this time."""
 
 METADATA_SECONDS = 3_600.0
-"""After which the issuer's metadata are read again; a guess."""
+"""Seconds after which the issuer's metadata are read again. If its address changes, tokens fail until then."""
 
 MAX_TOKENS = 4_096
 """Tokens that are remembered, valid and refused ones each, some 500 bytes a token."""
 
 MAX_ASKED = 16
-"""Questions to the issuer at a time about tokens that were not valid before, and as many about others; a guess."""
+"""Concurrent requests to the issuer for tokens that were not valid before, and as many for others. More requests
+wait."""
 
 MAX_WAITING = 200
-"""Requests that wait for what the issuer says about tokens of one of these kinds; a guess. Each takes a place of the
-1,000 requests that the server runs, and the issuer may take FETCH_SECONDS to fail."""
+"""Requests that wait for the issuer, for each of the two kinds; more are refused. Each counts among the 1,000 requests
+that the server runs, and the issuer may take FETCH_SECONDS to fail."""
 
 STRANGERS_A_SECOND = 100.0
-"""Questions a second about tokens that were not valid before; a guess. Anybody can make tokens up, and the issuer must
-not be flooded with them; all clients of a team are new after a restart."""
+"""Requests a second to the issuer for tokens that were not valid before; more are refused. Invented tokens must not
+flood the issuer; after a restart all clients of a team are unknown."""
 
 LOGGED_A_SECOND = 1.0
-"""Lines of the log about what goes wrong; a guess."""
+"""Lines of the log about failures, a second. Further ones in the same second are not written."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{1,4096}=*")
-"""What a bearer token is made of (RFC 6750); the length is a guess."""
+"""The characters of a bearer token (RFC 6750). A longer token is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuersClient:
-    """By what the issuer knows this server."""
+    """The credentials by which the issuer recognizes this server."""
 
     name: str
     secret: str = field(repr=False)
 
     def authentication(self, methods: object) -> tuple[dict[str, str], httpx2.BasicAuth | None]:
-        """The fields of a form and the header by which it proves that, given the methods that the issuer accepts."""
+        """The form fields or the header that authenticate this server, by the methods that the issuer accepts."""
         if isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods:
             return {"client_id": self.name, "client_secret": self.secret}, None
         return {}, httpx2.BasicAuth(quote_plus(self.name), quote_plus(self.secret))  # by RFC 6749, as in a form
@@ -77,7 +78,7 @@ class IssuersClient:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the issuer said about a token, and when."""
+    """The issuer's reply for a token, and when it came."""
 
     at: float
     token: AccessToken | None
@@ -89,7 +90,7 @@ class _Answer:
 
 
 class _Questions:
-    """Those of one kind that the issuer is asked at a time."""
+    """The requests to the issuer for tokens of one kind: known ones, or unknown ones."""
 
     def __init__(self, issuer: str) -> None:
         self.places = anyio.Semaphore(MAX_ASKED)
@@ -108,8 +109,8 @@ class _Questions:
             self._waiting -= 1
 
 
-class OpaqueTokens:
-    """The SDK's TokenVerifier for tokens that say nothing themselves."""
+class IntrospectionVerifier:
+    """The SDK's TokenVerifier for opaque tokens: asks the issuer, and remembers its replies for seconds."""
 
     def __init__(self, options: OAuthOptions, client: IssuersClient) -> None:
         self._options = options
@@ -136,7 +137,7 @@ class OpaqueTokens:
         return None if answer.token is None else answer.token.model_copy(update={"token": token})
 
     async def _waited_for(self, sha256: bytes, token: str) -> _Answer:
-        """What the issuer says about a token, which is asked once for all requests that wait for it."""
+        """The issuer's reply for a token. It is asked once for all requests that wait for the same token."""
         while (answer := self._known(sha256)) is None:
             if (asked := self._asking.get(sha256)) is not None:
                 await asked.wait()
@@ -155,7 +156,7 @@ class OpaqueTokens:
             self._http = None
 
     def _known(self, sha256: bytes) -> _Answer | None:
-        """What the issuer said a moment ago."""
+        """The remembered reply; None if there is none or it is too old."""
         for answers in (self._valid, self._refused):
             answer = answers.get(sha256)
             if answer is not None and answer.holds:
@@ -174,8 +175,8 @@ class OpaqueTokens:
             try:
                 claims = await self._asked(token)
             except IssuerError as error:
-                # What is odd may be due to this token, which anybody can make up: a filter in front of the issuer, for
-                # instance, has a page for some. Others must not wait for that.
+                # An odd reply may be due to this token, which may be invented: a filter in front of the issuer may
+                # respond with a page. Other tokens must not wait for that.
                 if not isinstance(error, OddReplyError):
                     questions.failures.note()
                 raise self._noted(error) from None
@@ -186,7 +187,8 @@ class OpaqueTokens:
         return self._valid.set(sha256, _Answer(time.monotonic(), found.model_copy(update={"token": ""})))
 
     def _judged(self, token: str, claims: Any) -> AccessToken | None:
-        """The token, if what the issuer says makes it valid here. Raises IssuerError if that makes no sense."""
+        """The token, if the issuer's reply makes it valid here. Raises IssuerError if the reply cannot be
+        understood."""
         try:
             found, reason = _accepted(token, claims, self._options)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
@@ -196,13 +198,13 @@ class OpaqueTokens:
         return found
 
     def _noted(self, error: IssuerError) -> IssuerError:
-        """The error for the client, after a line of the log, of which anybody could cause many."""
+        """Log the error, at a limited rate, and return the one for the client."""
         if not self._log.take("all"):
             logger.warning("tokens cannot be verified: %s cannot be asked (%s)", self._options.issuer, error)
         return IssuerError(f"{self._options.issuer} cannot be asked about tokens.")
 
     async def _asked(self, token: str) -> Any:
-        """What the issuer says about a token. Raises IssuerError."""
+        """The issuer's reply for a token. Raises IssuerError."""
         if self._http is None:
             self._http = issuer_client()
         metadata = await self._read_metadata(self._http)
@@ -228,14 +230,14 @@ class OpaqueTokens:
 
 
 def _accepted(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> tuple[AccessToken | None, str]:
-    """The token, if it is active and issued for this server, else why not, if it is active. An answer that does not say
-    that is the issuer's error, not the token's: raises KeyError or TypeError."""
+    """The token, if it is active and issued for this server, else why not, if it is active. A reply without
+    `active` is the issuer's error, not the token's: raises KeyError or TypeError."""
     if not isinstance(claims["active"], bool):
         raise TypeError("active")
     if not claims["active"]:
         return None, ""
     if not _is_access_token(claims):
-        return None, "it is no bearer token"
+        return None, "it is not a bearer token"
     if not _is_for(claims.get("aud"), options.audiences):
         return None, f"it was not issued for {options.audience} (aud)"
     expires, begins = seconds_in(claims, "exp"), seconds_in(claims, "nbf")
@@ -253,7 +255,7 @@ def _is_now(expires: float | None, begins: float | None) -> bool:
 
 
 def _is_access_token(claims: Mapping[str, Any]) -> bool:
-    """Whether a token may be sent as it is: issuers are asked about refresh tokens too, and about those of a key."""
+    """Whether this is a bearer token: introspection also knows refresh tokens, and tokens bound to a key."""
     return str(claims.get("token_type", "Bearer")).lower() in ("bearer", "access_token")
 
 

@@ -1,4 +1,4 @@
-"""What an authorization server responds with: JSON, of limited size, within limited time."""
+"""Replies of an authorization server: JSON, of limited size, within limited time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import httpx2
 from contextstash_storage.errors import ContextstashError
 
 FETCH_SECONDS = 10.0
-"""How long a whole response may take; a guess."""
+"""Seconds that a whole response may take; a slower issuer counts as unavailable."""
 
 MAX_BYTES = 1 << 20
-"""Of a response; a guess. Metadata, keys and what is said about a token have some kilobytes."""
+"""Bytes of a response; a longer one is refused. Metadata, keys and replies for a token have some kilobytes."""
 
 
 class IssuerError(ContextstashError):

@@ -8,7 +8,7 @@ from typing import Any
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from starlette.responses import PlainTextResponse
 
-from contextstash.web.request_limits import MAX_RUNNING_OF_OWNER, Buckets, Places
+from contextstash.web.request_limits import MAX_RUNNING_OF_OWNER, Buckets, ConcurrencyLimit
 
 
 class RunningLimit:
@@ -16,7 +16,7 @@ class RunningLimit:
 
     def __init__(self, app: Any, most: int = MAX_RUNNING_OF_OWNER) -> None:
         self._app = app
-        self._places = Places(most)
+        self._places = ConcurrencyLimit(most)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         user = scope.get("user")
@@ -52,5 +52,5 @@ class RateLimit:
 
 
 def _name(user: AuthenticatedUser) -> str:
-    """What a bucket belongs to: an issuer's tokens name the program, which many owners use."""
+    """The name of a token's bucket, with its owner: an issuer's tokens name the program, which many owners use."""
     return f"{user.access_token.client_id} {user.access_token.subject}"

@@ -26,7 +26,7 @@ BUCKETS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0
 
 
 class Metrics:
-    """What one server process has done."""
+    """The requests of one server process, counted for Prometheus."""
 
     def __init__(self, running: Callable[[], int]) -> None:
         """`running` returns how many requests run now."""
@@ -48,7 +48,7 @@ class Metrics:
 
     @property
     def route(self) -> Route:
-        """The page of the figures, for tokens with the scope admin: how much others use a server is not for all."""
+        """The route of the figures. They show how much others use the server, so it needs the scope admin."""
 
         async def page(request: Request) -> Response:
             user = request.scope.get("user")

@@ -16,10 +16,10 @@ from contextstash.mcp.http.issuer_replies import IssuerError, issuer_client, rea
 from contextstash.mcp.http.oauth_issuer import LEEWAY_SECONDS, Failures, OAuthOptions, access_token, read_metadata
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Those with a public key. With any other, a token could be signed with what everybody knows."""
+"""Algorithms with a public key. With a symmetric one, a token could be signed with the public key itself."""
 
 NOT_VALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
-"""What is raised for a token that is not valid: the last ones for odd JSON, which PyJWT does not expect."""
+"""The errors of an invalid token. The last three come from odd JSON, which PyJWT does not expect."""
 
 SIGNED = (
     jwt.ExpiredSignatureError,
@@ -28,14 +28,14 @@ SIGNED = (
     jwt.InvalidIssuerError,
     jwt.MissingRequiredClaimError,
 )
-"""What is raised for a token of the issuer's that is not valid here: worth a line of the log, which a token that
-somebody made up is not. The texts are PyJWT's, without anything of the token but names of claims."""
+"""The errors of a token that the issuer signed and that is not valid here. They are logged, those of invented tokens
+are not. PyJWT's texts hold nothing of the token but names of claims."""
 
 KEYS_SECONDS = 3_600.0
-"""After which keys are read again, so that a withdrawn one is forgotten; a guess."""
+"""Seconds after which keys are read again. A withdrawn key is accepted until then."""
 
 RETRY_SECONDS = 30.0
-"""How often keys may be read for a key id that is not known: anybody can make one up."""
+"""Seconds between two reads of the keys because of an unknown key id, which may be invented."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,8 +73,8 @@ class OAuthTokens:
             return None
 
     async def _key(self, key_id: str | None) -> jwt.PyJWK | None:
-        """The public key with this id, None if the issuer has none. Whose key is known does not wait for the issuer,
-        which anybody can have asked for a key id that they made up."""
+        """The public key with this id, None if the issuer has none. A known key is returned without waiting
+        for the issuer, even while another request has it asked about an unknown key id."""
         if self._is_due(key_id):
             async with self._lock:
                 if self._is_due(key_id):

@@ -20,10 +20,10 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import LOCAL_OWNER
 
 FAILED_SECONDS = 5.0
-"""How long an issuer that did not respond is not asked again: requests would wait for it one after another. A guess."""
+"""Seconds for which an issuer that did not respond is not asked again: requests would wait for it one after another."""
 
 LEEWAY_SECONDS = 30
-"""By which the clocks of two machines may differ. A guess."""
+"""Seconds by which the clocks of two machines may differ; with a larger difference valid tokens are refused."""
 
 MAX_PROGRAM = 200
 """Characters of the name of a client of the issuer: it is stored and logged, and can be as long as a response."""
@@ -68,7 +68,7 @@ def check_issuer(issuer: str) -> None:
 
 
 def is_trusted(url: str) -> bool:
-    """Whether nobody on the way to this address can read or change what is sent."""
+    """Whether requests to this address are encrypted, or stay on this machine."""
     parts = urlsplit(url)
     return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
@@ -76,7 +76,7 @@ def is_trusted(url: str) -> bool:
 async def read_metadata(client: httpx2.AsyncClient, issuer: str, address: str) -> dict[str, Any]:
     """The issuer's metadata that have this address: RFC 8414 puts the well-known part before the path, OpenID Connect
     behind it, and not every issuer has the same fields in both. Raises IssuerError if none have it, if they are another
-    issuer's, or if it is no address that can be trusted."""
+    issuer's, or if its address cannot be trusted."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
     wrong = "it has no metadata at its well-known addresses"
@@ -103,7 +103,8 @@ async def read_metadata(client: httpx2.AsyncClient, issuer: str, address: str) -
 
 def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -> AccessToken | None:
     """A token whose claims hold, as the SDK describes it; None if they name no owner who may have sessions here. A
-    token that is bound to a key of its client (`cnf`) is worth nothing without that key, which nobody shows here."""
+    token that is bound to a key of its client (`cnf`) is refused, because the client does not prove that it has the
+    key."""
     owner = claims.get(options.owner_claim)
     if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
         return None
@@ -120,7 +121,7 @@ def access_token(token: str, claims: Mapping[str, Any], options: OAuthOptions) -
 
 def seconds_in(claims: Mapping[str, Any], name: str) -> float | None:
     """The time that a claim states, in seconds; None if it is missing or null. Raises ValueError, TypeError or
-    OverflowError if it is no time."""
+    OverflowError if it is not a time."""
     value = claims.get(name)
     if value is None:
         return None
@@ -131,7 +132,8 @@ def seconds_in(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _scopes(claims: Mapping[str, Any]) -> list[str]:
-    """The scopes of ours that a token has: `scope` is a text in RFC 9068, some servers write `scp`, as a list too."""
+    """The scopes of contextstash that a token has: `scope` is a text in RFC 9068, some servers write `scp`, as a list
+    too."""
     given = claims.get("scope") or claims.get("scp")
     words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
     return [scope for scope in SCOPES if scope in words]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 MAX_OWNERS = 64
-"""Owners whose sessions stay in memory between requests; a guess. Each keeps up to 8 sessions, of some 2 MB."""
+"""Owners whose sessions stay in memory between requests, each up to 8 sessions of some 2 MB. With more active owners,
+sessions are read from the database again."""
 
 
 class OwnerStashes(LazyStash):

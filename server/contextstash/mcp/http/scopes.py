@@ -1,4 +1,4 @@
-"""What the scopes of a token allow: read, write or admin, derived from what each tool says of itself."""
+"""Scopes of a token (read, write, admin), and which tools they allow, by the tools' annotations."""
 
 from __future__ import annotations
 

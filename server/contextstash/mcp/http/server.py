@@ -54,9 +54,9 @@ PAGES = "/ui"
 """The path of the browser pages."""
 
 OFFERED_SCOPES = ["read", "write"]
-"""What clients ask an issuer for: they take it from the metadata, and a token without scopes allows nothing. Not
-`admin`, which few users may have: issuers refuse a request with a scope too many. The SDK's own metadata would have the
-scopes without which it refuses every request, which are none."""
+"""The scopes that clients request from an issuer: they read them in the metadata, and a token without scopes allows
+nothing. Not `admin`, which few users may have: issuers refuse a request with a scope too many. The SDK's own metadata
+would have the scopes without which it refuses every request, which are none."""
 
 MakePages = Callable[[OwnerStashes, str, OwnHosts], tuple[Any, str]]
 """Makes the browser pages for a path: their application, and the query of the address that opens them."""
@@ -181,9 +181,9 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
     issued = OAuthOptions(options.oauth_issuer, options.public_url, options.oauth_owner_claim)
     opaque = None
     if options.oauth_client_id is not None and options.oauth_client_secret is not None:
-        from contextstash.mcp.http.introspection import IssuersClient, OpaqueTokens
+        from contextstash.mcp.http.introspection import IntrospectionVerifier, IssuersClient
 
-        opaque = OpaqueTokens(issued, IssuersClient(options.oauth_client_id, options.oauth_client_secret))
+        opaque = IntrospectionVerifier(issued, IssuersClient(options.oauth_client_id, options.oauth_client_secret))
     settings = AuthSettings.model_validate(
         {
             "issuer_url": options.oauth_issuer,
@@ -203,7 +203,7 @@ async def _failed(_: Request, error: Exception) -> Response:
 
 class Answered:
     """ASGI middleware around the SDK's application. Starlette raises an error again after `_failed` has responded, and
-    uvicorn logs it: while the issuer is down, anybody could fill the log, which says why already."""
+    uvicorn logs it: while the issuer is down, any client could fill the log, which gives the reason already."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 2.0
 """How often the tokens of running requests are verified again, and how long a request must run for that: most end
-before. A guess."""
+before. A longer time lets a revoked token's stream run longer."""
 
 
 @dataclass(eq=False)
@@ -81,7 +81,8 @@ class EndedWithToken:
                 group.cancel_scope.cancel()
 
     async def _verify(self, token: str) -> None:
-        """End the requests of a token that is not valid. If nobody can say, they go on."""
+        """End the requests of a token that is not valid. They continue if the token cannot be verified at the
+        moment."""
         try:
             found = await self._verifier.verify_token(token)
             if found is None or _has_expired(found):

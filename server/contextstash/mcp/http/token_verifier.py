@@ -10,7 +10,7 @@ from contextstash.mcp.http.owners import OwnerStashes
 from contextstash.web.access_tokens import PREFIX
 
 if TYPE_CHECKING:
-    from contextstash.mcp.http.introspection import OpaqueTokens
+    from contextstash.mcp.http.introspection import IntrospectionVerifier
 
 
 class StoredTokens:
@@ -36,7 +36,9 @@ class EitherTokens:
     """The SDK's TokenVerifier for the tokens in the database and those of an issuer: in the form of a JWT, and `opaque`
     ones if the issuer can be asked about them."""
 
-    def __init__(self, stored: TokenVerifier, issued: TokenVerifier, opaque: OpaqueTokens | None = None) -> None:
+    def __init__(
+        self, stored: TokenVerifier, issued: TokenVerifier, opaque: IntrospectionVerifier | None = None
+    ) -> None:
         self._stored = stored
         self._issued = issued
         self._opaque = opaque

@@ -1,1 +1,1 @@
-"""What a client sees of the server: tools, resources, prompts, completions, and their texts."""
+"""The server as a client sees it: tools, resources, prompts, completions, and their texts."""

@@ -3,7 +3,9 @@
 This module does not import `annotations` from `__future__`: the SDK needs a tool's annotations as objects.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context, Resolve, Sample
@@ -12,7 +14,6 @@ from pydantic import Field
 
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface.arguments import DryRun, SessionId
-from contextstash.mcp.surface.progress import reported
 from contextstash.mcp.wire.sendable import clipped, sendable_text
 from contextstash.service.results import CompactResult
 
@@ -98,3 +99,27 @@ def _text(sampled: CreateMessageResult | None) -> str | None:
         return None
     content = sampled.content if isinstance(sampled.content, list) else [sampled.content]
     return "".join(block.text for block in content if isinstance(block, TextContent))
+
+
+REPORT_SECONDS = 2.0
+"""Seconds between two progress notifications, for a person who waits."""
+
+
+@asynccontextmanager
+async def reported(context: Context[Any, Any], message: str) -> AsyncIterator[None]:
+    """Report progress at once and then every few seconds, without a total: how long a model takes is unknown."""
+    await context.report_progress(0, message=message)
+    reporting = asyncio.create_task(_report(context, message))
+    try:
+        yield
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+
+
+async def _report(context: Context[Any, Any], message: str) -> None:
+    seconds = 0.0
+    while True:
+        await asyncio.sleep(REPORT_SECONDS)
+        seconds += REPORT_SECONDS
+        await context.report_progress(seconds, message=f"{message}, {seconds:.0f} s")

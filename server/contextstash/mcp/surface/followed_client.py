@@ -1,4 +1,4 @@
-"""What the tools are said to do for a client that sends its own history: they change our own view, not its window."""
+"""Tool descriptions for a client that sends its own history: the tools change contextstash's view, not its window."""
 
 from __future__ import annotations
 

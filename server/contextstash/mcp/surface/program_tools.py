@@ -1,15 +1,20 @@
-"""The tools for programs with an agent loop: record messages, get the list to send, manage sessions."""
+"""The tools for programs with an agent loop: record messages, get the list to send, manage sessions.
+
+Each function declares a tool, as in agent_tools.
+"""
+
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface import result_lines as lines
 from contextstash.mcp.surface.arguments import JsonObject, Messages, NamedSession, SessionId, System, Tools, Usage
-from contextstash.mcp.surface.tool import StashTool
+from contextstash.mcp.surface.tool import StashTool, declared
 from contextstash.service.results import (
     ConfigureResult,
     ContextResult,
@@ -20,161 +25,99 @@ from contextstash.service.results import (
 )
 from contextstash_storage.errors import SessionNotFoundError
 
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+
 MAX_SESSIONS = 100
-"""Sessions in one page, some 10,000 tokens; a guess."""
+"""Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
 
 
-class ProgramTools:
-    """The functions of the tools, on a stash that is opened at first use."""
+@declared("Record messages", lines.record, idempotent=False)
+async def record_messages(
+    messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
+    session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
+    first_seq: Annotated[
+        int | None, Field(strict=True, description="Position of the first message: the previous next_seq")
+    ] = None,
+    batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
+    whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
+    format: Annotated[
+        str | None, Field(description="openai-chat, openai-responses, anthropic or gemini; default: detected")
+    ] = None,
+    model: Annotated[str | None, Field(description="Model of the session")] = None,
+    agent: Annotated[str | None, Field(description="Name of the agent")] = None,
+    usage: Usage = None,
+    request_id: Annotated[str | None, Field(description="Of get_context; default: newest")] = None,
+    system: System = None,
+    tools: Tools = None,
+    limits: Annotated[
+        JsonObject | None,
+        Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
+    ] = None,
+) -> RecordResult:
+    """Append messages to a session; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
+    automatically when due."""
 
-    def __init__(self, stash: LazyStash) -> None:
-        self._stash = stash
 
-    async def record_messages(
-        self,
-        messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
-        session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
-        first_seq: Annotated[
-            int | None, Field(strict=True, description="Position of the first message: the previous next_seq")
-        ] = None,
-        batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
-        whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
-        format: Annotated[
-            str | None,
-            Field(description="openai-chat, openai-responses, anthropic or gemini; default: detected"),
-        ] = None,
-        model: Annotated[str | None, Field(description="Model of the session")] = None,
-        agent: Annotated[str | None, Field(description="Name of the agent")] = None,
-        usage: Usage = None,
-        request_id: Annotated[str | None, Field(description="Of get_context; default: newest")] = None,
-        system: System = None,
-        tools: Tools = None,
-        limits: Annotated[
-            JsonObject | None,
-            Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
-        ] = None,
-    ) -> RecordResult:
-        stash = await self._stash.get()
-        return await stash.record_messages(
-            messages,
-            session_id=session_id,
-            first_seq=first_seq,
-            batch_id=batch_id,
-            whole=whole,
-            format=format,
-            model=model,
-            agent=agent,
-            usage=usage,
-            request_id=request_id,
-            system=system,
-            tools=tools,
-            limits=limits,
-        )
+@declared("Get context", lines.context)
+async def get_context(
+    session_id: SessionId = None,
+    messages: Annotated[Messages | None, Field(description="Whole conversation, recorded first")] = None,
+    system: System = None,
+    tools: Tools = None,
+    usage: Usage = None,
+    budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
+    format: Annotated[str | None, Field(description="As in record_messages")] = None,
+    model: Annotated[str | None, Field(description="Model of the session")] = None,
+) -> ContextResult:
+    """The message list to send to the model next: valid for its provider, within budget. What has to be shrunk for it
+    stays shrunk."""
 
-    async def get_context(
-        self,
-        session_id: SessionId = None,
-        messages: Annotated[Messages | None, Field(description="Whole conversation, recorded first")] = None,
-        system: System = None,
-        tools: Tools = None,
-        usage: Usage = None,
-        budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
-        format: Annotated[str | None, Field(description="As in record_messages")] = None,
-        model: Annotated[str | None, Field(description="Model of the session")] = None,
-    ) -> ContextResult:
-        stash = await self._stash.get()
-        return await stash.get_context(
-            session_id,
-            messages=messages,
-            system=system,
-            tools=tools,
-            usage=usage,
-            budget=budget,
-            format=format,
-            model=model,
-        )
 
-    async def recover_context(
-        self,
-        error: Annotated[str, Field(description="The provider's error message, unchanged")],
-        session_id: SessionId = None,
-        system: System = None,
-    ) -> RecoverResult:
-        stash = await self._stash.get()
-        return await stash.recover_context(session_id, error=error, system=system)
+@declared("Recover context", lines.recover, idempotent=False)
+async def recover_context(
+    error: Annotated[str, Field(description="The provider's error message, unchanged")],
+    session_id: SessionId = None,
+    system: System = None,
+) -> RecoverResult:
+    """After a provider refused a request as too long: shrink the session, get the messages to send."""
 
-    async def list_sessions(
-        self,
-        limit: Annotated[int, Field(description="At most 100")] = 50,
-        cursor: Annotated[str | None, Field(description="next_cursor of the previous result")] = None,
-    ) -> SessionList:
-        stash = await self._stash.get()
-        return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
-    async def configure_session(
-        self,
-        settings: Annotated[JsonObject | None, Field(description="Such as window")] = None,
-        pin: Annotated[list[str] | None, Field(description="Handles or paths to keep")] = None,
-        unpin: Annotated[list[str] | None, Field(description="Remove")] = None,
-        session_id: SessionId = None,
-    ) -> ConfigureResult:
-        stash = await self._stash.get()
-        return await stash.configure_session(session_id, settings=settings, pin=pin or (), unpin=unpin or ())
+async def _listed(stash: Stash, limit: int, cursor: str | None) -> SessionList:
+    return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
-    async def delete_session(self, session_id: NamedSession) -> DeleteResult:
-        stash = await self._stash.get()
-        try:
-            return await stash.delete_session(session_id)
-        except SessionNotFoundError:  # a client that got no answer may call again: the tool is idempotent
-            return DeleteResult(session_id=session_id, deleted=False, messages=0)
+
+@declared("List sessions", lines.sessions, read_only=True, call=_listed)
+async def list_sessions(
+    limit: Annotated[int, Field(description="At most 100")] = 50,
+    cursor: Annotated[str | None, Field(description="next_cursor of the previous result")] = None,
+) -> SessionList:
+    """Sessions, last changed first."""
+
+
+@declared("Configure session", lines.configure)
+async def configure_session(
+    settings: Annotated[JsonObject | None, Field(description="Such as window")] = None,
+    pin: Annotated[list[str] | None, Field(description="Handles or paths to keep")] = None,
+    unpin: Annotated[list[str] | None, Field(description="Remove")] = None,
+    session_id: SessionId = None,
+) -> ConfigureResult:
+    """Change how a session's context is managed."""
+
+
+async def _deleted(stash: Stash, session_id: str) -> DeleteResult:
+    try:
+        return await stash.delete_session(session_id)
+    except SessionNotFoundError:  # a client that got no answer may call again: the tool is idempotent
+        return DeleteResult(session_id=session_id, deleted=False, messages=0)
+
+
+@declared("Delete session", lines.delete, destructive=True, call=_deleted)
+async def delete_session(session_id: NamedSession) -> DeleteResult:
+    """Delete a session and everything recorded in it, permanently."""
 
 
 def program_tools(stash: LazyStash) -> list[StashTool]:
     """The tools that `--tools all` adds."""
-    tools = ProgramTools(stash)
-    return [
-        StashTool.of(
-            tools.record_messages,
-            title="Record messages",
-            description="Append messages to a session; with first_seq, batch_id or whole, repeated ones are skipped."
-            " Prunes and compacts automatically when due.",
-            line=lines.record,
-        ),
-        StashTool.of(
-            tools.get_context,
-            title="Get context",
-            description="The message list to send to the model next: valid for its provider, within budget. What has to"
-            " be shrunk for it stays shrunk.",
-            line=lines.context,
-            idempotent=True,
-        ),
-        StashTool.of(
-            tools.recover_context,
-            title="Recover context",
-            description="After a provider refused a request as too long: shrink the session, get the messages to send.",
-            line=lines.recover,
-        ),
-        StashTool.of(
-            tools.list_sessions,
-            title="List sessions",
-            description="Sessions, last changed first.",
-            line=lines.sessions,
-            read_only=True,
-            idempotent=True,
-        ),
-        StashTool.of(
-            tools.configure_session,
-            title="Configure session",
-            description="Change how a session's context is managed.",
-            line=lines.configure,
-            idempotent=True,
-        ),
-        StashTool.of(
-            tools.delete_session,
-            title="Delete session",
-            description="Delete a session and everything recorded in it, permanently.",
-            line=lines.delete,
-            destructive=True,
-            idempotent=True,
-        ),
-    ]
+    declarations = (record_messages, get_context, recover_context, list_sessions, configure_session, delete_session)
+    return [declaration.on(stash) for declaration in declarations]

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 MAX_INLINE_CHARACTERS = 60
-"""Longest value that shares its line with others. A guess: handles, names and numbers are shorter, sentences longer."""
+"""Longest value, in characters, that shares its line with others: handles, names and numbers are shorter, sentences
+longer. A wrong value changes only where lines break."""
 
 INDENT = "  "
 

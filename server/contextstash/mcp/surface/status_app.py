@@ -23,7 +23,7 @@ BAR_WIDTH = 24
 """Characters of the longest bar: with name and number a line has 52, which fits a narrow terminal."""
 
 MAX_POINTS = 80
-"""Points of a session that the page draws; a guess: the picture is a few hundred pixels wide."""
+"""Points of a session that the page draws: the picture is a few hundred pixels wide."""
 
 LOOK = "/* look.css */"
 """Where the page has the style that it shares with the browser pages."""

@@ -6,7 +6,9 @@ has the contract.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, get_type_hints
 
 from mcp.server.mcpserver import Context
@@ -16,6 +18,7 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
+from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface import schemas
 from contextstash.mcp.surface.failures import report_crash, unknown_name, wrong_arguments
 from contextstash.mcp.surface.readable_text import readable
@@ -23,6 +26,9 @@ from contextstash.mcp.wire.sendable import REPLACED, dumped, sendable, sendable_
 from contextstash.mcp.wire.surrogates import HALVES, without_placeholders
 from contextstash.service.result import Result
 from contextstash_storage.errors import ContextstashError
+
+Call = Callable[..., Awaitable[Any]]
+"""Carries out a tool: called with the stash, and the arguments by name."""
 
 Headline = Callable[[Any], str]
 """Makes one short line of a result, which stands first in its text."""
@@ -110,7 +116,8 @@ class StashTool(Tool):
         return tool
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
-        """Run the tool. Raises ToolError with a message of ours for every failure that is not a protocol error."""
+        """Run the tool. Raises ToolError, whose message says what to do, for every failure that is not a protocol
+        error."""
         if HALVES in arguments:
             arguments = without_placeholders({name: value for name, value in arguments.items() if name != HALVES})
         self._refuse_unknown(arguments)
@@ -137,3 +144,43 @@ class StashTool(Tool):
 def _raised_by_tool(error: ToolError) -> bool:
     """The SDK wraps bad arguments in a plain ToolError and any crash of the tool in a subclass."""
     return type(error) is not ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A tool as its function declares it: by its name, its arguments, its result, and its docstring for models. The
+    stash's method of the same name carries it out, or `call`."""
+
+    function: Callable[..., Any]
+    title: str
+    line: Headline
+    text: WholeText | None = None
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = True
+    call: Call | None = None
+
+    def on(self, stash: LazyStash) -> StashTool:
+        """The tool on this stash."""
+        name = self.function.__name__
+
+        @wraps(self.function)
+        async def run(**arguments: Any) -> Any:
+            opened = await stash.get()
+            return await (self.call(opened, **arguments) if self.call else getattr(opened, name)(**arguments))
+
+        return StashTool.of(
+            run,
+            title=self.title,
+            description=" ".join((self.function.__doc__ or "").split()),
+            line=self.line,
+            text=self.text,
+            read_only=self.read_only,
+            destructive=self.destructive,
+            idempotent=self.idempotent,
+        )
+
+
+def declared(title: str, line: Headline, **options: Any) -> Callable[[Callable[..., Any]], Declaration]:
+    """Makes a tool of a function that has only a signature and a docstring; the options are those of Declaration."""
+    return lambda function: Declaration(function, title, line, **options)

@@ -29,10 +29,11 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Bytes of one message: a batch of messages with images in it can be tens of megabytes."""
 
 MAX_OF_A_BATCH = 100
-"""Requests of a batch that get an error each; a guess: no client sends more, and the reply stays below 20 KB."""
+"""Requests of a batch that get an error each, below 20 KB together; further ones get none."""
 
 MAX_ID_LENGTH = 200
-"""Longest id, in characters, that is searched in a message that cannot be parsed; a guess: a UUID has 36."""
+"""Longest id, in characters, that is searched in a message that cannot be parsed (a UUID has 36). The error of a
+message with a longer id names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def _without_arguments(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply(value: dict[str, Any]) -> JSONRPCMessage | Refusal:
-    """A response to a request of ours. An invalid one gets no reply: two programs would refuse each other for ever."""
+    """A response to a request of this server. An invalid one gets no reply: two programs would refuse each other for
+    ever."""
     try:
         return jsonrpc_message_adapter.validate_python(sendable(value), by_name=False)
     except ValueError:

@@ -1,6 +1,7 @@
 """The streams of one client on stdin and stdout, one JSON-RPC message per line: each invalid line gets an error.
 
-The SDK's own streams drop a line that they cannot parse, so the client waits for ever, and parse on the event loop.
+The SDK's own streams drop a line that they cannot parse, so the client waits for ever, and parse on the event loop. Its
+claims of the two descriptors, which are private, are used here.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TextIO
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server import stdio
 from mcp.shared.message import SessionMessage
 
 from contextstash.mcp.wire.json_rpc import MAX_MESSAGE_BYTES, Refusal, read_message, too_large, written
@@ -85,43 +88,20 @@ async def _write(messages: MemoryObjectReceiveStream[SessionMessage], out: Binar
 
 @contextmanager
 def _own_descriptors() -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    incoming, outgoing = _duplicate(0, os.O_RDONLY), _duplicate(1, os.O_WRONLY)
-    empty = os.open(os.devnull, os.O_RDONLY)
+    """The SDK's claims of stdin and stdout. A closed one is empty."""
+    lines, release_lines = _claimed(0, sys.stdin, "rb", stdio._open_stdin_diversion)
+    out, release_out = _claimed(1, sys.stdout, "wb", stdio._open_stdout_diversion)
     try:
-        _point(0, empty)
-        try:
-            _point(1, 2)
-        except OSError:  # no stderr either
-            _point(1, os.open(os.devnull, os.O_WRONLY))
-        # Never closed: a read that cannot be cancelled may still use the descriptor when this ends.
-        yield os.fdopen(incoming, "rb", closefd=False), os.fdopen(outgoing, "wb", closefd=False)
+        yield lines, out
     finally:
-        os.close(empty)
-        _point(0, incoming)
-        _point(1, outgoing)
+        release_out()
+        release_lines()
 
 
-def _duplicate(descriptor: int, flags: int) -> int:
-    """A duplicate above the three standard descriptors; one of an empty file if the standard one is closed."""
-    try:
-        copy = os.dup(descriptor)
-    except OSError:
-        copy = os.open(os.devnull, flags)
-    return _duplicate_above(copy)
-
-
-def _duplicate_above(descriptor: int) -> int:
-    if descriptor > 2:
-        return descriptor
-    higher = _duplicate_above(os.dup(descriptor))
-    os.close(descriptor)
-    return higher
-
-
-def _point(descriptor: int, target: int) -> None:
-    os.dup2(target, descriptor, inheritable=True)
-    if sys.platform == "win32":  # children inherit the handle that Windows knows, not the descriptor
-        from mcp.os.win32.utilities import rebind_std_handle_to_fd
-
-        with suppress(OSError):
-            rebind_std_handle_to_fd(descriptor)
+def _claimed(
+    descriptor: int, stream: TextIO | None, mode: Literal["rb", "wb"], divert: Callable[[], int]
+) -> tuple[BinaryIO, Callable[[], None]]:
+    if stream is None:
+        return Path(os.devnull).open(mode), lambda: None
+    claimed, release = stdio._claim_fd(descriptor, stream, mode, divert)
+    return claimed, release or (lambda: None)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 PREFIX = f"\ufdd0{secrets.token_hex(12)}:"
-"""Begins each placeholder. Random for each process, so that nobody can write a message that contains it."""
+"""Begins each placeholder. Random for each process, so that no message can contain it by intent."""
 
 HALVES = f"{PREFIX}halves"
 """The name of an extra argument of a call, which says that the others contain placeholders."""

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from contextstash.context.window.backoff import oscillation
 from contextstash.context.window.refill_diagnosis import refill_of, refill_sentence
 from contextstash.context.window.thresholds import lowest_threshold
-from contextstash.service.estimate import estimate_session
+from contextstash.service.estimate import estimate_messages, estimate_session
 from contextstash.service.recording.client_edits import CLIENT
 from contextstash.service.reduction.recent_reductions import attempts_of
 from contextstash.service.results import Estimate
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Session
+from contextstash_storage.records import Native, Session
+
+
+async def estimate_context(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    messages: Sequence[Native] | None = None,
+    model: str | None = None,
+) -> Estimate:
+    """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
+    if messages is not None:
+        return await asyncio.to_thread(estimate_messages, access, messages, model)
+    return await estimate_with_notes(access, await access.session(session_id), model)
 
 
 async def estimate_with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:

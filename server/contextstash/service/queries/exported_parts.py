@@ -1,4 +1,4 @@
-"""What an exported session says it is made of, compared with what its file holds."""
+"""Compares the counts that an exported session states with the parts that its file holds."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from contextstash_storage.records import Session, Usage
 from contextstash_storage.totals import DaySum, ToolSum
 
 BUSIEST = 5
-"""Sessions that an overview names. A guess at what a reader looks at."""
+"""Sessions that an overview names."""
 
 LAST_CALLS = 20
-"""Calls of one session that are listed: a guess, as above."""
+"""Calls of one session that are listed; `calls` has them all."""
 
 READ_AT_ONCE = 200
 
@@ -121,8 +121,8 @@ def _day(day: str, sums: Sequence[DaySum]) -> DayUse:
 
 
 def _cost(calls: DaySum) -> float | None:
-    """What calls to one model cost, in US dollars. A call of average size is priced: the price of a model can depend on
-    the size of a request, so that the sum of all would be too dear."""
+    """The cost of calls to one model, in US dollars. A call of average size is priced: the price of a model can depend
+    on the size of a request, so that the sum of all would be too dear."""
     if calls.priced == calls.calls:
         return calls.cost
     average = Usage(

@@ -1,4 +1,4 @@
-"""What the proxy sent of a session and what it saved, net of cache rewrites, for a person."""
+"""The report of a proxied session: tokens sent, and the saving net of cache rewrites."""
 
 from __future__ import annotations
 

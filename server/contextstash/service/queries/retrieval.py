@@ -178,13 +178,13 @@ async def _sessions(access: Access, session_id: str | None, scope: str | None, p
 
 
 async def _unseen_first(access: Access, session_id: str) -> Weigh:
-    """What the session's view shows is weighed down."""
+    """Weighs down the messages that the session's view shows."""
     shows = await access.shows_whole(await access.store.get_session(session_id))
     return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
 
 
 async def _note(access: Access, hits: Sequence[Hit]) -> str | None:
-    """What the caller should know of the result."""
+    """Remarks for the caller about the result."""
     notes = [] if hits else [NOTHING_FOUND]
     if left := await access.store.unindexed_messages():
         notes.append(f"{left:,} messages are still being indexed and cannot be found yet: search again later.")

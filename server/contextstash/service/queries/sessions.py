@@ -1,33 +1,22 @@
-"""Sessions: listing, configuring and deleting them, and paging through their full history."""
+"""Sessions: listing and deleting them, and paging through their full history."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_requests import requests_of
 from contextstash.context.text.sanitize import one_line
+from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
-from contextstash.context.window.settings import DESTINATION, ContextSettings, resolve_settings, session_layer
-from contextstash.formats import UNDECIDED, get_format
+from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_session
-from contextstash.service.recording.messages import check_session_id, create_session
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
-from contextstash.service.results import (
-    ConfigureResult,
-    DeleteResult,
-    MessageLine,
-    MessagePage,
-    SessionLine,
-    SessionList,
-)
-from contextstash.service.session_access import Access
-from contextstash.summarizers import CONSENT
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Message, Session
+from contextstash.service.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
+from contextstash.service.session_access import READ_AT_ONCE, Access
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Message, Native, Session
 
 MAX_LISTED = 200
 
@@ -38,22 +27,20 @@ NOT_OVERWRITTEN = (
 )
 
 FIRST_MESSAGES = 12
-"""Messages among which the first prompt is searched for: clients put context of their own before it. A guess."""
+"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
+whose prompt comes later has no title."""
 
 MAX_PROMPT_TOKENS = 20_000
-"""A longer message is no title. A guess, which bounds the time that a list takes."""
+"""A longer message is not read for a title: it bounds the time that a list takes."""
 
 TITLE_CHARACTERS = 80
 
-COUNTING = ("estimator", "image_tokens", "message_overhead")
-"""Settings by which a message is counted when it is recorded."""
 
-
-async def list_sessions(access: Access, limit: int, cursor: str | None) -> SessionList:
+async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
     """One page of sessions, the one with the newest message first; `cursor` is the previous page's `next_cursor`."""
     if not 1 <= limit <= MAX_LISTED:
         raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
-    found = await recent_sessions(access, limit + 1, cursor)
+    found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
         sessions=[await session_line(access, session) for session in page],
@@ -61,8 +48,8 @@ async def list_sessions(access: Access, limit: int, cursor: str | None) -> Sessi
     )
 
 
-async def recent_sessions(access: Access, limit: int, cursor: str | None) -> list[Session]:
-    """The records of sessions, the one with the newest message first."""
+async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> list[Session]:
+    """The records of sessions, the one with the newest message first, without those that only archive outputs."""
     return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
 
 
@@ -109,66 +96,7 @@ async def _first_prompt(access: Access, session: Session) -> str | None:
     return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
 
 
-async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
-    """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
-    not exist is created, so that its settings hold from the first message on."""
-    session = await _session_to_configure(access, session_id, settings)
-    unknown = settings.keys() - ContextSettings.model_fields.keys()
-    layer = {
-        name: value
-        for name, value in {**session_layer(session.settings), **settings}.items()
-        if value is not None or name in unknown
-    }
-    before = access.settings(session).model_dump()
-    after = resolve_settings(access.layer(session.agent), layer).model_dump()
-    await access.store.update_session(session.session_id, settings=layer)
-    counted = [name for name in COUNTING if before[name] != after[name]]
-    note = None
-    if counted and session.counters.messages:
-        note = (
-            f"The {session.counters.messages:,} messages recorded before keep their token counts;"
-            f" {', '.join(counted)} apply to new messages only. Set them before the first message to count all alike."
-        )
-    return ConfigureResult(
-        session_id=session.session_id,
-        settings={name: value for name, value in after.items() if value is not None},
-        changed=[name for name in after if before[name] != after[name]],
-        note=note,
-    )
-
-
-async def _session_to_configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> Session:
-    try:
-        session = await access.session(session_id)
-    except SessionNotFoundError:
-        if session_id is None:
-            raise
-    else:
-        _check_destination(access, session.agent, settings)
-        return session
-    check_session_id(session_id)
-    _check_destination(access, None, settings)
-    resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
-    return await create_session(access, session_id, UNDECIDED, {})
-
-
-def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
-    """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
-    may change a session's own settings."""
-    if settings.get(DESTINATION) is not None:
-        raise BadInputError(
-            f"{DESTINATION} sets where sessions are sent: no session can set it, only the user's own configuration"
-            " (contextstash.toml in the user's folder, CONTEXTSTASH_SUMMARIZER_BASE_URL, or --set)."
-        )
-    asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
-    if asked and not access.may_call_model(agent):
-        raise BadInputError(
-            "A session cannot have a model called without the user's consent, which only the user's own configuration"
-            f" gives: {CONSENT}. Without it, summarizer is auto, sampling or extractive."
-        )
-
-
-async def delete(access: Access, session_id: str) -> DeleteResult:
+async def delete_session(access: Access, session_id: str) -> DeleteResult:
     """Delete a session permanently, with the outputs archived for it. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     along: list[str] = []
@@ -183,7 +111,7 @@ async def delete(access: Access, session_id: str) -> DeleteResult:
     )
 
 
-async def read_messages(access: Access, session_id: str, first: int, limit: int) -> MessagePage:
+async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
     """Messages as they were recorded, from position `first` on, each with whether the model still sees it."""
     session = await access.session(session_id)
     total = session.counters.messages
@@ -217,3 +145,17 @@ def _message_line(message: Message, entry: Entry | None, handles: list[str] | No
         handles=handles,
         message=message.body or {},
     )
+
+
+async def read_conversation(access: Access, session_id: str) -> list[Native]:
+    """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
+    restart."""
+    session = await access.session(session_id)
+    edits = await access.store.read_edits(session_id)
+    shown = edits_in_force(edits).visible_ranges(session.counters.messages)
+    path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
+    natives: list[Native] = []
+    for start in range(0, len(path), READ_AT_ONCE):
+        read = await access.store.read_messages_at(session_id, path[start : start + READ_AT_ONCE])
+        natives += [message.body or {} for message in read]
+    return natives

@@ -8,7 +8,7 @@ from contextstash.context.view.view import Entry, Overlay, build_view, edits_in_
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.results import BesideBlock, BesideMessage, BesidePage, BesideSummary
+from contextstash.service.results import SideBySideBlock, SideBySideMessage, SideBySidePage, SideBySideSummary
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Block, Cover, Message, SummaryEdit
@@ -16,8 +16,9 @@ from contextstash_storage.records import Block, Cover, Message, SummaryEdit
 MAX_MESSAGES = 500
 
 
-async def read_beside(access: Access, session_id: str, first: int, limit: int) -> BesidePage:
-    """Messages `first` to `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
+async def read_side_by_side(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> SideBySidePage:
+    """A page of the history with what the model sees in the place of each message: messages `first` to
+    `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
         raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
     session = await access.session(session_id)
@@ -29,7 +30,7 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
     fmt = get_format(session.format)
     entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles = {(output.seq, output.block): output.handle for output in outputs}
-    return BesidePage(
+    return SideBySidePage(
         session_id=session_id,
         messages=[_message(message, entries.get(message.seq), overlay, fmt, handles) for message in messages],
         summaries=[_summary(edit) for edit in overlay.summaries if _touches(edit, first, last)],
@@ -42,8 +43,8 @@ async def read_beside(access: Access, session_id: str, first: int, limit: int) -
 
 def _message(
     message: Message, entry: Entry | None, overlay: Overlay, fmt: Format, handles: dict[tuple[int, int], str]
-) -> BesideMessage:
-    return BesideMessage(
+) -> SideBySideMessage:
+    return SideBySideMessage(
         seq=message.seq,
         role=message.role,
         tokens=message.tokens,
@@ -66,10 +67,10 @@ def _read(message: Message, fmt: Format) -> list[tuple[int, tuple[Block, str]]]:
     return list(enumerate(zip(counted, reading.texts, strict=True)))
 
 
-def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> BesideBlock:
+def _block(place: int, entry: Entry | None, handle: str | None, block: Block, text: str) -> SideBySideBlock:
     edit = entry.replaced.get(place) if entry else None
     stripped = entry is not None and entry.stripped and block.type == "thinking"
-    return BesideBlock(
+    return SideBySideBlock(
         type=block.type,
         heading=" ".join(filter(None, (block.tool, block.argument))),
         tool=block.tool,
@@ -88,8 +89,8 @@ def _covering(covers: Sequence[Cover], seq: int) -> str | None:
     return hiding.summary_id if isinstance(hiding, SummaryEdit) else None
 
 
-def _summary(edit: SummaryEdit) -> BesideSummary:
-    return BesideSummary(
+def _summary(edit: SummaryEdit) -> SideBySideSummary:
+    return SideBySideSummary(
         summary_id=edit.summary_id,
         first_seq=edit.first_seq,
         last_seq=edit.last_seq,

@@ -14,7 +14,7 @@ from contextstash_storage.records import ArchiveEdit, Event, SummaryEdit
 CHANGES_SHOWN = 12
 
 
-async def context_status(access: Access, session_id: str | None) -> ContextStatus:
+async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.session(session_id)
     estimate = await estimate_with_notes(access, session)
@@ -60,7 +60,7 @@ def _made(edit: SummaryEdit) -> SummaryMade:
 
 
 def change_of(event: Event) -> Change:
-    """What an event did to a session's context."""
+    """The change of a session's context by an event."""
     return Change(
         kind=event.kind,
         seq=event.seq,

@@ -25,8 +25,8 @@ DIFFERENT = "it is stored there with another content: one of the two was changed
 
 @dataclass
 class Migrated:
-    """What a migration did, by sessions: those `copied` now, those that were there `already`, and by their ids why
-    others `failed`."""
+    """The outcome of a migration, by sessions: those `copied` now, those that were there `already`, and by their ids
+    why others `failed`."""
 
     copied: int = 0
     already: int = 0
@@ -91,7 +91,7 @@ class Digest:
         return line
 
     def with_extras(self, extras: SessionExtras) -> str:
-        """The checksum of the records so far and of what the session has beside them."""
+        """The checksum of the records so far and of the session's other data."""
         return hashlib.sha256(self._hash.digest() + extras.model_dump_json().encode()).hexdigest()
 
 

@@ -27,25 +27,25 @@ UNRECORDED = "unrecorded"
 Parts = dict[str, float]
 
 
-async def timeline(access: Access, session_id: str, points_wanted: int = POINTS) -> Timeline:
+async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> Timeline:
     """The window after each run of messages, and just before and after each change. In between, the tokens of new
     messages are added to what the last change left; the last point is the present estimate. Raises
     SessionNotFoundError."""
     session = await access.session(session_id)
     total = session.counters.messages
     estimate = await estimate_session(access, session)
-    width = max(1, -(-total // points_wanted))
+    width = max(1, -(-total // points))
     runs = _by_run(await access.store.token_sums(session_id, width))
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
     _apply_limits(runs, width, await access.edits(session), events)
     counted = _points(runs, width, total, [event for event in events if event.parts])
-    points = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
-    points.append(TimelinePoint(seq=total, parts=estimate.breakdown))
+    shown = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
+    shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
     return Timeline(
         session_id=session_id,
         usable=estimate.usable,
-        points=points,
+        points=shown,
         changes=[change_of(event) for event in events],
     )
 
@@ -60,8 +60,8 @@ def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
 
 
 def _apply_limits(runs: dict[int, Parts], width: int, edits: Sequence[Edit], events: Sequence[Event]) -> None:
-    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. What was cut
-    later is in the parts of its event."""
+    """Take from the runs what the limit of one output cut when it was recorded: no view ever showed it. A later
+    cut is in the parts of its event."""
     at = [event.created_at for event in events if event.kind in ("prune", "recovery") and event.created_at]
     for edit in edits:
         if isinstance(edit, TruncateEdit) and not _is_made_with(edit, at):

@@ -13,23 +13,31 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.json.json_text import lenient_value
 from contextstash.service.queries.exported_parts import END, NOT_STORED, PARTS, PartCounts
-from contextstash.service.queries.wide_edits import narrowed
 from contextstash.service.recording.messages import check_session_id, remember_calls, search_text_of
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
+from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
     EDIT,
+    ArchiveEdit,
     Call,
     Copied,
     DeclaredVersion,
+    DigestEdit,
+    EditRecord,
     Event,
     Message,
     NewMessage,
     Output,
     Request,
+    RestoreEdit,
+    RewindEdit,
     Session,
+    StripEdit,
+    SummaryEdit,
+    TruncateEdit,
 )
 
 VERSION = 4
@@ -46,6 +54,9 @@ COUNTED_SINCE = 3
 """The first version whose messages have positions, and whose last record has counts."""
 
 LOGGED_AT_ONCE = 1_000
+
+RECORD_LEVELS = 2
+"""Levels of nesting of a record around a message's body."""
 
 LOGGED: Mapping[str, type[Event] | type[Call] | type[DeclaredVersion] | type[Request]] = {
     "event": Event,
@@ -124,7 +135,7 @@ def is_session(record: object) -> bool:
     return isinstance(record, dict) and HEADER in record
 
 
-async def import_session(access: Access, lines: Iterable[str], session_id: str | None = None) -> CopyResult:
+async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
     """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
     that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
     an exported session; then nothing of its session is stored."""
@@ -245,8 +256,9 @@ class _Lines:
             if line.strip():
                 try:
                     record = lenient_value(line)
+                    check_json(record, level=-RECORD_LEVELS)
                 except (ValueError, RecursionError) as error:
-                    raise self._wrong() from error
+                    raise (self._wrong(str(error)) if isinstance(error, NotJsonError) else self._wrong()) from error
                 if not isinstance(record, dict):
                     raise self._wrong()
                 return record
@@ -263,10 +275,8 @@ class _Lines:
         except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
             raise self._wrong() from error
 
-    def _wrong(self) -> BadInputError:
-        return BadInputError(
-            f"Line {self._number} is not part of an exported session. Nothing of that session was stored."
-        )
+    def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
+        return BadInputError(f"Line {self._number} {problem} Nothing of that session was stored.")
 
 
 def _message(fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:
@@ -277,3 +287,21 @@ def _message(fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str,
     if len(texts) != len(message.blocks):
         return message
     return message.model_copy(update={"search_text": search_text_of(texts, message.blocks, calls)})
+
+
+_TYPES: tuple[type[EditRecord], ...] = (
+    ArchiveEdit,
+    TruncateEdit,
+    DigestEdit,
+    StripEdit,
+    SummaryEdit,
+    RewindEdit,
+    RestoreEdit,
+)
+_FIELDS = {kind.model_fields["kind"].default: kind.model_fields.keys() for kind in _TYPES}
+
+
+def narrowed(wide: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that belong to the edit's kind. Raises KeyError if the kind is unknown."""
+    own = {name: value for name, value in wide.items() if name in _FIELDS[wide["kind"]]}
+    return {**own, "after_seq": wide["last_seq"]} if wide["kind"] == "digest" else own

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.context.view.branches import KnownPath, known_path, rewinding
-from contextstash.formats import detect_format, get_format
+from contextstash.context.view.branches import KnownPath, known_path, path_to, rewinding
+from contextstash.formats import get_format
 from contextstash.service.apply_edits import ATTEMPTS
 from contextstash.service.known_lists import digests_of
 from contextstash.service.recording.client_edits import weighed_together
-from contextstash.service.recording.head_messages import declare_head, leading_system, stored_head
 from contextstash.service.recording.messages import (
     RECENT_MESSAGES,
     Calls,
     append,
-    check_session_id,
     is_large,
     remember_calls,
-    with_usage,
 )
-from contextstash.service.recording.missing_reply import check_reply_is_listed
+from contextstash.service.requests.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, Session
 
 MAX_BATCH_ID = 200
@@ -68,48 +64,6 @@ class BatchIdentity:
 def _is_unicode(text: str) -> bool:
     """Whether it holds no half of a surrogate pair, which no database stores as text."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
-
-
-async def check_batch(
-    access: Access,
-    session_id: str | None,
-    natives: Sequence[Native],
-    identity: BatchIdentity,
-    format_name: str | None,
-    usage: Mapping[str, Any] | None,
-) -> Session | None:
-    """The session; None if it is not there yet. Raises BadInputError for what would be refused once a new session is
-    made: a refused batch must not leave an empty session."""
-    session = await _known_session(access, session_id)
-    if session is not None:
-        return session
-    if identity.first_seq:
-        raise BadInputError(
-            f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
-            " position 0 on."
-        )
-    if usage is not None:
-        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
-    return None
-
-
-async def check_next_request(
-    access: Access, session_id: str | None, natives: Sequence[Native], format_name: str | None
-) -> None:
-    """Raises BadInputError if the conversation for the next request lacks its last reply. It could be recorded, as any
-    broken list can, but the provider would refuse the request."""
-    session = await _known_session(access, session_id)
-    name = session.format if session else format_name
-    check_reply_is_listed(get_format(name or detect_format(natives)), natives)
-
-
-async def _known_session(access: Access, session_id: str | None) -> Session | None:
-    if session_id is None:
-        return None
-    check_session_id(session_id)
-    with suppress(SessionNotFoundError):
-        return await access.store.get_session(session_id)
-    return None
 
 
 async def record_batch(
@@ -283,3 +237,42 @@ async def _fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes
 
 def _all_fingerprints(access: Access, natives: Sequence[Native]) -> list[bytes]:
     return [access.store.fingerprint(native) for native in natives]
+
+
+def leading_system(session: Session, natives: Sequence[Native]) -> int:
+    """How many system messages a list begins with."""
+    fmt = get_format(session.format)
+    for place, native in enumerate(natives[:MAX_HEAD]):
+        try:
+            if fmt.read(native).role != "system":
+                return place
+        except BadMessageError:  # the recording reports it
+            return place
+    return min(len(natives), MAX_HEAD)
+
+
+async def stored_head(access: Access, session: Session) -> list[Native] | None:
+    """The system messages that the conversation begins with, as they were recorded; None if it has no messages yet."""
+    if not session.counters.messages:
+        return None
+    path = path_to(await access.store.read_edits(session.session_id), session.counters.messages - 1)
+    positions = sorted(path)[:MAX_HEAD]
+    head: list[Native] = []
+    # Most conversations begin with one system message or none: the next messages can be large.
+    for part in (positions[:1], positions[1:2], positions[2:]):
+        for message in await access.store.read_messages_at(session.session_id, part) if part else ():
+            if message.role != "system":
+                return head
+            head.append(message.body or {})
+    return head
+
+
+async def declare_head(access: Access, session: Session, head: Sequence[Native], stored: Sequence[Native]) -> Session:
+    """Declare the system messages that a conversation begins with, unless they are the recorded ones and these are
+    shown. A system prompt that was declared in a field of its own stays."""
+    if session.counters.declared.system is None and list(head) == list(stored):
+        return session
+    declared = await declared_system(access, session)
+    if declared is not None and declared.part == "system" and list(head) == list(stored):
+        return session
+    return await declare(access, session, head=head)

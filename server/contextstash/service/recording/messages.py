@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from base64 import b32encode
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,23 +16,24 @@ from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.window.estimate import count_message
 from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.token_counters import Counter, measure
-from contextstash.formats import UNDECIDED, detect_format, get_format
+from contextstash.formats import FORMATS, UNDECIDED, detect_format, get_format
 from contextstash.formats.base import Format
 from contextstash.formats.message_limits import blocks_of, characters, check_limits
 from contextstash.formats.provider_format import shown_format
 from contextstash.formats.usage import read_usage
-from contextstash.service.recording.format_change import fitting_format
+from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.recording.unreadable_reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
+from contextstash_storage.handles import handle_of
 from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
 from contextstash_storage.store import EditsAfter, EditsBefore
 
 RECENT_MESSAGES = 60
-"""How many messages before a tool result are searched for its call. A guess: a result follows its call closely."""
+"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
 
 MAX_RECENT_CALLS = 500
-"""Tool calls remembered of one session. A guess: several for each of the RECENT_MESSAGES."""
+"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
 
 IN_THREAD_CHARACTERS = 200_000
 """Above this size a batch is counted in a worker thread, so that the event loop stays free for other calls."""
@@ -42,6 +41,10 @@ IN_THREAD_CHARACTERS = 200_000
 IN_THREAD_MESSAGES = 100
 """The same for the number of messages, and of blocks. Each takes about 100 µs, so that the event loop is blocked for at
 most 10 ms."""
+
+MAX_PLAIN_MESSAGES = 50
+"""The longest beginning of plain text after which a session's format may still change. An agent's first tool call
+comes sooner; a session that begins with more plain text keeps the format that was detected first."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
@@ -52,13 +55,12 @@ class RecentCalls:
 
     def __init__(self, access: Access, sessions: int = 64) -> None:
         self._access = access
-        self._limit = sessions
-        self._known: OrderedDict[str, tuple[int, Calls]] = OrderedDict()
+        self._known: BoundedCache[str, tuple[int, Calls]] = BoundedCache(sessions)
 
     async def of(self, session: Session) -> Calls:
         """The session's recent calls; read from the store again if another process has recorded meanwhile."""
         count = session.counters.messages
-        at, calls = self._known.get(session.session_id, (-1, {}))
+        at, calls = self._known.get(session.session_id) or (-1, {})
         if at != count:
             calls = {}
             messages = await self._access.store.read_messages(
@@ -70,10 +72,7 @@ class RecentCalls:
 
     def keep(self, session: Session, calls: Calls) -> None:
         """Remember the calls as of this state of the session."""
-        self._known[session.session_id] = (session.counters.messages, calls)
-        self._known.move_to_end(session.session_id)
-        while len(self._known) > self._limit:
-            self._known.popitem(last=False)
+        self._known.set(session.session_id, (session.counters.messages, calls))
 
 
 def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
@@ -103,7 +102,7 @@ async def ensure_session(
     `known` is the session if the caller has just read it.
 
     `facts` are fields of Session. Of an existing session only a new model, a new agent and a first title are stored.
-    `system` and `tools` are sent beside the messages: they show the format of a session that begins with plain text.
+    `system` and `tools` show the format of a session that begins with plain text.
     """
     check_limits(natives)
     given = {name: value for name, value in facts.items() if value is not None}
@@ -138,7 +137,7 @@ async def _with_facts(access: Access, session: Session, natives: Sequence[Native
     if session.format == UNDECIDED:
         given["format"] = get_format(wanted or detect_format(natives)).name
     else:
-        given["format"] = await fitting_format(access, session, natives, wanted)
+        given["format"] = await _fitting_format(access, session, natives, wanted)
         if wanted is not None and get_format(wanted).name != given["format"]:
             raise BadInputError(
                 f"Session {session.session_id} holds {session.format} messages;"
@@ -152,6 +151,29 @@ async def _with_facts(access: Access, session: Session, natives: Sequence[Native
     if not changed:
         return session
     return await access.store.update_session(session.session_id, **changed)
+
+
+async def _fitting_format(access: Access, session: Session, natives: Sequence[Native], wanted: str | None) -> str:
+    """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
+    that fits `wanted`, or else the format that the new ones show."""
+    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives:
+        return session.format
+    shown = get_format(wanted).name if wanted else _shown_format(session, natives)
+    if shown == session.format:
+        return shown
+    stored = await access.store.read_messages(session.session_id)
+    fits = all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored)
+    return shown if fits else session.format
+
+
+def _shown_format(session: Session, natives: Sequence[Native]) -> str:
+    own = FORMATS[session.format]
+    if all(own.matches(native) > 0 for native in natives):
+        return own.name
+    try:
+        return detect_format(natives)
+    except BadMessageError:
+        return own.name
 
 
 def new_session_id() -> str:
@@ -182,10 +204,9 @@ async def append(
     edits: EditsAfter | None = None,
     listed_before: int = 0,
 ) -> Appended:
-    """Parse, count and store messages; see SessionStore.append_messages. `extras[i]` are further fields of NewMessage
-    for `natives[i]`. If a message is invalid, raises BadMessageError with its index before anything is stored: its
-    index in the caller's list, in which `listed_before` messages precede these."""
-    check_limits(natives)
+    """Parse, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
+    fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
+    names the message's index in the caller's list, in which `listed_before` messages precede these."""
     settings = access.settings(session)
     counter = access.counter(settings, session.model)
     # An output is counted as a block and as an output, and counting takes longer than all else.
@@ -193,15 +214,13 @@ async def append(
     fmt = get_format(session.format)
 
     def read_all() -> list[NewMessage]:
-        return with_reported_reasoning(
-            fmt,
-            [
-                _new_message(
-                    fmt, native, listed_before + place, counter, settings, calls, extras[place] if extras else {}
-                )
-                for place, native in enumerate(natives)
-            ],
-        )
+        read = [
+            _new_message(fmt, native, listed_before + place, counter, settings, calls, extras[place] if extras else {})
+            for place, native in enumerate(natives)
+        ]
+        if any(message.usage and message.usage.reasoning_tokens for message in read):
+            return with_reported_reasoning(fmt, read)
+        return read
 
     if is_large(natives) or not access.has_counted(counter):
         messages = await asyncio.to_thread(read_all)
@@ -281,7 +300,6 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
         if block.type != "tool_result":
             continue
         tool, argument = calls.get(block.call_id or "", (block.tool or "tool", ""))
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
         outputs.append(
             Output(
                 handle=output_handle(tool, argument, text),
@@ -292,18 +310,21 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
                 tokens=counter.count(text),
                 characters=len(text),
                 lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-                sha256=digest.hexdigest(),
+                sha256=sha256_of(text),
                 is_error=block.is_error,
             )
         )
     return tuple(outputs)
 
 
+def sha256_of(text: str) -> str:
+    """What is stored as the hash of an output's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def output_handle(tool: str, argument: str, text: str) -> str:
     """The short name of an output: a hash of its content, so that the same history always has the same handles."""
-    content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
-    # 5 bytes are 8 base32 characters without padding; among 10,000 outputs two collide with a chance of 1 in 22,000
-    return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+    return handle_of("out", "\0".join((tool, argument, text)))
 
 
 def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.formats import get_format
-from contextstash.service.recording.messages import append, check_session_id, output_handle
+from contextstash.formats.message_limits import check_limits
+from contextstash.service.recording.messages import append, check_session_id, output_handle, sha256_of
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Native, Session
+from contextstash_storage.errors import NotFoundError, SessionNotFoundError
+from contextstash_storage.records import Appended, Native, Session
 
 OUTPUTS_SESSION = "outputs"
 """The session for outputs that belong to no session."""
@@ -20,7 +22,7 @@ OUTPUTS_SUFFIX = ".outputs"
 """The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 OUTPUTS_AGENT = "contextstash-outputs"
-"""The agent of sessions that only archive outputs; they are no conversations, and are not listed."""
+"""The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
 
 FORMAT = "openai-chat"
 
@@ -38,22 +40,40 @@ def outputs_session_id(session_id: str | None) -> str:
     return name
 
 
-async def keep_output(access: Access, text: str, *, tool: str, argument: str, session_id: str | None) -> str:
+async def keep_output(
+    access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
+) -> str:
     """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
     BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
     name = outputs_session_id(session_id)
     call_id = _call_id(text, tool, argument)
     call = _call(call_id, tool or "tool", argument)
     natives = [call, {"role": "tool", "tool_call_id": call_id, "content": text}]
+    check_limits(natives)
     keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
     session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
     try:
-        await append(access, session, natives, {}, extras=keys)
+        appended = await append(access, session, natives, {}, extras=keys)
     except SessionNotFoundError:
         await access.store.create_session(_outputs_session(access, name, session_id))
-        await append(access, session, natives, {}, extras=keys)
+        appended = await append(access, session, natives, {}, extras=keys)
+    return await _stored_handle(access, name, call, text, appended)
+
+
+async def _stored_handle(access: Access, name: str, call: Native, text: str, appended: Appended) -> str:
+    """The handle under which an output is stored: the store numbers equal names, and a former version that archived
+    the same output gave it a shorter one."""
     [block] = get_format(FORMAT).read(call).blocks
-    return output_handle(block.tool or "tool", block.argument or "", text)
+    wanted = (block.tool or "tool", block.argument or "", sha256_of(text))
+    handle = output_handle(*wanted[:2], text)
+    first = appended.messages[0].seq if appended.messages else 0
+    with suppress(NotFoundError):
+        _, output = await access.store.find_output(handle, name)
+        if (output.tool, output.argument, output.sha256) == wanted:
+            return handle
+    outputs = await access.store.read_outputs(name, first=first)
+    same = (output.handle for output in outputs if (output.tool, output.argument, output.sha256) == wanted)
+    return next(same, handle)
 
 
 def _outputs_session(access: Access, name: str, parent: str | None, *, counted: bool = True) -> Session:

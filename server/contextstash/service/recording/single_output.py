@@ -91,7 +91,8 @@ async def in_thread_if_large(
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> Result:
-    """What `work` returns. It runs in a worker thread if the texts are large, so that the event loop stays free."""
+    """Return the result of `work`. It runs in a worker thread if the texts are large, so that the event loop stays
+    free."""
     if sum(map(len, texts)) > IN_THREAD_CHARACTERS:
         return await asyncio.to_thread(work, *arguments, **named)
     return work(*arguments, **named)

@@ -34,7 +34,7 @@ class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
     `covers_before`: the client compacted, and this message is its summary of everything before. If the client kept
-    messages beside its summary, `covers_before_key` is the first kept message after the summary, and
+    messages in addition to its summary, `covers_before_key` is the first kept message after the summary, and
     `covers_after_key` the last kept message before it; a key that is not in the store is ignored.
     `rewind_to_key`: before this message the client abandoned the messages after the one with that key; all messages
     if the key is empty.

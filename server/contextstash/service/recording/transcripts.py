@@ -29,8 +29,8 @@ from contextstash_storage.store import EditsAfter
 logger = logging.getLogger(__name__)
 
 PROXIED_SECONDS = 3_600.0
-"""How long after a session's last request through the proxy its transcript is still passed over. A guess: the longest
-run of a tool, whose result the next request brings."""
+"""How long after a session's last request through the proxy its transcript is still passed over. A tool
+that runs longer has its call recorded from the transcript too."""
 
 
 async def record_transcript(
@@ -92,8 +92,8 @@ async def _with_window(access: Access, session: Session, window: int | None) -> 
 
 
 async def _is_proxied(access: Access, transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> bool:
-    """Whether the proxy records these messages: it sees the requests themselves, and a session is stored once. What was
-    written long after its last request is recorded here: the client goes on without the proxy."""
+    """Whether the proxy records these messages: it sees the requests themselves, and a session is stored once. Messages
+    written long after its last request are recorded here: the client continues without the proxy."""
     for session_id in (transcript.session_id, transcript.parent_session_id):
         if session_id is None:
             continue
@@ -111,8 +111,8 @@ async def _is_proxied(access: Access, transcript: TranscriptSession, messages: S
 async def _passed_over(
     access: Access, session_id: str, messages: Sequence[TranscriptMessage], cursor: Cursor
 ) -> Appended:
-    """Move the cursor past messages that the proxy records. A session beside a proxied one may not exist: then the
-    cursor stays, and the same messages are passed over again."""
+    """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
+    then the cursor stays, and the same messages are passed over again."""
     try:
         session = await access.store.get_session(session_id)
     except SessionNotFoundError:
@@ -142,7 +142,7 @@ def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMess
         if problem is None:
             kept.append(message)
         else:
-            logger.warning("skipped a message of a transcript with %s", problem)
+            logger.warning("skipped a message of a transcript: it %s", problem)
     return kept
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from contextstash.context.extraction.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
@@ -34,18 +35,17 @@ from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
-from contextstash.service.reduction.summary_audit import Audited, audited
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
-from contextstash.service.reduction.user_words import keeps_words, word_texts, words_edit, words_until
+from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
-from contextstash.service.results import CompactResult
+from contextstash.service.results import AuditResult, CompactResult
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Edit, Part, SummaryEdit
 
 MIN_SUMMARY_TOKENS = 200
-"""The smallest max_tokens that a summarizer is given, even if the summary covers little. A guess: below this a summary
+"""The smallest max_tokens that a summarizer is given, even if the summary covers little. Below this a summary
 cannot name the task, the state and the next step."""
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
@@ -74,7 +74,7 @@ async def compact(
     access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False, asked: bool = True
 ) -> CompactResult:
     """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
-    session is running, nothing is changed, and `reason` says why. If nobody `asked` for it, nothing is summarized as
+    session is running, nothing is changed, and `reason` says why. Without `asked`, nothing is summarized as
     long as placeholders for old outputs are enough."""
     snapshot = await access.snapshot(session_id, WITH_BODIES)
     writers.chosen(access, snapshot)
@@ -139,7 +139,7 @@ def summary_request(
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
 ) -> SummaryRequest:
-    """What a summarizer is asked to write for this plan."""
+    """The request to a summarizer for this plan."""
     covered = tuple(entry.summary for entry in plan.covered if entry.summary)
     previous = covered or standing_summaries(snapshot.entries)
     return SummaryRequest(
@@ -182,23 +182,14 @@ async def _carry_out(
         summary, earlier.cost = await lease.while_held(writing)
         earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
-    before = word_texts(snapshot)
-    keeps = keeps_words(snapshot.settings)
-    words = await words_until(access, snapshot, plan.last_seq, before, plan.tokens) if keeps else ""
-    audit = await audited(
-        snapshot,
-        turns,
-        earlier.summary.text,
-        plan.tokens,
-        request.previous if request.replaces else None,
-        words="\n\n".join([*before, words]),
-    )
+    words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
+    audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
     pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
         summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
     )
-    told = [words_edit(snapshot, words, edit.summary_id)] if words else []
+    told = words.edits(snapshot, edit.summary_id)
     tokens = edit.tokens + sum(each.tokens for each in told)
     if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
@@ -250,7 +241,7 @@ async def _edits(
 
 
 def _with_beyond(changes: Changes, beyond: Beyond | None) -> Changes:
-    """What a summary changes that covers messages beyond the reach too."""
+    """The change of the counters by a summary that covers messages beyond the reach too."""
     if beyond is None:
         return changes
     delta = Counter[Part](changes["delta"])
@@ -310,4 +301,42 @@ def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
         reason=reason,
         note=client_note(snapshot),
         client_tokens=snapshot.client_tokens,
+    )
+
+
+MAX_LISTED = 10
+"""Missing facts that a result lists, so that it stays small; the most important ones come first."""
+
+MAX_POINTER_SHARE = 10
+"""The pointers take at most one part in so many of the tokens that the summary replaces, so that it stays short."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The summary with its pointers, and what the audit found."""
+
+    text: str
+    result: AuditResult | None = None
+
+
+async def audited(
+    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
+) -> Audited:
+    """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
+    `previous` summary if it replaces one. Returns it unchanged if the settings turn the audit off."""
+    max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
+    if not max_tokens or not turns:
+        return Audited(summary)
+    audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
+    text, pointers = await asyncio.to_thread(
+        append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
+    )
+    return Audited(
+        text,
+        AuditResult(
+            facts=len(audit.held) + len(audit.missing),
+            held=len(audit.held),
+            pointers=pointers,
+            missing=[fact.text for fact in audit.missing[:MAX_LISTED]],
+        ),
     )

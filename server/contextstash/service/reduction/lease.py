@@ -55,7 +55,7 @@ class Lease:
             raise LeaseLostError(LOST)
 
     async def while_held(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """What `work` returns. As soon as the lease is lost, cancels it and raises LeaseLostError."""
+        """Return the result of `work`. As soon as the lease is lost, cancel it and raise LeaseLostError."""
         working, losing = asyncio.create_task(work), asyncio.create_task(self._lost.wait())
         try:
             await asyncio.wait({working, losing}, return_when=asyncio.FIRST_COMPLETED)

@@ -18,11 +18,11 @@ from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 
 MAX_MERGES = 4
-"""In one compaction, as a bound. A guess: more than the three levels should need."""
+"""Merges in one compaction, as a bound: the three levels need fewer. The rest are merged in the next one."""
 
 
 MIN_MERGED_TOKENS = 100
-"""The smallest max_tokens of a merged summary. A guess: half of compact.MIN_SUMMARY_TOKENS."""
+"""The smallest max_tokens of a merged summary. Half of compact.MIN_SUMMARY_TOKENS."""
 
 Merged = dict[tuple[str, ...], tuple[WrittenSummary, float | None]]
 """A merged summary and its cost in US dollars, by the ids of the summaries it merges; kept so that it is not paid for

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
 from contextstash.context.window.settings import session_layer
-from contextstash.service.queries import sessions
+from contextstash.service.recording import session_settings
 from contextstash.service.reduction.restore import restore
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit
 
 
-@dataclass(frozen=True, slots=True)
-class PinChange:
-    """Pins to add and to remove: handles of outputs, or paths of files."""
-
-    add: tuple[str, ...] = ()
-    remove: tuple[str, ...] = ()
-
-
-async def configure(
-    access: Access, session_id: str | None, settings: Mapping[str, Any], pins: PinChange
+async def configure_session(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    pin: Sequence[str] | None = None,
+    unpin: Sequence[str] | None = None,
 ) -> ConfigureResult:
-    """Change a session's own layer of settings, and its pins. What is pinned and archived is restored; what a summary
-    replaces follows the next summary. Raises HandleNotFoundError if the session has no output with a handle."""
-    if pins == PinChange():
-        return await sessions.configure(access, session_id, settings)
+    """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
+    handles of outputs or paths of files to its pins, and remove them. What is pinned and archived is restored; what a
+    summary replaces follows the next summary. Raises HandleNotFoundError if the session has no output with a handle."""
+    settings, pin, unpin = settings or {}, pin or (), unpin or ()
+    if not pin and not unpin:
+        return await session_settings.configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
-    wanted = [pin for pin in dict.fromkeys((*own, *pins.add)) if pin not in pins.remove]
-    await _check_handles(access, session_id, pins.add)
-    result = await sessions.configure(access, session_id, {**settings, "pin": wanted or None})
-    notes = [result.note, await _bring_back(access, result.session_id, pins.add) if pins.add else None]
+    pin = await _known_pins(access, session_id, pin)
+    wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
+    result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
+    notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
 
 
@@ -48,20 +47,22 @@ async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
 
 
-async def _check_handles(access: Access, session_id: str | None, pins: tuple[str, ...]) -> None:
-    handles = [pin for pin in pins if pin.startswith(HANDLE_PREFIX)]
-    if not handles:
-        return
+async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str]) -> Sequence[str]:
+    """The pins, their handles as the session has them. Raises HandleNotFoundError."""
+    if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
+        return pins
     session = await access.session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    for handle in handles:
-        if handle not in known:
+    found = tuple(resolved(pin, known) if pin.startswith(HANDLE_PREFIX) else pin for pin in pins)
+    for pin in found:
+        if pin.startswith(HANDLE_PREFIX) and pin not in known:
             raise HandleNotFoundError(
-                f"Session {session.session_id} has no output '{handle}'. search_history finds handles."
+                f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
             )
+    return found
 
 
-async def _bring_back(access: Access, session_id: str, added: tuple[str, ...]) -> str | None:
+async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:
     """Restore the pinned outputs that are archived. A note about those that a summary replaces, and about files that
     no output shows."""
     snapshot = await access.snapshot(session_id)

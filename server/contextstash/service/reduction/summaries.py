@@ -10,7 +10,7 @@ from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import SummaryEdit
 
 
-async def get_summary(access: Access, session_id: str | None, level: str | None) -> SummaryResult:
+async def get_summary(access: Access, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
     """All summaries in the view joined; or, by `level`, the newest one of a level, or any summary ever made by its id
     (sum_…). Raises NotFoundError if there is none."""
     if level is not None and level.startswith("sum_"):

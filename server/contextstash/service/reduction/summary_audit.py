@@ -10,6 +10,7 @@ from contextstash.context.extraction.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.results import AuditResult
+from contextstash.summarizers.base import SummaryRequest
 
 MAX_LISTED = 10
 """Missing facts that a result lists, so that it stays small; the most important ones come first."""
@@ -27,20 +28,15 @@ class Audited:
 
 
 async def audited(
-    snapshot: SessionSnapshot,
-    turns: Sequence[Turn],
-    summary: str,
-    tokens: int,
-    previous: str | None,
-    *,
-    words: str = "",
+    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, request: SummaryRequest, words: str
 ) -> Audited:
     """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
-    `previous` summary if it replaces one. What the user's `words` beside the summary hold, it does not lack. Returns it
+    previous summary if it replaces one. What the user's `words` beside the summary hold, it does not lack. Returns it
     unchanged if the settings turn the audit off."""
     max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
     if not max_tokens or not turns:
         return Audited(summary)
+    previous = request.previous if request.replaces else None
     held = f"{words}\n\n{summary}"
     audit = await asyncio.to_thread(audit_summary, turns, held, previous=previous)
     text, pointers = await asyncio.to_thread(

@@ -20,7 +20,7 @@ Undone = Replacement | Cover | DigestEdit
 
 @dataclass(frozen=True)
 class Stripping:
-    """What happens to the thinking after an edit whose first changed message is `first_seq`."""
+    """The choice for the thinking after an edit whose first changed message is `first_seq`."""
 
     effect: ThinkingEffect
     first_seq: int
@@ -56,7 +56,7 @@ class Stripping:
 
 
 def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
-    """What an edit invalidates whose first changed message is `first_seq`."""
+    """The thinking that an edit invalidates whose first changed message is `first_seq`."""
     messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     effect = thinking_effect(
         messages,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from contextstash.context.extraction.turns import Turn, without_own_calls
 from contextstash.context.extraction.user_block import pinned_rules, read_block, user_block
@@ -57,6 +58,27 @@ async def words_until(
         count=snapshot.counter.count,
         renew=renew,
     )
+
+
+@dataclass(frozen=True)
+class Words:
+    """The user's words beside a new summary: all texts as one, and what the compaction adds to them."""
+
+    told: str = ""
+    added: str = ""
+
+    def edits(self, snapshot: SessionSnapshot, summary_id: str) -> list[DigestEdit]:
+        """The edit that shows what is added, if anything is."""
+        return [words_edit(snapshot, self.added, summary_id)] if self.added else []
+
+
+async def words_with(access: Access, snapshot: SessionSnapshot, last_seq: int, replaced: int) -> Words:
+    """The user's words in the view once a compaction up to a message has replaced so many tokens."""
+    if not keeps_words(snapshot.settings):
+        return Words()
+    before = word_texts(snapshot)
+    added = await words_until(access, snapshot, last_seq, before, replaced)
+    return Words("\n\n".join([*before, added]), added)
 
 
 def words_edit(snapshot: SessionSnapshot, text: str, summary_id: str) -> DigestEdit:

@@ -24,11 +24,11 @@ HISTORY_MESSAGES = 400
 nearly as much as all; the limit bounds the work in a long session."""
 
 MAX_READ = 1_500
-"""From how many of the messages that it covers a summary is written, the newest. A guess: a window of 200,000 tokens
-holds fewer, so that only a session which was never reduced has more; each takes about a millisecond."""
+"""From how many of the messages that it covers a summary is written, the newest. A window of 200,000 tokens holds
+fewer, so only a session which was never reduced has more; each takes about a millisecond."""
 
 OPENING = 50
-"""From how many of the first messages it is written in addition: they say what the task is. A guess."""
+"""From how many of the first messages it is written in addition: they say what the task is."""
 
 logger = logging.getLogger(__name__)
 

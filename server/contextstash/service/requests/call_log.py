@@ -20,7 +20,7 @@ from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Call, Edit, Message, Native, Session, Usage
 
 
-async def list_calls(access: Access, session_id: str, after: int, limit: int) -> CallList:
+async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
     """A session's calls, oldest first, with the size and growth of each request."""
     session = await access.session(session_id)
     calls = await access.store.read_calls(session_id, after=after, limit=limit)
@@ -89,7 +89,7 @@ def _up_to(view: tuple[list[int], list[int]], seq: int) -> int:
 
 
 def call_use(call: Call) -> CallUse:
-    """What a model call took; a cost that was not recorded is the list price, if it is known."""
+    """The tokens and cost of a model call; a cost that was not recorded is the list price, if it is known."""
     usage = Usage(
         prompt_tokens=call.prompt_tokens,
         completion_tokens=call.completion_tokens,

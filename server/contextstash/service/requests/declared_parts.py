@@ -1,4 +1,4 @@
-"""Declared parts: the system prompt and the tool definitions that a program sends beside the recorded messages."""
+"""Declared parts: the system prompt and the tool definitions that a program sends with the recorded messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Declared, DeclaredVersion, Native, Session
 
 System = str | Sequence[Mapping[str, Any]]
@@ -18,7 +19,8 @@ System = str | Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 
 MAX_HEAD = 16
-"""How many messages at the start are searched for system messages. A guess: programs send one or two."""
+"""How many messages at the start are searched for system messages. Programs send one or two;
+further ones are ordinary messages."""
 
 SYSTEM_BESIDE_HEAD = frozenset({"openai-responses"})
 """Formats whose requests can have both: a system prompt in a field (`instructions`) and system messages at the head."""
@@ -30,6 +32,11 @@ def check_declared(system: System | None, tools: Tools | None) -> None:
         raise BadInputError("system is a text, or a list of content blocks as the provider takes them.")
     if tools is not None and not _are_objects(tools):
         raise BadInputError("tools is the list of tool definitions as the provider takes them.")
+    for name, value in (("system", system), ("tools", tools)):
+        try:
+            check_json(list(value) if isinstance(value, tuple) else value)
+        except NotJsonError as error:
+            raise BadInputError(f"{name} {error}") from error
 
 
 def _are_objects(value: object) -> bool:
@@ -44,11 +51,11 @@ async def declare(
     head: Sequence[Native] | None = None,
     tools: Tools | None = None,
 ) -> Session:
-    """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. What is
-    None stays as it is; each version stays stored."""
+    """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. An
+    argument of None changes nothing; each version stays stored."""
     parts: list[DeclaredVersion] = []
     if system is not None:
-        parts.append(_part(access, session, "system", system))
+        parts.append(_part(access, session, "system", system if isinstance(system, str) else list(system)))
     elif head is not None:
         parts.append(_part(access, session, "head", list(head)))
     if tools is not None:
@@ -140,7 +147,7 @@ def with_system(fmt: Format, natives: Sequence[Native], declared: DeclaredVersio
 
 
 def system_beside(fmt: Format, declared: DeclaredVersion | None, recorded: str) -> str | list[Native] | None:
-    """What to send as the system prompt beside the messages; None if the provider takes it among them."""
+    """The system prompt to send in a field of its own; None if the provider takes it among the messages."""
     apart = fmt.system_message("") is None
     if declared is None:
         return (recorded or None) if apart else None

@@ -19,6 +19,7 @@ from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune
 from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.reduction.write_summary import Writers
+from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
@@ -31,12 +32,22 @@ LOWER_THE_REPLY = (
 )
 
 
-async def recover_context(access: Access, session_id: str | None, error: str | Mapping[str, Any]) -> RecoverResult:
-    """What to send, once, instead of a request that was refused as too long. If called again with the same error and
-    nothing recorded since, returns the breakdown of what fills the window instead.
+async def recover_context(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    error: str | Mapping[str, Any],
+    system: System | None = None,
+    tools: Tools | None = None,
+) -> RecoverResult:
+    """The messages to send, once, instead of a request that was refused as too long. If called again with the same
+    error and nothing recorded since, returns the breakdown of what fills the window instead.
 
     Raises BadInputError if the error is not about the context's length.
     """
+    check_declared(system, tools)
+    if system is not None or tools is not None:
+        await declare(access, await access.session(session_id), system=system, tools=tools)
     overflow = recognize(error)
     if overflow is None:
         raise BadInputError(

@@ -1,4 +1,4 @@
-"""Parts of a proxied session that are no tool outputs and leave its requests: inputs of calls, and images."""
+"""Inputs of calls, and images, that leave the requests of a proxied session."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def part_edits(snapshot: SessionSnapshot, parts: Sequence[MessagePart], handles:
 
 
 async def read_kept_parts(access: Access, session_id: str) -> dict[str, Output]:
-    """What is stored of such parts of a session, by handle."""
+    """The stored parts of a session, by handle."""
     with suppress(SessionNotFoundError):
         return {output.handle: output for output in await access.store.read_outputs(outputs_session_id(session_id))}
     return {}

@@ -15,7 +15,7 @@ from contextstash.summarizers.sampling import SamplingRequest, sampling_prompt
 
 
 async def sampling_request(
-    access: Access, session_id: str | None, instructions: str | None, strategy: str = "sampling"
+    access: Access, session_id: str | None = None, *, instructions: str | None = None, strategy: str = "sampling"
 ) -> SamplingRequest | None:
     """The request for a summary of the messages that a compaction would cover now; None if there is nothing to compact,
     or if another summarizer comes first."""

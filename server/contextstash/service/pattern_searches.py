@@ -42,7 +42,7 @@ class PatternSearches:
         self._closed = False
 
     async def run(self, search: Callable[[], Result]) -> Result:
-        """What `search` returns or raises. Raises OverloadedError if too many wait, or if this waits for too long."""
+        """Return the result of `search`. Raises OverloadedError if too many wait, or if this waits for too long."""
         if self._waiting >= self._max_waiting:
             raise OverloadedError(OVERLOADED)
         self._waiting += 1

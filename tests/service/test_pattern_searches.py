@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.service.queries.pattern_searches import MAX_THREADS, PatternSearches
+from contextstash.service.pattern_searches import MAX_THREADS, PatternSearches
 from contextstash_storage.errors import OverloadedError, StoreError
 from tests.support.sized_sessions import rounds, user
 from tests.support.stashes import SESSION, all_handles, stash_at

@@ -1,0 +1,37 @@
+"""Recorded texts for a person: characters that control a terminal, a browser or the order of letters, made visible."""
+
+from __future__ import annotations
+
+import re
+
+BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+"""Characters that change the direction of a text: a reader could see a different order than the model does."""
+
+_CONTROLS = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]")
+"""All control characters but line breaks and tabs."""
+
+_IN_JSON = re.compile(f"[\x7f-\x9f{BIDI_CONTROLS}]")
+"""Those that JSON does not escape itself."""
+
+PICTURES = 0x2400
+"""The first of Unicode's pictures of control characters: ␀ for 0, ␛ for 27."""
+
+
+def visible(text: str) -> str:
+    """The text with a picture, or the code, of each control character. What a tool printed may hold sequences by which
+    a terminal changes its title, its clipboard or what is already on the screen."""
+    return _CONTROLS.sub(_picture, text)
+
+
+def visible_json(document: str) -> str:
+    """The same JSON document, with these characters escaped."""
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if found[0] == "\r" and found.string[found.end() : found.end() + 1] == "\n":
+        return ""
+    if code < 0x20:
+        return chr(PICTURES + code)
+    return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"‹U+{code:04X}›"

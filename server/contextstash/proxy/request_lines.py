@@ -1,0 +1,75 @@
+"""Lines of requests: whether a request continues another one, by the messages that both have."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from contextstash.formats.request_text import RequestText, TextMessage
+
+Line = tuple[TextMessage, ...]
+
+MIN_SAME_SHARE = 0.5
+"""Of an earlier request, so many messages are unchanged and in their places if the client only edited some of them, as
+when it clears old results. A guess: another conversation has hardly any in common."""
+
+
+def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) -> int:
+    """How many messages two lists have in common at the start. Breakpoints do not count: they move."""
+    for place, (old, new) in enumerate(zip(known, messages, strict=False)):
+        if old is not new and old.plain != new.plain:
+            return place
+    return min(len(known), len(messages))
+
+
+def has_reply(line: Sequence[TextMessage]) -> bool:
+    """Whether the model has spoken in it. What was said before is not enough to know a conversation by: many begin with
+    the same words."""
+    return any(message.is_models for message in line)
+
+
+def goes_back(line: Line, request: RequestText) -> bool:
+    """Whether a request of the same client continues `line` after the client changed it: a person went back to an
+    earlier message, or the client edited old messages in place.
+
+    Parallel agents begin with the same messages too. They are told apart by where they differ: two replies to the same
+    request, or two results of the same calls, followed by further work of the agent and not by words of a person."""
+    common = common_start(line, request.messages)
+    if common in (len(line), len(request.messages)) or is_edited(line, request.messages, common):
+        return True
+    if common == 0:
+        return False
+    new, old = request.messages[common], line[common]
+    is_parallel = (new.is_models and old.is_models) or bool(new.results and old.results)
+    return not (is_parallel and request.latest.results)
+
+
+def is_edited(line: Line, messages: Sequence[TextMessage], common: int) -> bool:
+    """Whether most messages of the line are in their places, replies behind the first message that differs too."""
+    pairs = list(zip(line, messages, strict=False))
+    same = [place for place, (old, new) in enumerate(pairs) if old.plain == new.plain]
+    behind = any(place > common and line[place].is_models for place in same)
+    return behind and len(same) >= MIN_SAME_SHARE * len(line)
+
+
+def prefix_marks(format_name: str, messages: Sequence[TextMessage]) -> list[str]:
+    """A hash of each beginning of a list of messages, the shortest first."""
+    chain, marks = hashlib.sha256(format_name.encode()), []
+    for message in messages:
+        chain.update(_digest(message))
+        marks.append(chain.hexdigest()[:32])
+    return marks
+
+
+def line_mark(format_name: str, line: Sequence[TextMessage]) -> str:
+    """The hash by which a line is recognized after a restart; empty if the model has not spoken in it yet."""
+    return prefix_marks(format_name, line)[-1] if has_reply(line) else ""
+
+
+def _digest(message: TextMessage) -> bytes:
+    if "digest" not in message.notes:
+        text = json.dumps(message.plain, sort_keys=True)
+        message.notes["digest"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    found: bytes = message.notes["digest"]
+    return found

@@ -1,0 +1,80 @@
+"""What a session holds must not control the terminal on which it is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.terminals import printed_on_terminal
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
+LINK = "\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\"
+HOSTILE = f"{CLIPBOARD}\x1b]0;owned\x07{LINK}\x1b[2J\x1b[8mhidden \x9b2J \u202egnihtemos\rover plum"
+
+OWN_STYLES = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2?K|\x1b\[1?A|\r(?=\x1b|Compacting)")
+"""Colours, and what a progress bar does with its line."""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+
+
+@pytest.fixture
+def hostile(contextstash: CommandLine) -> CommandLine:
+    """A session in which everything that is recorded holds sequences for terminals."""
+    call = {"type": "tool_use", "id": f"toolu_1{HOSTILE}", "name": f"bash{HOSTILE}", "input": {"command": HOSTILE}}
+    output = {"type": "tool_result", "tool_use_id": f"toolu_1{HOSTILE}", "content": f"{HOSTILE}\n" * 400}
+    usage = {"input_tokens": 1_000, "output_tokens": 40}
+    messages = [
+        {"role": "user", "content": f"Find the plum. {HOSTILE}"},
+        {"role": "assistant", "model": f"claude{HOSTILE}", "content": [call], "usage": usage},
+        {"role": "user", "content": [output]},
+        {"role": "assistant", "model": "claude-haiku-4-5", "content": f"Found. {HOSTILE}"},
+        {"role": "user", "content": "And the pear?"},
+        {"role": "assistant", "model": "claude-haiku-4-5", "content": "Gone.", "usage": usage},
+    ]
+    path = contextstash.folder / "hostile.json"
+    path.write_text(json.dumps(messages))
+    assert contextstash.run("import", path).returncode == 0
+    return contextstash
+
+
+def handle_of(line: CommandLine) -> str:
+    messages = line.json("show", session_of(line))["messages"]
+    return next(str(handle) for message in messages for handle in message.get("handles") or ())
+
+
+def session_of(line: CommandLine) -> str:
+    return str(line.json("sessions")["sessions"][0]["session_id"])
+
+
+def commands(line: CommandLine) -> list[tuple[str, ...]]:
+    handle, session = handle_of(line), session_of(line)
+    shows = [
+        ("show", handle), ("show", handle, "--call"), ("show", handle, "--pattern", "plum"), ("show", session),
+        ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
+    ]  # fmt: skip
+    others = [("sessions",), ("status",), ("events",), ("calls",), ("calls", "--request", "1")]
+    searches = [("search", "plum"), ("search", "plum", "--tool", "none"), ("search", handle)]
+    changes = [("pin", session, handle), ("compact", session, "--strategy", "extractive")]
+    return [*shows, *others, *searches, *((*each, "--json") for each in (*shows, *searches)), *changes, ("events",)]
+
+
+def test_no_command_sends_a_recorded_sequence_to_a_terminal(hostile: CommandLine) -> None:
+    seen = b""
+    for command in commands(hostile):
+        printed = OWN_STYLES.sub(b"", printed_on_terminal(hostile.database, *command))
+        text = printed.decode().replace("\r\n", "\n")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), command
+        seen += printed
+    assert "␛]52;c;".encode() in seen
+
+
+def test_a_pipe_and_a_terminal_with_raw_get_the_output_as_it_was_recorded(hostile: CommandLine) -> None:
+    handle = handle_of(hostile)
+    assert CLIPBOARD in hostile.run("show", handle).stdout
+    raw = printed_on_terminal(hostile.database, "show", handle, "--raw")
+    assert CLIPBOARD.encode() in raw
+    assert CLIPBOARD.encode() not in printed_on_terminal(hostile.database, "show", handle)

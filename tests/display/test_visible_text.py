@@ -1,0 +1,37 @@
+"""Control characters of recorded texts become visible; everything else stays as it is."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contextstash.display.visible_text import BIDI_CONTROLS, visible, visible_json
+from tests.support.effort import examples
+
+CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)])) + BIDI_CONTROLS
+"""All but line breaks and tabs."""
+
+
+@settings(max_examples=examples(100))
+@given(st.text(st.sampled_from(CONTROLS + "\n\tab ]0;[31m")))
+def test_no_control_character_is_left_but_line_breaks_and_tabs(text: str) -> None:
+    assert not set(visible(text)) & set(CONTROLS)
+
+
+def test_an_escape_sequence_is_named_and_text_without_controls_is_unchanged() -> None:
+    assert visible("\x1b]0;title\x07 \u202egnihtemos\x9b2J") == "␛]0;title␇ ‹U+202E›gnihtemos‹U+009B›2J"
+    assert visible("naïve 日本語 👩‍🌾\n\ttabbed") == "naïve 日本語 👩‍🌾\n\ttabbed"
+
+
+def test_a_line_break_in_two_characters_stays_a_line_break_but_a_return_in_a_line_does_not() -> None:
+    assert visible("safe\r\nnext\rhidden") == "safe\nnext␍hidden"
+
+
+@settings(max_examples=examples(50))
+@given(st.dictionaries(st.text(st.sampled_from(CONTROLS + 'ab"\\')), st.text(st.sampled_from(CONTROLS + 'ab"\\'))))
+def test_json_keeps_its_meaning(document: dict[str, str]) -> None:
+    shown = visible_json(json.dumps(document, ensure_ascii=False))
+    assert json.loads(shown) == document
+    assert not set(shown) & set(CONTROLS)

@@ -1,0 +1,211 @@
+"""Each conversation has a session of its own, whatever others look like it, whoever sends it, and across restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.proxy.credentials import sender_of
+from contextstash_storage.records import RewindEdit
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.caching_provider import CachingProvider
+from tests.support.effort import examples
+from tests.support.proxies import ID, Clock, RunningProxy, placeholders, request_of, running_proxy, session, turn
+
+Message = dict[str, Any]
+
+GREETING: Message = {"role": "user", "content": "Hello."}
+REPLY: Message = {"role": "assistant", "content": "Hello! What shall we do?"}
+
+
+NAMED: dict[str, Any] = {"metadata": {"user_id": f"user_1_account_2_session_{ID}"}}
+"""The client's own id, as Claude Code writes it: its sub-agents have the same."""
+
+
+def say(proxy: RunningProxy, messages: list[Message], key: str = "a", **fields: Any) -> str:
+    """Send a request of a user without any id of its conversation; the session that it went to."""
+    response = proxy.send(request_of(messages, **{"metadata": {}, **fields}), {"x-api-key": key})
+    assert response.status_code == 200
+    return str(response.headers["x-contextstash-session"])
+
+
+def recorded(database: Path) -> dict[str, list[Message]]:
+    """All messages of each session, of left branches too."""
+
+    async def read() -> dict[str, list[Message]]:
+        store = await open_sqlite(database)
+        try:
+            found = {}
+            for each in await store.list_sessions(limit=1_000):
+                messages = await store.read_messages(each.session_id)
+                found[each.session_id] = [message.body for message in messages if message.body is not None]
+            return found
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
+
+
+def rewinds(database: Path, session_id: str) -> int:
+    async def read() -> int:
+        store = await open_sqlite(database)
+        try:
+            return sum(isinstance(edit, RewindEdit) for edit in await store.read_edits(session_id))
+        finally:
+            await store.close()
+
+    return asyncio.run(read())
+
+
+def marks(messages: list[Message]) -> set[str]:
+    """The conversations whose words these messages hold."""
+    return set(re.findall(r"chat-\d+-of-\w+", json.dumps(messages)))
+
+
+class Chats:
+    """Conversations of two users that all begin with the same greeting and get the same reply."""
+
+    def __init__(self, count: int) -> None:
+        self.names = [f"chat-{number}-of-{'ann' if number % 2 else 'bob'}" for number in range(count)]
+        self.messages: dict[str, list[Message]] = {name: [GREETING] for name in self.names}
+        self.sent: dict[str, set[str]] = {name: set() for name in self.names}
+
+    def go_on(self, proxy: RunningProxy, name: str) -> None:
+        """Send the next request of a conversation."""
+        self.sent[name].add(say(proxy, self.messages[name], key=name[-3:]))
+        count = len(self.messages[name])
+        self.messages[name] = [*self.messages[name], REPLY, {"role": "user", "content": f"{name} says {count}"}]
+
+
+def test_a_hundred_conversations_without_ids_of_two_users_stay_apart_across_restarts(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    order, chats = random.Random(7), Chats(examples(100))
+    for _ in range(4):
+        with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+            for name in order.sample(chats.names, len(chats.names)):
+                clock.now += 1
+                chats.go_on(proxy, name)
+    sessions = recorded(tmp_path / "stash.db")
+    assert all(len(marks(messages)) <= 1 for messages in sessions.values())
+    for name in chats.names:
+        [whole] = [found for found in sessions.values() if marks(found) == {name}]
+        assert whole == chats.messages[name][:-2]
+    owners = {found: {name[-3:] for name in chats.names if found in chats.sent[name]} for found in sessions}
+    assert all(len(users) <= 1 for users in owners.values())
+
+
+def test_conversations_with_one_prompt_cache_key_and_two_users_stay_apart(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    found = {say(proxy, [GREETING], key, prompt_cache_key="my-app-v1") for key in ("a", "b")}
+    assert len(found) == 2
+    assert "my-app-v1" not in found
+
+
+def test_requests_with_one_id_and_different_credentials_never_share_a_session(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    messages = session(3)
+    own = [say(proxy, messages[:count], "a", **NAMED) for count in (1, 3)]
+    others = [say(proxy, messages[:count], "b", **NAMED) for count in (3, 5, 7)]
+    assert own == [ID, ID]
+    assert len(set(others)) == 1
+    assert others[0] != ID
+    assert say(proxy, messages[:5], "a", **NAMED) == ID
+
+
+def bearer(token: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", f"Bearer {token}".encode())]
+
+
+def web_token(subject: str, expires: int) -> str:
+    import base64
+
+    claims = json.dumps({"iss": "https://auth.example", "sub": subject, "exp": expires}).encode()
+    return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.signature{expires}"
+
+
+def test_a_renewed_token_is_of_the_same_sender_and_another_key_is_not() -> None:
+    account = {"user_id": f"user_1_account_2_session_{ID}"}
+    assert sender_of(bearer("sk-ant-oat01-one"), account) == sender_of(bearer("sk-ant-oat01-two"), account)
+    assert sender_of(bearer("sk-ant-oat01-one"), {}) != sender_of(bearer("sk-ant-oat01-two"), {})
+    assert sender_of(bearer("sk-ant-api03-one"), account) != sender_of(bearer("sk-ant-api03-two"), account)
+    assert sender_of(bearer(web_token("ann", 1)), {}) == sender_of(bearer(web_token("ann", 2)), {})
+    assert sender_of(bearer(web_token("ann", 1)), {}) != sender_of(bearer(web_token("bob", 1)), {})
+    assert sender_of([(b"x-api-key", b"k")], {}) != sender_of([], {})
+
+
+def agent_messages(agent: int, turns: int) -> list[Message]:
+    """A sub-agent of three that get the same task, and read other things."""
+    found: list[Message] = [{"role": "user", "content": "Find the bug."}]
+    for number in range(turns):
+        text = "".join(f"agent {agent} line {number}-{k}\n" for k in range(300))
+        found += turn(100 * agent + number, text, argument=f"/{agent}/{number}")
+    return found
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pruned(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, named: bool
+) -> None:
+    fields: dict[str, Any] = NAMED if named else {}
+    agents = {agent: agent_messages(agent, 25) for agent in range(3)}
+    found: dict[int, str] = {}
+    for count in range(1, 52, 2):
+        for agent, messages in agents.items():
+            clock.now += 3 if count < 51 else 400
+            found[agent] = say(proxy, messages[:count], **fields)
+            if count == 51:
+                assert placeholders(provider.bodies[-1])[0] == f"toolu_{100 * agent}"
+    sessions = recorded(proxy.database)
+    assert len(set(found.values())) == len(sessions) == 3
+    for agent, name in found.items():
+        assert sessions[name] == agents[agent]
+        assert rewinds(proxy.database, name) == 0
+        assert proxy.state(name).requests >= 24
+
+
+def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    """The requests of each round are on their way at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    agents = [agent_messages(agent, 8) for agent in range(3)]
+    with ThreadPoolExecutor(3) as pool, ExitStack():
+        for count in range(1, 18, 2):
+            bodies = [request_of(messages[:count], metadata={}) for messages in agents]
+            list(pool.map(lambda body: proxy.http.post(f"{proxy.url}/v1/messages", json=body), bodies))
+            proxy.settle()
+    whole = [messages for messages in recorded(proxy.database).values() if len(messages) == 17]
+    assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
+
+
+def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    messages = session(3)
+    assert say(proxy, messages[:5], **NAMED) == ID
+    results = messages[6]["content"]
+    ended = [*messages[:6], {"role": "user", "content": results}]
+    forked = [*messages[:6], {"role": "user", "content": [*results, {"type": "text", "text": "You are a fork."}]}]
+    assert say(proxy, ended, **NAMED) == ID
+    assert say(proxy, forked, **NAMED) != ID
+    assert say(proxy, [*ended, *turn(7, "more")], **NAMED) == ID
+
+
+def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_new_one(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    messages = session(3)
+    back = [*messages[:4], {"role": "user", "content": "Try another way."}]
+    assert {say(proxy, messages, **NAMED), say(proxy, back, **NAMED)} == {ID}
+    assert say(proxy, messages) != say(proxy, back)

@@ -1,0 +1,57 @@
+"""An exported Markdown file stays text in any viewer: no tags, no pictures, no scripts, no terminal sequences."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from contextstash.service.results import SideBySideBlock, SideBySideMessage
+from contextstash.sharing.markdown import markdown_message
+from tests.support.effort import examples
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "![a](https://example.org/x.png)",
+    "![a][r]",
+    "\n\n[r]: https://example.org/x.png\n\n",
+    "[a](javascript:alert(1))",
+    "[a](&#106;avascript:alert(1))",
+    "<javascript:alert(1)>",
+    "[r]: data:text/html,x\n\n[r]",
+    "```\n",
+    "`",
+    "<!-- ",
+    "\x1b]52;c;x\x07",
+    "\r```\r",
+)
+
+ACTIVE = re.compile(r"<(?:script|img)\b|<a href=\"(?!https?:|mailto:)|<!--|\x1b")
+
+
+def message(*texts: str, kind: str = "text") -> str:
+    blocks = [SideBySideBlock(type=kind, heading="", text=text) for text in texts]
+    return markdown_message(
+        SideBySideMessage(seq=0, role="user", tokens=1, created_at="", blocks=blocks, visible=True), ""
+    )
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.lists(st.sampled_from(HOSTILE) | st.text("<>&\"'`[]()!# \n-*_:/", max_size=12), max_size=6)))
+def test_no_recorded_text_becomes_a_tag_a_picture_or_a_script(texts: list[list[str]]) -> None:
+    document = message(*map("".join, texts)) + message("".join(HOSTILE), kind="tool_result")
+    assert not ACTIVE.search(MarkdownIt("commonmark", {"html": True}).enable("table").render(document))
+
+
+@pytest.mark.parametrize("text", HOSTILE[:9])
+def test_a_hostile_text_is_whole_between_fences(text: str) -> None:
+    assert text.strip() in message(f"{text}{HOSTILE[2]}")
+
+
+def test_a_text_with_headings_code_and_links_to_pages_stays_markdown() -> None:
+    text = "# Plan\n\nUse `List<T>` as in [the manual](https://docs.example.org).\n\n```\n<b>\n```"
+    assert "> Use `List<T>` as in [the manual](https://docs.example.org)." in message(text)
