@@ -8,7 +8,6 @@ await stash.prune_tool_outputs("job-7")
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
