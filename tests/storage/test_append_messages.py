@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import uuid
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -253,3 +255,16 @@ async def test_a_key_that_is_no_text_is_refused_with_words(store: SessionStore, 
     with pytest.raises(BadInputError, match="cannot be stored"):
         await record(store, says("hi", key=key))
     assert await bodies(store) == []
+
+
+async def test_a_reply_in_several_parts_does_not_split_the_search_index(store: SqliteStore, path: Path) -> None:
+    """FTS5 writes what it has collected at each savepoint, and SQLite surrounds some statements with one."""
+    parts = [
+        says(f"part {part} of reply {reply}", role="assistant", usage=USAGE, group=f"reply-{reply}")
+        for reply in range(12)
+        for part in range(3)
+    ]
+    await record(store, *parts)
+    with closing(sqlite3.connect(path)) as db:
+        [segments] = db.execute("SELECT count(DISTINCT segid) FROM search_pieces_idx").fetchone()
+    assert segments == 1

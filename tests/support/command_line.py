@@ -81,6 +81,7 @@ def write_transcript(
         records.append(_record("user", session, 2 * number + 2, [result]))
     closing = [{"type": "text", "text": "All read. The quince in row 7 is the oldest tree."}]
     records.append(_record("assistant", session, 2 * outputs + 1, closing))
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return texts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadMessageError
@@ -53,7 +53,10 @@ def characters(value: object, enough: int) -> int:
     """The approximate number of characters in a JSON value; stops counting above `enough`."""
     if isinstance(value, str):
         return len(value)
-    children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    if isinstance(value, dict):  # the usual case first: looking at a Mapping takes three times as long
+        children: Iterable[object] = value.values()
+    else:
+        children = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     size = 0
     for child in children:
         size += characters(child, enough)

@@ -20,11 +20,12 @@ from contextstash.gateway.rules import ServerRules
 from contextstash.gateway.server import Gateway
 from contextstash.gateway.transports import connected
 from contextstash.gateway.upstream import Upstream
-from contextstash.gateway.worker import Setup, Workers, import_nothing_from_here
+from contextstash.gateway.worker import Setup, Workers
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
 from contextstash.mcp.server import build_server
 from contextstash.mcp.wire.stdio_streams import stdio_streams
+from contextstash.process.own_modules import import_nothing_from_here
 from contextstash.process.signals import end_signals
 
 logger = logging.getLogger(__name__)

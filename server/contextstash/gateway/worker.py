@@ -7,7 +7,6 @@ of small values.
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -69,12 +68,6 @@ class WorkerResult:
     error: dict[str, Any] | None = None
     tally: Tally = field(default_factory=Tally)
     warnings: tuple[str, ...] = ()
-
-
-def import_nothing_from_here() -> None:
-    """Keep the interpreters that this process starts from importing modules of the current folder. anyio starts a
-    worker with `python -m`, which looks there first: it is often a cloned repository, whose own anyio would run."""
-    os.environ["PYTHONSAFEPATH"] = "1"
 
 
 class Workers:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import hashlib
 import json
+from binascii import a2b_base64
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -129,7 +129,9 @@ def _load(name: str) -> Encoding:
     raw = gzip.decompress(folder.joinpath(f"{name}.tiktoken.gz").read_bytes())
     if hashlib.sha256(raw).hexdigest() != known["sha256"]:
         raise VocabularyError(f"The vocabulary {name} is damaged: reinstall contextstash.")
-    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines())}
+    words = raw.split()
+    # Without a step of Python for each of 200,000 lines: half the time
+    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
     return Encoding(
         name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: max(ranks.values()) + 1}
     )

@@ -49,9 +49,10 @@ CACHE_MARK = "cache_control"
 message of each request, so it is not part of the message's identity."""
 
 
-def fingerprint(body: Native) -> bytes:
-    """What makes two messages the same: their JSON, key order included, cache marks of content blocks left out."""
-    data = to_bytes(body)
+def fingerprint(body: Native, json_text: bytes | None = None) -> bytes:
+    """What makes two messages the same: their JSON, key order included, cache marks of content blocks left out.
+    `json_text` is `to_bytes(body)`, if the caller has it."""
+    data = to_bytes(body) if json_text is None else json_text
     if CACHE_MARK.encode() in data:
         data = to_bytes(_without_cache_marks(body))
     return hashlib.sha256(data).digest()

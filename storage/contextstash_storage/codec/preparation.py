@@ -109,7 +109,7 @@ def _prepared(message: NewMessage, may_end: bool, form: Form, known: dict[bytes,
         message=message,
         parts=parts,
         columns=form.columns(message, parts, tuple(known[blob.sha256] for blob in parts.blobs)),
-        fingerprint=fingerprint(message.body),
+        fingerprint=fingerprint(message.body, None if parts.blobs else parts.rest),
         pieces=_pieces(message),
         may_end=may_end,
     )

@@ -250,10 +250,16 @@ def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: 
     with the last of its reports."""
     usage = message.usage
     assert usage is not None
-    stored = db.execute("SELECT record FROM calls WHERE session = ? AND reply = ?", (row, message.group)).fetchone()
+    values = (row, message.group)
+    stored = db.execute("SELECT call_id, record FROM calls WHERE session = ? AND reply = ?", values).fetchone()
     if stored is not None:
-        known = with_usage(from_json(Call, stored[0]), usage)
-        db.execute("UPDATE calls SET record = ? WHERE session = ? AND reply = ?", (to_json(known), row, message.group))
+        call_id, record = stored
+        # By its row number: SQLite surrounds an UPDATE that might change several rows with a savepoint, and FTS5 writes
+        # what it has collected to its tables at each savepoint. That took a tenth of the time of an import.
+        db.execute(
+            "UPDATE calls SET record = ? WHERE call_id = ?",
+            (to_json(with_usage(from_json(Call, record), usage)), call_id),
+        )
         return
     sent = message.request or session.counters.request
     if sent is not None:

@@ -22,9 +22,10 @@ from contextstash_storage.sqlite.append_messages import Batch, Progress, append_
 from contextstash_storage.sqlite.connection import Connection
 from contextstash_storage.sqlite.group_commit import GroupCommit
 
-PAUSE_SECONDS = 0.02
-"""Pause between two pieces. SQLite has no queue for its lock: a waiting process polls every 25 to 100 ms, and would
-find the database locked each time if the next piece started at once."""
+PAUSE_SECONDS = 0.005
+"""Pause between two pieces. SQLite has no queue for its lock: a waiting process would find the database locked each
+time if the next piece started at once. Longer than connection.LOOK_SECONDS, so that each that waits looks once in it.
+Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
 
 
 async def append_in_pieces(group: GroupCommit, batch: Batch, messages: Sequence[NewMessage]) -> Appended:

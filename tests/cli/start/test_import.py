@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+
+import pytest
+
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 
 
@@ -41,9 +51,63 @@ def test_known_before_counts_the_messages_of_the_session_whichever_file_is_impor
     copy.write_bytes(path.read_bytes())
     reports = [contextstash.json("import", each)[0] for each in (path, path, copy)]
     assert [(report["recorded"], report["known"]) for report in reports] == [(8, 0), (0, 8), (0, 8)]
-    shown = contextstash.run("import", path).stdout.splitlines()
-    assert shown[0].split() == ["session", "new", "known", "before", "file"]
-    assert shown[-1] == "Nothing new: 8 messages already recorded."
+
+
+def test_what_was_known_before_is_one_line(contextstash: CommandLine) -> None:
+    names = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(3)]
+    for name in names:
+        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=3)
+    first = contextstash.run("import", "projects").stdout.splitlines()
+    assert first[0].split() == ["session", "new", "known", "before", "file"]
+    assert len(first) == 5
+    assert first[-1] == "Recorded 24 messages in 3 sessions."
+    again = contextstash.run("import", "projects").stdout.splitlines()
+    assert again == ["Nothing new: 3 sessions with 24 messages are already recorded."]
+    write_transcript(contextstash.folder / "projects" / f"{names[0]}.jsonl", session=names[0], outputs=4)
+    grown = contextstash.run("import", "projects").stdout.splitlines()
+    assert len(grown) == 3, "the table names only the transcript that grew"
+    assert grown[1].split()[:3] == [names[0], "2", "8"]
+    assert grown[-1] == (
+        "Recorded 2 messages in 1 session, which had 8 before. Already recorded: 2 sessions with 16 messages."
+    )
+
+
+def test_the_table_of_many_new_transcripts_ends_after_a_screen(contextstash: CommandLine) -> None:
+    for number in range(33):
+        name = f"5b1f6c1e-0000-4000-8000-0000000000{number:02}"
+        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=0)
+    shown = contextstash.run("import", "projects").stdout.splitlines()
+    assert shown[-2:] == ["and 3 more transcripts; --json lists all", "Recorded 66 messages in 33 sessions."]
+    assert len(shown) == 33
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
+def test_an_import_that_is_stopped_says_how_to_continue_and_loses_nothing(contextstash: CommandLine) -> None:
+    sessions = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(8)]
+    for name in sessions:
+        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=400)
+    environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)}
+    command = [sys.executable, "-m", "contextstash", "import", str(contextstash.folder / "projects")]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as importing:
+        wait_for_session(contextstash)
+        importing.send_signal(signal.SIGINT)
+        shown, remarks = importing.communicate(timeout=60)
+    assert importing.returncode == 130
+    assert shown == b""
+    assert remarks.decode() == "Stopped; run the same command again to continue. What was recorded stays.\n"
+    contextstash.json("import", "projects")
+    assert {each["messages"] for each in contextstash.json("sessions")["sessions"]} == {802}
+
+
+def wait_for_session(contextstash: CommandLine) -> None:
+    """Wait until an import has recorded something."""
+    for _ in range(600):
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(contextstash.database)) as db:
+            if db.execute("SELECT count(*) FROM messages").fetchone()[0]:
+                return
+        time.sleep(0.05)
+    raise AssertionError("nothing was recorded")
 
 
 def test_a_transcript_that_grew_is_read_from_where_it_ended(contextstash: CommandLine) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import re
+
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contextstash_storage.records import Block
-from contextstash_storage.search.documents import PIECE_CHARACTERS, Document, Kind, documents, pieces
+from contextstash_storage.search.documents import PIECE_CHARACTERS, Document, Kind, documents, indexed, pieces
 from tests.support.effort import examples
 
 ARGUMENTS = '{"command":"cd src\\nmake all","timeout":20}'
@@ -51,3 +53,15 @@ def test_pieces_are_short_and_make_up_the_text(parts: list[str]) -> None:
     assert "".join(piece.text for piece in cut) == text
     assert all(len(piece.text) <= PIECE_CHARACTERS for piece in cut)
     assert [piece.number for piece in cut] == list(range(len(cut)))
+
+
+FORMER_CAMEL_NAME = re.compile(r"\b\w*?[a-z0-9][A-Z]\w*")
+
+
+@given(st.text(alphabet="aAzZ09_ é.²ªÅßԱա文-\n", max_size=60))
+@example("readFile2 HTTPServer x9Y_z and noNe; fooBarBaz")
+def test_camel_case_names_are_split_as_databases_have_them(text: str) -> None:
+    """The index needs exactly the text that was inserted in order to remove it again."""
+    names = dict.fromkeys(FORMER_CAMEL_NAME.findall(text))
+    expected = " ".join([text, *(re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", name) for name in names)])
+    assert indexed(text) == expected

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,54 +14,28 @@ import click
 
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import echo, echo_json, print_table
+from contextstash.cli.start.import_queue import ImportQueue
+from contextstash.cli.start.transcript_import import (
+    EXPORT,
+    NO_TRANSCRIPT,
+    SAMPLE,
+    Advance,
+    Found,
+    Imported,
+    Result,
+    Skipped,
+)
 from contextstash.context.text.counts import counted
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
-Advance = Callable[[str, int], None]
-"""Called with the name of a transcript and how many more bytes of it were read."""
+INTERRUPTED = 130
+"""The exit code of shells for a process that SIGINT ended: 128 + 2."""
 
-
-@dataclass(frozen=True)
-class Imported:
-    """The result for one transcript.
-
-    `known` is how many messages its session had before this command, `duplicates` how many of them were read again: a
-    file that has not changed is not read.
-    """
-
-    file: str
-    session_id: str | None = None
-    recorded: int = 0
-    known: int = 0
-    duplicates: int = 0
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """A transcript to import. `named`: the user named the file itself, not a folder that contains it."""
-
-    path: Path
-    named: bool
-    size: int
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A file in a folder that was not imported, and what it is instead of a transcript."""
-
-    path: Path
-    what: str
-
-
-EXPORT_PREFIX = b'{"contextstash_session":'
-
-NO_TRANSCRIPT = "no transcript"
-EXPORT = "an exported session"
-SAMPLE = "the sample session of contextstash demo"
+MAX_ROWS = 30
+"""Transcripts that the table lists: a screen of them. --json lists all."""
 
 
 @click.command("import")
@@ -79,12 +53,16 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     """
     found, failed = _transcripts(paths)
 
-    async def work(stash: Stash) -> list[Imported | Skipped]:
+    async def work(stash: Stash) -> list[Result]:
         with _progress(sum(item.size for item in found)) as advance:
-            results = [await _import_one(stash, item, session, advance) for item in found]
+            results = await ImportQueue(opener, stash, session, advance).record(found)
         return await _with_known(stash, results)
 
-    imported = opener.run(work)
+    try:
+        imported = opener.run(work)
+    except KeyboardInterrupt:
+        click.echo("Stopped; run the same command again to continue. What was recorded stays.", err=True)
+        return INTERRUPTED
     results = [*(each for each in imported if isinstance(each, Imported)), *failed]
     skipped = [each for each in imported if isinstance(each, Skipped)]
     if not results:
@@ -126,69 +104,7 @@ def _size(path: Path) -> int:
         return 1
 
 
-def is_export(path: Path) -> bool:
-    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
-
-
-async def _import_session(stash: Stash, item: Found, session: str | None) -> Imported:
-    with item.path.open(encoding="utf-8") as lines:
-        try:
-            result = await stash.import_session(lines, session_id=session)
-        except UnicodeDecodeError as error:
-            raise BadInputError("The file is not UTF-8 text.") from error
-    return Imported(str(item.path), result.session_id, result.recorded, duplicates=result.duplicates)
-
-
-async def _import_one(stash: Stash, item: Found, session: str | None, advance: Advance) -> Imported | Skipped:
-    """Skipped is only what was found in a folder: a file that the user named is imported, or the result is an error."""
-    from contextstash.hosts.following.ingest import ingest
-    from contextstash.hosts.readers.kinds import recognize
-
-    done = 0
-
-    def read(place: int) -> None:
-        nonlocal done
-        advance(item.path.name, max(0, min(place, item.size) - done))
-        done = max(done, min(place, item.size))
-
-    try:
-        if not item.named and (what := _copy_or_sample(item)) is not None:
-            return Skipped(item.path, what)
-        if is_export(item.path):
-            return await _import_session(stash, item, session)
-        reader = recognize(item.path)
-    except BadInputError as error:
-        advance(item.path.name, item.size)
-        return Imported(str(item.path), error=str(error)) if item.named else Skipped(item.path, NO_TRANSCRIPT)
-    except OSError as error:
-        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
-    try:
-        report = await ingest(stash, item.path, reader=reader, on_progress=read, reduce=False)
-    except ContextstashError as error:
-        return Imported(str(item.path), error=str(error))
-    except OSError as error:
-        return Imported(str(item.path), error=f"cannot be read: {error.strerror or error}")
-    finally:
-        read(item.size)
-    return Imported(str(item.path), report.session_id, report.recorded, duplicates=report.duplicates)
-
-
-def _copy_or_sample(item: Found) -> str | None:
-    """What a file in a folder is if it could be imported, but is no session of the user's own clients."""
-    from contextstash.demo.steps import sample_file
-
-    if is_export(item.path):
-        return EXPORT
-    sample = sample_file()
-    is_sample = item.path.name == sample.name and item.path.is_file() and item.path.read_bytes() == sample.read_bytes()
-    return SAMPLE if is_sample else None
-
-
-async def _with_known(stash: Stash, results: Sequence[Imported | Skipped]) -> list[Imported | Skipped]:
+async def _with_known(stash: Stash, results: Sequence[Result]) -> list[Result]:
     """The results with what their sessions had before this command."""
     recorded: Counter[str] = Counter()
     for each in results:
@@ -202,13 +118,22 @@ async def _with_known(stash: Stash, results: Sequence[Imported | Skipped]) -> li
 
 
 def _total(done: Sequence[Imported]) -> str:
+    """What was recorded, and in one sentence what was known before."""
+    new = {each.session_id for each in done if each.recorded}
     recorded = sum(each.recorded for each in done)
-    known = sum({each.session_id: each.known for each in done}.values())
+    known = {each.session_id: each.known for each in done if each.known}
+    old = {name: messages for name, messages in known.items() if name not in new}
+    unchanged = f"{counted(len(old), 'session')} with {counted(sum(old.values()), 'message')}"
     if not recorded:
-        return f"Nothing new: {counted(known, 'message')} already recorded." if known else "Nothing new."
-    sessions = len({each.session_id for each in done if each.recorded})
-    before = f", {known:,} known before" if known else ""
-    return f"Recorded {counted(recorded, 'message')} in {counted(sessions, 'session')}{before}."
+        return f"Nothing new: {unchanged} {_was(old)} already recorded." if old else "Nothing new."
+    grown = sum(known.values()) - sum(old.values())
+    before = f", which had {grown:,} before" if grown else ""
+    rest = f" Already recorded: {unchanged}." if old else ""
+    return f"Recorded {counted(recorded, 'message')} in {counted(len(new), 'session')}{before}.{rest}"
+
+
+def _was(sessions: Sized) -> str:
+    return "is" if len(sessions) == 1 else "are"
 
 
 def _nothing_found(paths: Sequence[Path], skipped: Sequence[Skipped]) -> str:
@@ -234,10 +159,12 @@ def _without_absent(result: Imported) -> dict[str, object]:
 
 
 def _print(results: Sequence[Imported]) -> None:
-    done = [result for result in results if result.error is None]
-    if done:
-        rows = [(result.session_id, result.recorded, result.known, result.file) for result in done]
+    new = [result for result in results if result.error is None and result.recorded]
+    if new:
+        rows = [(result.session_id, result.recorded, result.known, result.file) for result in new[:MAX_ROWS]]
         print_table(["session", "new", "known before", "file"], rows)
+    if len(new) > MAX_ROWS:
+        click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
     for result in results:
         if result.error:
             echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)

@@ -6,7 +6,8 @@ import asyncio
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -76,14 +77,24 @@ async def ingest(
         reader = await asyncio.to_thread(recognize, path)
     cursor = await stash.read_cursor(str(path)) or Cursor(source=str(path))
     report = IngestReport(session_id=None)
-    while True:
-        chunk = await asyncio.to_thread(_read, path, reader, cursor)
-        report = await _record(stash, chunk, report, reduce)
-        cursor = chunk.cursor
-        if on_progress is not None:
-            on_progress(cursor.offset)
-        if chunk.end:
-            return report
+    async with aclosing(_chunks(path, reader, cursor)) as chunks:
+        async for chunk in chunks:
+            report = await _record(stash, chunk, report, reduce)
+            if on_progress is not None:
+                on_progress(chunk.cursor.offset)
+    return report
+
+
+async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[_Chunk, None]:
+    """The chunks of a file. Each is read while the one before it is recorded."""
+    reading = asyncio.create_task(asyncio.to_thread(_read, path, reader, cursor))
+    try:
+        while not (chunk := await reading).end:
+            reading = asyncio.create_task(asyncio.to_thread(_read, path, reader, chunk.cursor))
+            yield chunk
+        yield chunk
+    finally:
+        reading.cancel()
 
 
 async def _record(stash: Stash, chunk: _Chunk, report: IngestReport, reduce: bool) -> IngestReport:

@@ -19,7 +19,7 @@ from contextstash.hosts.readers.openhands_sdk import OpenHandsSdkReader
 from contextstash.hosts.readers.pi import PiReader
 from contextstash.hosts.readers.plain import PlainDocumentReader, PlainReader
 from contextstash.hosts.readers.swe_agent import SweAgentReader
-from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, split_lines
+from contextstash.hosts.readers.transcript import DocumentReader, Line, TranscriptReader, first_records
 from contextstash.hosts.readers.vscode import VSCodeReader
 from contextstash_storage.errors import BadInputError
 
@@ -59,6 +59,17 @@ def recognize(path: Path) -> Reader:
     return reader
 
 
+def session_at_head(path: Path) -> str | None:
+    """The session of the first messages of a file of lines; None if that is not known without reading all of it."""
+    reader = _reader_of(path)
+    if reader is None or isinstance(reader, DocumentReader):
+        return None
+    with open_regular(path) as file:
+        lines = _first_lines(file.read(MAX_HEAD_BYTES))
+    batches = reader.read(lines, {}, str(path))
+    return batches[0].session.session_id if batches else None
+
+
 def _reader_of(path: Path) -> Reader | None:
     if not path.is_file():
         if not path.exists() and not path.parent.is_file():
@@ -92,7 +103,7 @@ def _first_lines(head: bytes) -> list[Line]:
     """The records at the start; lines that do not begin with a record are skipped."""
     cut = head if len(head) < MAX_HEAD_BYTES else head[: head.rfind(b"\n") + 1] or head
     records = b"\n".join(line for line in cut.split(b"\n") if b"{" in line[:8])
-    return split_lines(records, at_end=True)[0][:MAX_HEAD_RECORDS]
+    return first_records(records, MAX_HEAD_RECORDS)
 
 
 def _begins_with_record(head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What the readers of transcripts share. A file of lines is read from the position where the last reading stopped; a
+"""Base of the transcript readers. A file of lines is read from the position where the last reading stopped; a
 transcript that its host rewrites, or keeps in several files, is read whole each time it changed."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,7 +19,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 logger = logging.getLogger(__name__)
 
 State = dict[str, Any]
-"""What a reader must remember between two readings. It is stored in the database, so it holds only JSON values."""
+"""A reader's state between two readings. It is stored in the database, so it holds only JSON values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,16 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
         lines.append(last)
         end = len(data)
     return lines, end
+
+
+def first_records(data: bytes, limit: int) -> list[Line]:
+    """The first complete records in `data`, at most `limit`; the rest is not parsed. A last line without a line end
+    counts if it is complete."""
+    raw_lines = data.split(b"\n")
+    found = list(islice((line for raw in raw_lines[:-1] for line in _records(raw)), limit))
+    if len(found) < limit and raw_lines[-1].strip() and (last := _whole(raw_lines[-1])) is not None:
+        found.append(last)
+    return found
 
 
 def _whole(raw: bytes) -> Line | None:
