@@ -1,9 +1,11 @@
 """The service: every use case as one method, in the tools' own words.
 
-store = await open_store(path)
-stash = Stash(store)
-await stash.record_messages(messages, session_id="job-7")
-await stash.prune_tool_outputs("job-7")
+    store = await open_store(path)
+    stash = Stash(store)
+    await stash.record_messages(messages, session_id="job-7")
+    await stash.prune_tool_outputs("job-7")
+
+`Stash.close` ends the reductions in the background and closes the store.
 """
 
 from __future__ import annotations

@@ -521,9 +521,9 @@ def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget:
     unrecorded = tokens - total_tokens(sent) - sum(named.values())
     if unrecorded > 0:
         named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
-    beside = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
+    others = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
     return (
-        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent beside) takes about"
+        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent with them) takes about"
         f" {tokens:,} tokens, over"
-        f" the budget of {budget:,}.{message}{f' Beside the messages: {beside}.' if beside else ''}"
+        f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
     )
