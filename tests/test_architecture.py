@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "server" / "contextstash"
 STORAGE = ROOT / "storage" / "contextstash_storage"
 
-RECORDS = ("contextstash_storage.records", "contextstash_storage.errors")
+RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors", "handles", "json_values"))
 
 MAY_IMPORT_OF_OURS = {
     "context": ("contextstash.context", "contextstash.formats.base", *RECORDS),

@@ -550,7 +550,8 @@ Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 class ProxiedSession(Record):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
-    `client_session` is the client's own id of the conversation; `heads` are hashes of the first messages that it had,
+    `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
+    of the conversation; `heads` are hashes of the first messages that it had,
     the newest last; `surroundings` is a hash of its system prompt and tools. `mark` is a hash of the `length` messages
     of its last request, empty if the model had not spoken yet; `response` is the id of the last response of an API that
     keeps conversations itself. `last_at` is when the last reply ended, in
@@ -566,6 +567,7 @@ class ProxiedSession(Record):
     `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
     """
 
+    project: str | None = None
     client_session: str | None = None
     heads: tuple[str, ...] = ()
     surroundings: str = ""

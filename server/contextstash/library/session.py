@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
+from contextstash.library.arguments import check_mapping, check_numbers, check_texts
 from contextstash.library.message_list import MessageList
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
@@ -65,6 +66,8 @@ class LibrarySession:
         """`facts` are the agent's name, a title and the parent session's id."""
         if not isinstance(session_id, str):
             raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
+        check_texts(model=model, format=format, **facts)
+        check_mapping("settings", settings)
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -117,6 +120,7 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
+        check_mapping("usage", usage)
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
@@ -132,6 +136,8 @@ class LibrarySession:
         can be made smaller.
         """
         text = str(error) if isinstance(error, Exception) else error
+        if not isinstance(text, str):
+            check_mapping("error", text)
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
@@ -167,6 +173,8 @@ class LibrarySession:
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""
+        check_texts(query=query, scope=scope)
+        check_numbers(limit=limit)
         return await self._stash.search_history(query, session_id=self.session_id, limit=limit, scope=scope)
 
     async def get_archived_output(
@@ -179,6 +187,8 @@ class LibrarySession:
         max_tokens: int | None = None,
     ) -> OutputPage:
         """A page of a tool output that left the window, or was cut, by its handle."""
+        check_texts(handle=handle, pattern=pattern)
+        check_numbers(offset=offset, limit=limit, max_tokens=max_tokens)
         return await self._stash.get_archived_output(
             handle, session_id=self.session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
         )
@@ -196,7 +206,7 @@ class LibrarySession:
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
         """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
         text of a wrong call names the mistake, so that the model can correct it."""
-        if not is_retrieval_tool(name):
+        if not isinstance(name, str) or not is_retrieval_tool(name):
             return None
         try:
             given = read_arguments(name, arguments)

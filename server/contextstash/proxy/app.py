@@ -14,7 +14,7 @@ from contextstash.proxy.preparation import Prepared
 from contextstash.proxy.stream_start import held_start
 from contextstash.proxy.upstream import Upstream
 from contextstash.proxy.usage_tap import UsageTap, decoded
-from contextstash.proxy.wire import RawHeaders, header, is_foreign_page, passed_on
+from contextstash.proxy.wire import RawHeaders, header, is_foreign_page, is_web_socket, passed_on
 
 if TYPE_CHECKING:
     import httpx2
@@ -78,6 +78,9 @@ class ProxyApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and is_foreign_page(scope["headers"]):
             await self._refuse(send)
+        elif scope["type"] == "http" and is_web_socket(scope["headers"]):
+            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+            await send_error(send, 426, "invalid_request_error", "contextstash proxy: WebSocket is not supported.")
         elif scope["type"] == "http":
             await Exchange(scope, receive, send, self._upstream, self._engine).run()
         elif scope["type"] == "lifespan":

@@ -88,13 +88,15 @@ EDIT_REFUSALS = (400, 413, 422)
 class ProxyOptions:
     """How the proxy edits. `record` is False if nothing may be stored: then sessions live in memory, and only outputs
     of calls that read are pruned, which the model can make again. `step_seconds` is how long a request waits for the
-    database. `configured` says that the client is known to have our server."""
+    database. `configured` says that the client is known to have our server, `project` is the folder in which it was
+    started."""
 
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     record: bool = True
     prune: bool = True
     step_seconds: float = STEP_SECONDS
     configured: bool = False
+    project: str | None = None
 
 
 class Ingest(Protocol):
@@ -425,7 +427,10 @@ class Engine:
                 type(error).__name__,
             )
         if not conversation.deleted:
-            await self._sessions.keep_state(conversation.session_id, conversation.state)
+            state = conversation.state
+            if self._options.project and not state.project:
+                conversation.state = state = state.model_copy(update={"project": self._options.project})
+            await self._sessions.keep_state(conversation.session_id, state)
 
     async def _record(
         self,

@@ -52,6 +52,11 @@ def is_foreign_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return origin == "null" or (parts.scheme in ("http", "https") and parts.hostname not in LOOPBACK)
 
 
+def is_web_socket(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a client asks to continue as a WebSocket, whose messages the proxy could not read."""
+    return (header(headers, b"upgrade") or "").lower() == "websocket"
+
+
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
     """The headers without those about the connection, in their order and spelling. A length that a transfer encoding
     overrides is left out too (RFC 9112, section 6.3): the next reader would take it for the body's."""

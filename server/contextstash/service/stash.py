@@ -8,7 +8,6 @@ await stash.prune_tool_outputs("job-7")
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -276,7 +275,7 @@ class Stash:
 
     async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
         """The folder that the client of each session ran in; None if it is not known."""
-        return await asyncio.to_thread(lambda: [self._access.project_of(session.source) for session in read])
+        return await self._access.projects_of(read)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""

@@ -241,6 +241,21 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     assert path.read_text() == own
 
 
+def test_codex_waits_at_most_3_seconds_for_the_hook_at_its_end_also_after_an_older_installation(
+    contextstash: CommandLine,
+) -> None:
+    path = contextstash.folder / ".codex" / "hooks.json"
+    path.parent.mkdir(parents=True)
+    older = {"type": "command", "command": "contextstash hook codex", "timeout": 30}
+    path.write_text(json.dumps({"hooks": {"SessionEnd": [{"hooks": [older]}]}}))
+    run(contextstash, "install", "codex", "--hooks", "--yes")
+    hooks = json.loads(path.read_text())["hooks"]
+    timeouts = {event: hook["timeout"] for event, [group] in hooks.items() for hook in group["hooks"]}
+    assert timeouts.pop("SessionEnd") == 3
+    assert set(timeouts.values()) == {30}
+    assert "once you trust them" in contextstash.run("doctor").stdout
+
+
 def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: CommandLine) -> None:
     assert "scope" in failure_of(contextstash.run("install", "goose", "--scope", "project", "--yes"))
     assert "hooks" in failure_of(contextstash.run("install", "cursor", "--hooks", "--yes"))

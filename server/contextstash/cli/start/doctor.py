@@ -223,7 +223,8 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    yield Finding(f"{client} ({scope}) hooks", state, says, f"contextstash install {client} --hooks" if missing else "")
+    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
+    yield Finding(f"{client} ({scope}) hooks", state, says, advice)
 
 
 def _installed(client: str, scope: str, entry: object) -> Finding:

@@ -76,6 +76,7 @@ def run(
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
+    options += ["--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before: dict[str, ProxiedSession] = {}
     if reported and _may_exist(db or default_database()):
@@ -86,7 +87,7 @@ def run(
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
         supervisor.start()
         try:
-            launch = launched.launch(supervisor.url, (program, *arguments), os.environ)
+            launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()

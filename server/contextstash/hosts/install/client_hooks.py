@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ from contextstash.hosts.install.clients import Machine, Scope, codex_home
 @dataclass(frozen=True)
 class ClientHooks:
     """The hooks of one client. `timeout` is in the client's own unit: seconds, for Gemini CLI milliseconds, 30 seconds
-    for each. `remark` is what its user has to know."""
+    for each; `timeouts` are those of events for which the client waits less long. `remark` is what its user
+    has to know."""
 
     client: str
     events: tuple[str, ...]
     file: Callable[[Machine, Scope], Path]
     timeout: int
     remark: str | None = None
+    timeouts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def called(self) -> str:
@@ -38,10 +40,13 @@ class ClientHooks:
         for event in self.events:
             groups = hooks.setdefault(event, [])
             ours = [hook for group in groups for hook in group.get("hooks", ()) if self._is_ours(hook)]
+            timeout = self.timeouts.get(event, self.timeout)
             for hook in ours:
                 hook["command"] = line
+                if event in self.timeouts:
+                    hook["timeout"] = timeout
             if not ours:
-                groups.append({"hooks": [{"type": "command", "command": line, "timeout": self.timeout}]})
+                groups.append({"hooks": [{"type": "command", "command": line, "timeout": timeout}]})
 
     def remove(self, settings: MutableMapping[str, Any]) -> None:
         """Remove our hook from every event, and what is empty after that."""
@@ -98,6 +103,8 @@ HOOKS: Mapping[str, ClientHooks] = {
             _codex_file,
             timeout=30,
             remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+            # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
+            timeouts={"SessionEnd": 3},
         ),
         ClientHooks(
             "gemini",
