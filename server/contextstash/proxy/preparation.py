@@ -28,7 +28,7 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
-from contextstash.context.view.thinking_blocks import preserves_thinking
+from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
@@ -211,7 +211,7 @@ def _bound_thinking(conversation: Conversation, request: RequestText, first: int
 
 def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
     """Whether the API refuses thinking behind an edit: the model checks it, and the request does not let it drop it."""
-    if request.format != "anthropic" or not preserves_thinking(conversation.state.model):
+    if request.format != "anthropic" or reasoning_binding(conversation.state.model) is not CLAUDE:
         return False
     thinking = request.value("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, dict) else None

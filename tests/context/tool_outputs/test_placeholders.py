@@ -126,7 +126,7 @@ texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
 def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str, argument: str, text: str) -> None:
     digest = digest_output(tool, argument, text, False)
     shown = [
-        placeholder(tool, argument, 1, 1, "out_a", digest),
+        placeholder(tool, argument, 1, 1, "out_a", digest, seq=3),
         filled_placeholder("[{subject} {tool} {argument} {digest}, kept as {handle}]", output(tool, argument), digest),
         digest_message(output(tool, argument), text, 300).split("\n")[0],
     ]

@@ -281,7 +281,7 @@ def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
     cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
-        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
         handles = [edit.handle for edit in cut]
         edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
     left_out = _left_out(snapshot, known, fitted.dropped)
