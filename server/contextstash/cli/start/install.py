@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DatabaseType
-from contextstash.cli.start.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @SCOPE
 @YES
 @DRY_RUN
-def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bool, dry_run: bool) -> None:
+@DIFF
+def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bool, dry_run: bool, diff: bool) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
@@ -49,7 +50,7 @@ def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bo
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
         return
-    if confirm_changes(changes, yes, dry_run):
+    if confirm_changes(changes, yes, dry_run, diff):
         apply_all(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
         if database is not None:

@@ -36,6 +36,7 @@ MAX_REPORTED = 100
     "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -47,6 +48,7 @@ def run(
     upstream: str | None,
     no_record: bool,
     no_prune: bool,
+    keep_tokens: int | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -75,7 +77,12 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
+    options = [
+        *_database(db),
+        *_flags(no_record, no_prune, keep_tokens),
+        *["--configured"] * configured,
+        *_settings(preset, given),
+    ]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before: dict[str, ProxiedSession] = {}
     if reported and _may_exist(db or default_database()):
@@ -106,8 +113,9 @@ def _may_exist(database: Location) -> bool:
     return not isinstance(database, Path) or database.exists()
 
 
-def _flags(no_record: bool, no_prune: bool) -> list[str]:
-    return ["--no-record"] * no_record + ["--no-prune"] * no_prune
+def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None) -> list[str]:
+    kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
+    return ["--no-record"] * no_record + ["--no-prune"] * no_prune + kept
 
 
 def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:

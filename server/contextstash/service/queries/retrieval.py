@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
+from contextstash.context.text.json_values import plain_text
 from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
 from contextstash.formats import get_format
@@ -216,7 +217,7 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
 
 
 def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
-    text, matched = snippet(hit.text, terms, line_breaks=line_breaks)
+    text, matched = snippet(plain_text(hit.text), terms, line_breaks=line_breaks)
     return Hit(
         handle=hit.handles[0] if hit.handles else None,
         session_id=hit.session_id,
