@@ -25,6 +25,10 @@ GREETING: Message = {"role": "user", "content": "Hello."}
 REPLY: Message = {"role": "assistant", "content": "Hello! What shall we do?"}
 
 
+NAMED: dict[str, Any] = {"metadata": {"user_id": f"user_1_account_2_session_{ID}"}}
+"""The client's own id, as Claude Code writes it: its sub-agents have the same."""
+
+
 def say(proxy: RunningProxy, messages: list[Message], key: str = "a", **fields: Any) -> str:
     """Send a request of a user without any id of its conversation; the session that it went to."""
     response = proxy.send(request_of(messages, **{"metadata": {}, **fields}), {"x-api-key": key})
@@ -39,7 +43,7 @@ def recorded(database: Path) -> dict[str, list[Message]]:
         store = await open_sqlite(database)
         try:
             found = {}
-            for each in await store.list_sessions():
+            for each in await store.list_sessions(limit=1_000):
                 messages = await store.read_messages(each.session_id)
                 found[each.session_id] = [message.body for message in messages if message.body is not None]
             return found
@@ -110,13 +114,12 @@ def test_requests_with_one_id_and_different_credentials_never_share_a_session(
     provider: CachingProvider, proxy: RunningProxy
 ) -> None:
     messages = session(3)
-    named = {"metadata": {"user_id": f"user_1_account_2_session_{ID}"}}
-    own = [say(proxy, messages[:count], "a", **named) for count in (1, 3)]
-    others = [say(proxy, messages[:count], "b", **named) for count in (3, 5, 7)]
+    own = [say(proxy, messages[:count], "a", **NAMED) for count in (1, 3)]
+    others = [say(proxy, messages[:count], "b", **NAMED) for count in (3, 5, 7)]
     assert own == [ID, ID]
     assert len(set(others)) == 1
     assert others[0] != ID
-    assert say(proxy, messages[:5], "a", **named) == ID
+    assert say(proxy, messages[:5], "a", **NAMED) == ID
 
 
 def bearer(token: str) -> list[tuple[bytes, bytes]]:
@@ -153,19 +156,19 @@ def agent_messages(agent: int, turns: int) -> list[Message]:
 def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pruned(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock, named: bool
 ) -> None:
-    fields = {} if named else {"metadata": {}}
+    fields: dict[str, Any] = NAMED if named else {}
     agents = {agent: agent_messages(agent, 25) for agent in range(3)}
     found: dict[int, str] = {}
-    for count in range(1, 50, 2):
+    for count in range(1, 52, 2):
         for agent, messages in agents.items():
-            clock.now += 3 if count < 47 else 200
+            clock.now += 3 if count < 51 else 400
             found[agent] = say(proxy, messages[:count], **fields)
-            if count > 47:
+            if count == 51:
                 assert placeholders(provider.bodies[-1])[0] == f"toolu_{100 * agent}"
     sessions = recorded(proxy.database)
     assert len(set(found.values())) == len(sessions) == 3
     for agent, name in found.items():
-        assert sessions[name] == agents[agent][:49]
+        assert sessions[name] == agents[agent]
         assert rewinds(proxy.database, name) == 0
         assert proxy.state(name).requests >= 24
 
@@ -190,14 +193,13 @@ def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
     provider: CachingProvider, proxy: RunningProxy
 ) -> None:
     messages = session(3)
-    assert say(proxy, messages[:5], metadata=request_of([GREETING])["metadata"]) == ID
+    assert say(proxy, messages[:5], **NAMED) == ID
     results = messages[6]["content"]
     ended = [*messages[:6], {"role": "user", "content": results}]
     forked = [*messages[:6], {"role": "user", "content": [*results, {"type": "text", "text": "You are a fork."}]}]
-    named = {"metadata": request_of([GREETING])["metadata"]}
-    assert say(proxy, ended, **named) == ID
-    assert say(proxy, forked, **named) != ID
-    assert say(proxy, [*ended, *turn(7, "more")], **named) == ID
+    assert say(proxy, ended, **NAMED) == ID
+    assert say(proxy, forked, **NAMED) != ID
+    assert say(proxy, [*ended, *turn(7, "more")], **NAMED) == ID
 
 
 def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_new_one(
@@ -205,6 +207,5 @@ def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_ne
 ) -> None:
     messages = session(3)
     back = [*messages[:4], {"role": "user", "content": "Try another way."}]
-    named = {"metadata": request_of([GREETING])["metadata"]}
-    assert {say(proxy, messages, **named), say(proxy, back, **named)} == {ID}
+    assert {say(proxy, messages, **NAMED), say(proxy, back, **NAMED)} == {ID}
     assert say(proxy, messages) != say(proxy, back)

@@ -1,4 +1,5 @@
-"""What filled the windows of the user's own sessions, read into a temporary database. Nothing is written or sent."""
+"""Reads the user's own sessions into a temporary database, and sums up what filled their windows. Nothing is written or
+sent."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class Wanted:
 
 @dataclass
 class Survey:
-    """What the sessions hold, in tokens. `old_outputs` are those of outputs older than each session's newest."""
+    """The content of the sessions, in tokens. `old_outputs` are those of outputs older than each session's newest."""
 
     sessions: int = 0
     transcripts: int = 0
@@ -127,7 +128,7 @@ async def survey(stash: Stash, store: SessionStore, transcripts: Sequence[Path])
 
 
 def _chosen(wanted: Sequence[Sequence[Wanted]]) -> list[Wanted]:
-    """What to search for: the first of each session, then the second ones, those that were read most often first."""
+    """The searches to show: the first of each session, then the second ones, those that were read most often first."""
     rounds = zip_longest(*wanted)
     ordered = (sorted(filter(None, each), key=lambda one: one.rank, reverse=True) for each in rounds)
     by_words: dict[str, Wanted] = {}
@@ -180,6 +181,6 @@ async def _searched(stash: Stash, store: SessionStore, wanted: Wanted) -> Found:
 
 
 def _remembered(argument: str) -> str:
-    """What a person remembers of a call: the beginning of its command, the ends of its paths."""
+    """The part of a call that a person remembers: the beginning of its command, the ends of its paths."""
     words = argument.split()[:MAX_WORDS]
     return " ".join("/".join(word.split("/")[-MAX_FOLDERS:]) for word in words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,6 +25,7 @@ from contextstash.proxy.conversations import (
     replied_line,
 )
 from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.occurrences import Inherited, inherited
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
     DEFAULT_KEEP_TOKENS,
@@ -47,7 +48,7 @@ from contextstash.proxy.preparation import (
 )
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
 
@@ -463,7 +464,9 @@ class Engine:
             messages = await self._whole(conversation, request)
             replied = replied_line(request, messages, response)
             conversation.keep_response(response, replied)
+            again = inherited(conversation, request, conversation.edits)
             await self._record_line(conversation, replied if follows_response(request) else messages, usage)
+            await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
         if session is not None and session.counters.edits != conversation.edits.edits:
@@ -485,6 +488,17 @@ class Engine:
             parent_session_id=conversation.parent,
         )
         conversation.recorded = messages
+
+    async def _pin_again(self, conversation: Conversation, again: Sequence[Inherited]) -> None:
+        """Keep the placeholders of outputs that the client sent again behind a message that it had changed."""
+        if not again or self._sessions is None:
+            return
+        repeated = [RepeatedPin(conversation.positions[each.place], each.call_id, each.pin) for each in again]
+        await self._sessions.pin_again(conversation.session_id, repeated)
+        await self._sessions.catalog(conversation.session_id, conversation.catalog)
+        names = {conversation.catalog.results_again.get((each.seq, each.call_id)): each.pin for each in repeated}
+        pins = {name: pin for name, pin in names.items() if name is not None}
+        conversation.shown = replace(conversation.shown, pins={**conversation.shown.pins, **pins})
 
     async def _whole(self, conversation: Conversation, request: RequestText) -> Line:
         """All messages of the conversation, also if the provider keeps the former ones."""

@@ -11,6 +11,7 @@ from contextstash.formats.json_positions import Path
 from contextstash.formats.large_parts import Image, large_texts
 from contextstash.formats.request_text import RequestText, TextMessage, output_sha256
 from contextstash.proxy.conversations import Conversation
+from contextstash.proxy.occurrences import Naming, call_names
 from contextstash.proxy.part_kinds import PartKinds
 from contextstash.service.requests.proxied import ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
@@ -31,8 +32,9 @@ def other_parts(conversation: Conversation, request: RequestText, kinds: PartKin
     """The parts that are recorded, are shown, and may leave the request, in order, by message."""
     found: dict[int, list[OtherPart]] = {}
     places = _positions(conversation, request) if kinds.images else {}
+    name = call_names(conversation, request)
     for place, message in enumerate(request.messages if kinds.inputs or places else ()):
-        parts = list(_inputs(conversation, message, place)) if kinds.inputs and message.is_models else []
+        parts = list(_inputs(conversation, message, place, name)) if kinds.inputs and message.is_models else []
         if place in places:
             parts += _images(conversation, message, place, places[place])
         if parts:
@@ -46,19 +48,21 @@ def _positions(conversation: Conversation, request: RequestText) -> dict[int, in
     return {place: conversation.positions[place] for place in range(count) if request.messages[place].images}
 
 
-def _inputs(conversation: Conversation, message: TextMessage, place: int) -> Iterator[OtherPart]:
+def _inputs(conversation: Conversation, message: TextMessage, place: int, name: Naming) -> Iterator[OtherPart]:
     """The inputs of the calls that have been answered."""
     catalog = conversation.catalog
     for given in message.inputs:
-        answered, at = catalog.outputs.get(given.call_id), catalog.calls.get(given.call_id)
-        if answered is None or at is None or given.call_id in conversation.edits.inputs:
+        named = name(place, given.call_id)
+        result, at = catalog.answers.get(named, ""), catalog.calls.get(named)
+        answered = catalog.outputs.get(result)
+        if answered is None or at is None or named in conversation.edits.inputs:
             continue
-        call = MadeCall(given.call_id, answered.output.tool, answered.output.argument)
+        call = MadeCall(result, answered.output.tool, answered.output.argument)
         if call.writes:
             texts = large_texts(given.value)
             tokens = round(sum(len(text) for _, text in texts) * conversation.tokens_per_byte)
             part = MessagePart(*at, given.text, call.tool, call.argument, len(texts))
-            yield OtherPart(f"input of {given.call_id}", place, tokens, part)
+            yield OtherPart(f"input of {result}", place, tokens, part)
 
 
 def _images(conversation: Conversation, message: TextMessage, place: int, seq: int) -> Iterator[OtherPart]:
@@ -96,8 +100,9 @@ def pinned_parts(conversation: Conversation, request: RequestText, edits: Proxie
     """What the session's edits show in place of such parts, by message."""
     found: dict[int, PinnedParts] = {}
     places = _positions(conversation, request) if edits.images else {}
+    name = call_names(conversation, request)
     for place, message in enumerate(request.messages if edits.inputs or places else ()):
-        texts = _pinned_inputs(message, edits) if edits.inputs and message.is_models else {}
+        texts = _pinned_inputs(message, edits, place, name) if edits.inputs and message.is_models else {}
         images: dict[Path, int] = {}
         for block, image, tokens in _recorded_images(conversation, message, places[place]) if place in places else ():
             pin = edits.images.get((places[place], block))
@@ -108,11 +113,11 @@ def pinned_parts(conversation: Conversation, request: RequestText, edits: Proxie
     return found
 
 
-def _pinned_inputs(message: TextMessage, edits: ProxiedEdits) -> dict[Path, str]:
+def _pinned_inputs(message: TextMessage, edits: ProxiedEdits, place: int, name: Naming) -> dict[Path, str]:
     return {
         given.path: pin.text
         for given in message.inputs
-        if (pin := edits.inputs.get(given.call_id)) is not None and pin.sha256 == output_sha256(given.text)
+        if (pin := edits.inputs.get(name(place, given.call_id))) is not None and pin.sha256 == output_sha256(given.text)
     }
 
 

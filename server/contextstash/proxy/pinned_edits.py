@@ -8,6 +8,7 @@ from dataclasses import replace
 from contextstash.formats.request_edits import MessageEdit, SummaryOf
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
+from contextstash.proxy.occurrences import Inherited, Naming, has_results, inherited, result_names
 from contextstash.proxy.other_parts import pinned_parts
 from contextstash.service.requests.proxied import Pin, ProxiedEdits
 
@@ -18,10 +19,13 @@ def pinned_edits(
     """What the session's edits (by default those in force) change in this request, by message."""
     edits = edits or conversation.edits
     found: dict[int, MessageEdit] = {}
+    name = result_names(conversation, request)
     for place in request.places(has_results) if edits.pins else ():
-        edit = pinned_results(request.messages[place], edits.pins)
+        edit = pinned_results(request.messages[place], edits.pins, place, name)
         if edit is not None:
             found[place] = edit
+    for again in inherited(conversation, request, edits):
+        found[again.place] = _with_pin(found.get(again.place, NO_EDIT), request.messages[again.place], again)
     for place, parts in pinned_parts(conversation, request, edits).items():
         found[place] = replace(found.get(place, NO_EDIT), parts=parts.texts)
     for place in _stripped(conversation, request, edits):
@@ -32,28 +36,29 @@ def pinned_edits(
 NO_EDIT = MessageEdit({})
 
 
-def has_results(message: TextMessage) -> bool:
-    """Whether it holds results of tools."""
-    return bool(message.results)
-
-
 def thinks(message: TextMessage) -> bool:
     """Whether it holds the model's thinking."""
     return message.thinks
 
 
-def pinned_results(message: TextMessage, pins: Mapping[str, Pin]) -> MessageEdit | None:
-    """The placeholders of a message's results; None if it has none. It is the same object as long as the pins are."""
-    known: tuple[Mapping[str, Pin], MessageEdit | None] | None = message.notes.get("pinned")
-    if known is None or known[0] is not pins:
+def pinned_results(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> MessageEdit | None:
+    """The placeholders of the results of message `place`; None if it has none. It is the same object as long as the
+    pins are."""
+    names = tuple(name(place, result.call_id) for result in message.results)
+    known: tuple[Mapping[str, Pin], tuple[str, ...], MessageEdit | None] | None = message.notes.get("pinned")
+    if known is None or known[0] is not pins or known[1] != names:
         texts = {
-            result.path: pins[result.call_id].text
-            for result in message.results
-            # The hash is compared too: some clients use an id for several calls.
-            if result.call_id in pins and message.hashes.get(result.path) == pins[result.call_id].sha256
+            result.path: pins[named].text
+            for result, named in zip(message.results, names, strict=True)
+            if named in pins and message.hashes.get(result.path) == pins[named].sha256
         }
-        known = message.notes["pinned"] = pins, MessageEdit(texts) if texts else None
-    return known[1]
+        known = message.notes["pinned"] = pins, names, MessageEdit(texts) if texts else None
+    return known[2]
+
+
+def _with_pin(edit: MessageEdit, message: TextMessage, again: Inherited) -> MessageEdit:
+    paths = {result.path: again.pin.text for result in message.results if result.call_id == again.call_id}
+    return replace(edit, texts={**edit.texts, **paths})
 
 
 def _stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:

@@ -33,9 +33,10 @@ from contextstash.formats.request_text import Fact, RequestText, TextMessage, ha
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
+from contextstash.proxy.occurrences import has_results, result_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.pinned_edits import has_results, pinned_edits, pinned_summaries, thinks
+from contextstash.proxy.pinned_edits import pinned_edits, pinned_summaries, thinks
 from contextstash.proxy.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
@@ -264,11 +265,12 @@ def _shown_parts(
 ) -> list[_ShownPart]:
     """The tool outputs and `others` that are not pruned yet, in order."""
     rate, pins, recorded = conversation.tokens_per_byte, conversation.edits.pins, conversation.catalog.hashes
+    name = result_names(conversation, request)
     found = [
         _ShownPart(place, key, round(size * rate), recorded.get(key) == sha256)
         for place in request.places(has_results)
-        for key, size, sha256 in request.messages[place].outputs
-        if key not in pins
+        for call_id, size, sha256 in request.messages[place].outputs
+        if (key := name(place, call_id)) not in pins
     ]
     if others:
         found += [_ShownPart(place, o.key, o.tokens, True) for place, parts in others.items() for o in parts]
@@ -289,12 +291,12 @@ def _is_models(message: TextMessage) -> bool:
 
 def made_calls(conversation: Conversation, request: RequestText) -> list[MadeCall]:
     """The recorded tool calls of the request, in order."""
-    outputs = conversation.catalog.outputs
+    outputs, name = conversation.catalog.outputs, result_names(conversation, request)
     return [
-        MadeCall(result.call_id, known.output.tool, known.output.argument, known.recorded_at)
+        MadeCall(key, known.output.tool, known.output.argument, known.recorded_at)
         for place in request.places(has_results)
         for result in request.messages[place].results
-        if (known := outputs.get(result.call_id)) is not None
+        if (known := outputs.get(key := name(place, result.call_id))) is not None
     ]
 
 
@@ -406,9 +408,10 @@ def thinking_choice(
 
 def _first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:
     """The first message that holds one of what is named by `keys`."""
-    others = other_parts(conversation, request, limits.others)
+    others, name = other_parts(conversation, request, limits.others), result_names(conversation, request)
     for place, message in enumerate(request.messages):
-        if keys & {*(result.call_id for result in message.results), *(other.key for other in others.get(place, ()))}:
+        named = {name(place, result.call_id) for result in message.results}
+        if keys & {*named, *(other.key for other in others.get(place, ()))}:
             return place
     return 0
 

@@ -9,7 +9,8 @@ from itertools import accumulate
 
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
-from contextstash.proxy.pinned_edits import has_results, pinned_results
+from contextstash.proxy.occurrences import call_names, has_results, result_names
+from contextstash.proxy.pinned_edits import pinned_results
 from contextstash.service.requests.proxied import ProxiedEdits
 
 PLACEHOLDER_TOKENS = 70
@@ -69,12 +70,14 @@ def shown_sizes(conversation: Conversation, request: RequestText) -> ShownSizes:
 def _hidden(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> tuple[list[int], list[float]]:
     """The messages of which something is hidden; the tokens hidden in front of each, and at last in all."""
     sizes: dict[int, list[int]] = {}
+    name, call_name = result_names(conversation, request), call_names(conversation, request)
     for place in request.places(has_results) if edits.pins else ():
         message = request.messages[place]
-        if (edit := pinned_results(message, edits.pins)) is not None:
+        if (edit := pinned_results(message, edits.pins, place, name)) is not None:
             sizes[place] = [message.sizes.get(path, 0) for path in edit.texts]
     for place in request.places(_has_large_inputs) if edits.inputs else ():
-        texts = [len(given.text) for given in request.messages[place].inputs if given.call_id in edits.inputs]
+        inputs = request.messages[place].inputs
+        texts = [len(given.text) for given in inputs if call_name(place, given.call_id) in edits.inputs]
         sizes[place] = sizes.get(place, []) + texts
     rate, places = conversation.tokens_per_byte, sorted(sizes)
     tokens = [sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in sizes[place]) for place in places]

@@ -24,7 +24,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError, NotFou
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.service.waiting import OpenedStash, OwnedStashes
+    from contextstash.ui.pages import OpenedStash, OwnedStashes
 
 
 MAX_OWNERS = 64

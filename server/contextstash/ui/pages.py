@@ -6,7 +6,7 @@ import hmac
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -23,9 +23,21 @@ from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
-    from contextstash.service.waiting import OpenedStash
     from contextstash.ui.templates import Templates
     from contextstash_storage.records import Session
+
+
+class OpenedStash(Protocol):
+    """Returns the stash, and opens it at the first call."""
+
+    async def get(self) -> Stash: ...
+
+
+class OwnedStashes(Protocol):
+    """Returns the stash of an owner's sessions, and opens the database at the first call."""
+
+    async def of(self, owner: str) -> Stash: ...
+
 
 SESSIONS_SHOWN = 25
 MAX_MATCHING = 200

@@ -93,7 +93,7 @@ def search(
 
 @dataclass(frozen=True)
 class Search:
-    """What is looked for, and where."""
+    """The words, and the sessions to search."""
 
     words: tuple[str, ...]
     session: str | None

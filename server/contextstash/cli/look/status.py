@@ -215,7 +215,7 @@ def _facts(status: ContextStatus) -> Iterator[str]:
 
 
 def _own_view(status: ContextStatus) -> Iterator[str]:
-    """What our own last reduction did, in our own count: the client's, or the provider's, is another one."""
+    """The effect of contextstash's last reduction, by its own count; the client and the provider count differently."""
     last = next((each for each in status.changes or () if each.strategy != "client"), None)
     if status.estimate.view_tokens is None:
         if last is not None:

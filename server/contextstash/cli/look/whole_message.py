@@ -28,7 +28,7 @@ def _parts(reading: Reading, handles: list[str]) -> Iterator[str]:
 
 
 def _label(block: Block, handles: list[str]) -> str:
-    """What a part is; nothing for plain text. Takes the handle of a result from the list."""
+    """The heading of a part; empty for plain text. Takes the handle of a result from the list."""
     match block.type:
         case "text":
             return ""

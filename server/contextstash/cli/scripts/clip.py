@@ -102,7 +102,7 @@ def _clip_pipe(options: ClipOptions) -> None:
 
 
 def _clipped(data: bytes, options: ClipOptions) -> bytes:
-    """What to print: the data unchanged if they are within the limits, or if anything fails."""
+    """The data to print: unchanged if they are within the limits, or if anything fails."""
     from contextstash.context.text.sanitize import encodable
 
     try:

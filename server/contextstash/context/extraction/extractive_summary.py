@@ -74,6 +74,7 @@ def extract_summary(
     instructions: str | None = None,
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
+    words_kept: bool = False,
     max_tokens: int,
     count: Count,
 ) -> str:
@@ -83,7 +84,8 @@ def extract_summary(
     `previous` are the summaries that it replaces; `standing` are those that stay before it, from which it only takes
     how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
     turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
-    summary: names that they contain are not repeated.
+    summary: names that they contain are not repeated. With `words_kept`, the user's words stand beside the summary and
+    are left out of it.
     """
     material = _read(turns, previous, standing, instructions)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
@@ -103,11 +105,17 @@ def extract_summary(
         Section.ARCHIVED: _archived(material, base),
         Section.POINTERS: _pointers(material),
     }
+    if words_kept:
+        sections = {section: items for section, items in sections.items() if section not in OF_USER}
     if superseded:
         sections = {section: items for section, items in sections.items() if section not in CURRENT}
     for section in (Section.NAMES, Section.STATE, Section.ARCHIVED):
         sections[section] = [replace(item, text=_below(item.text, base)) for item in sections.get(section, ())]
     return fill(sections, max_tokens, count)
+
+
+OF_USER = (Section.TASK, Section.DECISIONS)
+"""The sections with the user's words."""
 
 
 def _below(text: str, base: str) -> str:

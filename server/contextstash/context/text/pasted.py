@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from contextstash.context.text.quotations import without_blocks
+from contextstash.context.text.sentences import without_blocks
 
 Count = Callable[[str], int]
 

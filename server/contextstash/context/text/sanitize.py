@@ -41,7 +41,7 @@ def spelled(words: str, *, across_lines: bool = True) -> str:
 
 
 _MAY_BE_FORGED = re.compile(rf"[{re.escape(_OPENING)}](?:[^\x21-\x7e]|[_-]|[cp])", re.IGNORECASE)
-"""What every forged marker begins with: a bracket, then one of the first letters, something invisible or a letter that
+"""The beginning of every forged marker: a bracket, then one of the first letters, something invisible or a letter that
 is not ASCII. Most texts have none."""
 
 

@@ -104,7 +104,7 @@ def describe_git(output: ToolOutput) -> str | None:
 
 _GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
 _GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
-"""What each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
+"""A pattern that each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
 
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
 _FOUND_FILES = re.compile(r"\A(?:Found )?(\d+) (?:files?|matches)\b[^\n]*\n")

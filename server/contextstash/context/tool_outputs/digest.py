@@ -16,7 +16,7 @@ MAX_SCANNED = 2_000_000
 
 
 def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars: int = 160) -> str:
-    """What this output was, in one line of at most `max_chars` printable characters.
+    """Describes an output in one line of at most `max_chars` printable characters.
 
     A test run is described by its counts and first failure, a crash by its last line, a diff by files and lines, a
     search by matches and files, a file by lines and definitions, and so on; anything else by its first and last line.

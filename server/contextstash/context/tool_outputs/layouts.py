@@ -9,8 +9,8 @@ from contextstash.context.tool_outputs.notices import Excerpt, NoticeWriter
 from contextstash.context.tool_outputs.salient_lines import rendered, salient_lines, select
 
 MIDDLE_NOTICE_RESERVE = {"lines": 3, "characters": 50, "bytes": 50, "tokens": 0}
-"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
-`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
+"""Characters that the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the
+presets `staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
 
 SLACK = 12
 """How much a notice may grow once its numbers are known, in characters, bytes and tokens. A few more digits

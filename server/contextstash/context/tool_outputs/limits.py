@@ -48,7 +48,7 @@ NAMES_ELSEWHERE = {
     "large_output_threshold": "spill_chars",
     "spill": "spill_chars",
 }
-"""What other systems call these limits; for the hint in an error."""
+"""Names of these limits in other systems, for the hint in an error."""
 
 
 READABLE_TOKENS = 4_000

@@ -15,7 +15,7 @@ the cut leaves free on each side (`layouts.MIDDLE_NOTICE_RESERVE`)."""
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What is shown of a text: its first `head` and last `tail` characters and the notice. `lines` (line ends),
+    """The shown part of a text: its first `head` and last `tail` characters and the notice. `lines` (line ends),
     `characters` and `bytes` (UTF-8) were left out between them."""
 
     text: str
@@ -42,7 +42,7 @@ class Omission:
 
 
 def omission(text: str, first: str, last: str) -> Omission:
-    """What of a text is in neither its head nor its tail."""
+    """The part of a text that is in neither its head nor its tail."""
     gone = text[len(first) : len(text) - len(last)]
     return Omission(gone.count("\n"), len(gone), byte_length(gone))
 

@@ -21,7 +21,7 @@ MAX_DIGEST_CHARACTERS = 160
 """Longest digest in a placeholder, as `digest.digest_output` makes it."""
 
 MIN_SHARE_CHARACTERS = 80
-"""What each output gets at least in a digest message about several: one short sentence."""
+"""Least characters for each output in a digest message about several: one short sentence."""
 
 COMPACTION_DIGEST = "[Compaction tool digest]"
 """The first line of such a message: the contract of the preset `rolling`."""
@@ -40,7 +40,7 @@ def placeholder(tool: str, argument: str, tokens: int, lines: int, handle: str, 
 
 
 def input_placeholder(tool: str, argument: str, tokens: int, handle: str) -> str:
-    """What stands for a text in the input of a call that was made. It says that the call had the whole text: a model
+    """The placeholder of a text in the input of a call that was made. It says that the call had the whole text: a model
     must not take this for what it wrote, or write it itself."""
     return (
         f"{MARKER}: {tokens:,} tokens that {_call(tool, argument)} was called with are not shown here any more; the"
@@ -49,7 +49,7 @@ def input_placeholder(tool: str, argument: str, tokens: int, handle: str) -> str
 
 
 def image_placeholder(handle: str) -> str:
-    """What stands for an image."""
+    """The placeholder of an image."""
     return f"{MARKER}: an image is not shown here any more. restore_outputs shows it again, handle {handle}.]"
 
 
@@ -120,7 +120,7 @@ def _sentence(digest: str) -> str:
 
 
 def _subject(output: Output) -> str:
-    """What an output shows, in a few words: a file by its path, anything else by its call."""
+    """Names the content of an output in a few words: a file by its path, anything else by its call."""
     argument = _short_argument(output.argument)
     if argument and _READS_FILE.search(output.tool) and " " not in argument:
         return f"File: {argument}"

@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import without_ansi
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What a command printed; `exit_code` is None if the output does not contain it."""
+    """A command's output; `exit_code` is None if the output does not contain it."""
 
     text: str
     exit_code: int | None = None
@@ -35,7 +35,7 @@ MAX_HEADER_CHARACTERS = 2_000
 
 
 def unwrap(text: str) -> Printed:
-    """What a command printed, and its exit code, without the envelopes of common agents: Codex's headers and its JSON
+    """A command's output and its exit code, without the envelopes of common agents: Codex's headers and its JSON
     envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
     text = without_ansi(text)
     text = without_reminders(text)

@@ -103,7 +103,7 @@ def _beyond(counters: Counters, sent: SentRequest) -> int:
 
 
 def _is_plain(message: NewMessage) -> bool:
-    """Whether a message is a reply or holds tool results only. What a person says may begin a new turn, in which some
+    """Whether a message is a reply or holds tool results only. A person's message may begin a new turn, in which some
     providers drop the reasoning of the last one; images and documents are not counted from their text."""
     images = any(block.type in ("image", "document") for block in message.blocks)
     return message.role == "assistant" or (not images and all(block.type == "tool_result" for block in message.blocks))
@@ -154,7 +154,7 @@ def _with_factor(counters: Counters, true: int) -> Counters:
 
 
 def _prior(true: int, counted: int) -> float:
-    """What the first prompt says about how the model counts: the ratio nearest to 1 that explains it."""
+    """The model's counting ratio by the first prompt: the ratio nearest to 1 that explains it."""
     if counted < MIN_DECLARED or not 1 / MAX_PRIOR < true / counted < MAX_PRIOR:
         return 1.0
     return true / counted if true < counted else max(1.0, (true - HIDDEN_TOKENS) / counted)

@@ -1,4 +1,5 @@
-"""What a project's file may set, and within which bounds. The file is not trusted: the repository's author wrote it."""
+"""The settings that a project's file may change, and their bounds. The file is not trusted: the repository's author
+wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What refilled the window since the last prune or compaction: by part, the largest output, and what to do about it."""
+"""The growth of the window since the last prune or compaction: by part, the largest output, and what to do about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_PARTS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """What was added: `tokens` in total, `parts` of it, largest first (values of `Part`, and `unrecorded`), in
+    """The added content: `tokens` in total, `parts` of it, largest first (values of `Part`, and `unrecorded`), in
     `messages` messages. Parts that shrank are omitted, so that `parts` add up to `tokens`. `largest` is the tool, the
     handle and the tokens of the largest output, if it is at least a fifth of `tokens`."""
 
@@ -59,7 +59,7 @@ def refill_of(
 
 
 def refill_sentence(refill: Refill, *, since: str = "compaction") -> str:
-    """What refilled the window in words, with advice if one part is at least half of it. `since` names what last
+    """The refill of the window in words, with advice if one part is at least half of it. `since` names what last
     reduced it: compaction or prune."""
     ago = f"{refill.messages:,} message{'' if refill.messages == 1 else 's'} ago"
     if not refill.parts:

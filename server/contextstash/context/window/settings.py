@@ -426,7 +426,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 
 def _problem(place: Sequence[int | str], message: str, value: object) -> str:
-    """What is wrong with a setting, in words that name no library."""
+    """The error of a setting, in words that name no library."""
     name = ".".join(map(str, place))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):

@@ -125,7 +125,7 @@ triggers one; from the design that the preset `n-or-k` reproduces."""
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is due automatically, each with its reason; None if it is not due."""
+    """The automatic reductions that are due, each with its reason; None if it is not due."""
 
     prune: str | None = None
     compact: str | None = None
@@ -139,7 +139,7 @@ def since_summary(counters: Counters) -> int:
 
 
 def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
-    """What is due in this state of a session."""
+    """The reductions that are due in this state of a session."""
     return Due(
         prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
         compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
@@ -219,5 +219,6 @@ _NEXT_STEPS_FOLLOWED: dict[Level, str] = {
 
 
 def next_step(level: Level, *, followed: bool = False) -> str:
-    """What to do at a level, in a sentence. A client that is followed sends its own history, so only it can compact."""
+    """The next step at a level, in a sentence. A client that is followed sends its own history, so only it can
+    compact."""
     return (_NEXT_STEPS_FOLLOWED if followed else _NEXT_STEPS)[level]

@@ -201,7 +201,7 @@ def _is_by_codex(item: Json) -> bool:
 
 
 def _summary(payload: Json) -> str:
-    """What Codex put in place of the history: its summary, or the texts of the messages that it kept."""
+    """Codex's replacement of the history: its summary, or the texts of the messages that it kept."""
     if text := text_of(payload.get("message")):
         return text
     texts = []

@@ -1,4 +1,4 @@
-"""What the readers of transcripts share. A file of lines is read from the position where the last reading stopped; a
+"""Base of the transcript readers. A file of lines is read from the position where the last reading stopped; a
 transcript that its host rewrites, or keeps in several files, is read whole each time it changed."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextstash.service.recording.transcript_records import TranscriptMessage,
 logger = logging.getLogger(__name__)
 
 State = dict[str, Any]
-"""What a reader must remember between two readings. It is stored in the database, so it holds only JSON values."""
+"""A reader's state between two readings. It is stored in the database, so it holds only JSON values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from contextstash.context.view.branches import known_path, path_to
+from contextstash.context.view.edits import replaced, weighed
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
@@ -61,9 +62,9 @@ class Pin:
 
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show. `pins` are by the id of the tool call, and so are those
-    of its `inputs`; those of `images` are by the position of the message and the block. `edits` is how many edits the
-    session had."""
+    """The edits of a session that its next request must show. `pins` are by the name of the output in the catalog,
+    those of `inputs` by that of the call; those of `images` are by the position of the message and the block. `edits`
+    is how many edits the session had."""
 
     edits: int = 0
     pins: Mapping[str, Pin] = field(default_factory=dict)
@@ -94,17 +95,43 @@ class RecordedList:
 
 @dataclass
 class Catalog:
-    """The recorded outputs of a session by the ids of their calls; of two with one id the newest. `hashes` are their
-    SHA-256. `calls` is where the
-    calls are, `images` are the blocks of a message that are images, with their tokens. `messages` is how many messages
-    were read."""
+    """The recorded outputs of a session, by name: the id of the call, or for a further use of an id, the id and the
+    position. `hashes` are their SHA-256, `names` are by message and block. `calls` is where the calls are, by name, and
+    `answers` names their outputs. `results_again` and `calls_again` are the names of further uses, by message and id;
+    `reused` are these ids. `images` are the blocks of a message that are images, with their tokens. `messages` is how
+    many messages were read."""
 
     messages: int = 0
     outputs: dict[str, KnownOutput] = field(default_factory=dict)
     hashes: dict[str, str] = field(default_factory=dict)
-    call_ids: dict[tuple[int, int], str] = field(default_factory=dict)
+    names: dict[tuple[int, int], str] = field(default_factory=dict)
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+    results_again: dict[tuple[int, str], str] = field(default_factory=dict)
+    calls_again: dict[tuple[int, str], str] = field(default_factory=dict)
+    latest_calls: dict[str, str] = field(default_factory=dict)
+    reused: set[str] = field(default_factory=set)
     images: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def add_output(self, output: Output, call_id: str, recorded_at: float) -> None:
+        """Add an output that was recorded."""
+        name = call_id
+        if call_id in self.outputs:
+            name = self.results_again[output.seq, call_id] = f"{call_id}@{output.seq}"
+            self.reused.add(call_id)
+        self.names[output.seq, output.block] = name
+        self.outputs[name] = KnownOutput(output, recorded_at)
+        self.hashes[name] = output.sha256
+        if call_id in self.latest_calls:
+            self.answers[self.latest_calls[call_id]] = name
+
+    def add_call(self, seq: int, block: int, call_id: str) -> None:
+        """Add a call that was recorded."""
+        name = call_id
+        if call_id in self.calls:
+            name = self.calls_again[seq, call_id] = f"{call_id}@{seq}"
+        self.calls[name] = seq, block
+        self.latest_calls[call_id] = name
 
 
 async def read_catalog(access: Access, session_id: str, known: Catalog) -> Catalog:
@@ -123,18 +150,16 @@ def _add(catalog: Catalog, message: Message, outputs: Mapping[tuple[int, int], O
     for place, block in enumerate(message.blocks):
         output = outputs.get((message.seq, place))
         if output is not None and block.call_id:
-            catalog.call_ids[message.seq, place] = block.call_id
-            catalog.outputs[block.call_id] = KnownOutput(output, message.created_at.timestamp())
-            catalog.hashes[block.call_id] = output.sha256
+            catalog.add_output(output, block.call_id, message.created_at.timestamp())
         elif block.type == "tool_call" and block.call_id:
-            catalog.calls[block.call_id] = message.seq, place
+            catalog.add_call(message.seq, place, block.call_id)
         elif block.type == "image":
             catalog.images.setdefault(message.seq, {})[place] = block.tokens
 
 
 async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
-    """The edits that no restore has undone. A rewind hides messages, but not the pins of their outputs: the same output
-    comes back in another branch if the client changes an early message, and must be shown as before."""
+    """The edits that no restore has undone. A rewind hides messages, but not the pins of their outputs: the client may
+    go back to them."""
     edits = await access.store.read_edits(session_id)
     live: dict[int, Edit] = {}
     for edit in edits:
@@ -145,14 +170,12 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
             live[edit.edit_id] = edit
     pins = {}
     others: list[Replacement] = []
-    by_place = {(k.output.seq, k.output.block): k.output for k in catalog.outputs.values()}
     for edit in live.values():
         if not isinstance(edit, ArchiveEdit | TruncateEdit):
             continue
-        if (edit.seq, edit.block) in catalog.call_ids:
-            call_id = catalog.call_ids[edit.seq, edit.block]
-            output = by_place.get((edit.seq, edit.block)) or catalog.outputs[call_id].output
-            pins[call_id] = _pin(edit, output)
+        name = catalog.names.get((edit.seq, edit.block))
+        if name is not None:
+            pins[name] = _pin(edit, catalog.outputs[name].output)
         else:
             others.append(edit)
     kept = await read_kept_parts(access, session_id) if others else {}
@@ -160,7 +183,7 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
     return ProxiedEdits(
         len(edits),
         pins,
-        {call_id: made[place] for call_id, place in catalog.calls.items() if place in made},
+        {name: made[place] for name, place in catalog.calls.items() if place in made},
         {place: pin for place, pin in made.items() if place[1] in catalog.images.get(place[0], {})},
         tuple(edit for edit in live.values() if isinstance(edit, StripEdit)),
         # A summary with a position is the client's own: its requests hold it already.
@@ -284,6 +307,10 @@ class ProxiedSessions:
         """The edits that the next request must show."""
         return await read_proxied_edits(self._access, session_id, catalog)
 
+    async def pin_again(self, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
+        """Show the placeholders of outputs also where these were recorded again."""
+        await pin_again(self._access, session_id, repeated)
+
     async def archive(
         self,
         session_id: str,
@@ -294,6 +321,41 @@ class ProxiedSessions:
         """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; with
         `strip_from_seq`, thinking from this message on is not shown any more. Returns how many were archived."""
         return await archive_for_request(self._access, session_id, outputs, strip_from_seq, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPin:
+    """An output that was recorded again at `seq`, and the placeholder that has always been shown for it."""
+
+    seq: int
+    call_id: str
+    pin: Pin
+
+
+async def pin_again(access: Access, session_id: str, repeated: Sequence[RepeatedPin]) -> None:
+    """Show the placeholders of outputs also where these were recorded again: in another branch, since the client
+    changed an earlier message."""
+
+    async def attempt() -> None:
+        snapshot = await access.snapshot(session_id)
+        shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
+        edits: list[Edit] = []
+        for each in repeated:
+            before = shown.get(each.seq)
+            blocks = before.message.blocks if before is not None and before.message is not None else ()
+            block = next(
+                (at for at, b in enumerate(blocks) if b.type == "tool_result" and b.call_id == each.call_id), None
+            )
+            if before is None or block is None or block in before.replaced:
+                continue
+            tokens, pin = snapshot.counter.count(each.pin.text), each.pin
+            edit = ArchiveEdit(seq=each.seq, block=block, handle=pin.handle, text=pin.text, tokens=tokens)
+            shown[each.seq] = replaced(before, block, edit)
+            edits.append(weighed(edit, before, shown[each.seq]))
+        if edits:
+            await access.store.append_edits(session_id, edits, expected=len(snapshot.edits))
+
+    await retrying(attempt)
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:

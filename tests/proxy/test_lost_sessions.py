@@ -1,0 +1,164 @@
+"""A session that is deleted, or served by two proxies, while its client runs; and one that the provider keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.service.requests.proxied import ProxiedSessions, RecordedList
+from contextstash_storage.errors import EditConflictError
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.proxy.test_identity import recorded
+from tests.support.caching_provider import CachingProvider
+from tests.support.proxies import (
+    ID,
+    OLD,
+    READ,
+    Clock,
+    RunningProxy,
+    placeholders,
+    prune_cold,
+    request_of,
+    running_proxy,
+    session,
+    turn,
+)
+
+
+def delete(database: Path) -> None:
+    async def run() -> None:
+        store = await open_sqlite(database)
+        await store.delete_session(ID)
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    prune_cold(proxy, clock, messages)
+    assert placeholders(provider.bodies[-1]) == OLD
+    delete(proxy.database)
+    for number in range(3):
+        messages += turn(20 + number, "x" * 9_000)
+        clock.now += 400
+        proxy.send(request_of(messages))
+        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    assert recorded(proxy.database) == {}
+
+
+def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
+    provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = session(3)
+    proxy.send(request_of(messages[:5]))
+    kept = proxy.engine._keep
+
+    async def late(*given: Any) -> None:
+        await asyncio.to_thread(delete, proxy.database)
+        await kept(*given)
+
+    monkeypatch.setattr(proxy.engine, "_keep", late)
+    proxy.send(request_of(messages))
+    assert recorded(proxy.database) == {}
+
+
+def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    messages = session(10)
+    caplog.set_level(logging.WARNING)
+    database = tmp_path / "stash.db"
+    with (
+        running_proxy(provider.url, database, clock) as one,
+        running_proxy(provider.url, database, clock) as two,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        for count in range(1, 22, 2):
+            body = request_of(messages[:count])
+            list(pool.map(RunningProxy.send, (one, two), (body, body)))
+        assert one.engine.totals.faults == two.engine.totals.faults == 0
+    assert recorded(database) == {ID: messages}
+    assert "unedited" not in caplog.text
+
+
+def test_a_conflict_with_another_process_is_tried_again_and_the_log_says_what_happened(
+    provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conflicts, recording = [2], ProxiedSessions.record
+
+    async def contended(self: ProxiedSessions, *given: Any, **facts: Any) -> RecordedList:
+        if conflicts[0] > 0:
+            conflicts[0] -= 1
+            raise EditConflictError("Other processes kept changing this session.")
+        return await recording(self, *given, **facts)
+
+    monkeypatch.setattr(ProxiedSessions, "record", contended)
+    messages = session(2)
+    proxy.send(request_of(messages[:3]))
+    assert recorded(proxy.database) == {ID: messages[:3]}
+    conflicts[0] = 100
+    proxy.send(request_of(messages))
+    assert "not recorded yet: EditConflictError" in caplog.text
+    assert "unedited" not in caplog.text
+    assert proxy.engine.totals.faults == 0
+
+
+def follow_up(previous: str | None, *items: dict[str, Any]) -> dict[str, Any]:
+    """A request of the Responses API that holds only what is new."""
+    tools = [{"type": "function", "name": READ["name"], "parameters": {"type": "object"}}]
+    fields = {} if previous is None else {"previous_response_id": previous}
+    return {"model": "gpt-5.4", "input": list(items), "tools": tools, "stream": True, **fields}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def answered(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+class KeptByProvider:
+    """A conversation that the provider keeps: each request holds only what is new."""
+
+    def __init__(self, provider: CachingProvider) -> None:
+        self.count = 0
+        provider.responses_events = self.events
+
+    def events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        self.count += 1
+        usage = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5}
+        response = {"id": f"resp_{self.count}", "output": [answered(f"Reply {self.count}.")], "usage": usage}
+        return [{"type": "response.created", "response": {}}, {"type": "response.completed", "response": response}]
+
+    @staticmethod
+    def send(proxy: RunningProxy, body: dict[str, Any]) -> str:
+        response = proxy.http.post(f"{proxy.url}/v1/responses", content=json.dumps(body).encode())
+        proxy.settle()
+        return str(response.headers["x-contextstash-session"])
+
+
+def test_what_follows_a_response_that_the_provider_keeps_is_appended_with_its_reply(
+    provider: CachingProvider, clock: Clock, tmp_path: Path
+) -> None:
+    kept = KeptByProvider(provider)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        first = kept.send(proxy, follow_up(None, said("One.")))
+        assert kept.send(proxy, follow_up("resp_1", said("Two."))) == first
+        other = kept.send(proxy, follow_up(None, said("Else.")))
+        assert other != first
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        assert kept.send(proxy, follow_up("resp_2", said("Three."))) == first
+        assert kept.send(proxy, follow_up("resp_unknown", said("?"))) not in (first, other)
+    whole = [said("One."), answered("Reply 1."), said("Two."), answered("Reply 2."), said("Three.")]
+    assert recorded(tmp_path / "stash.db")[first] == [*whole, answered("Reply 4.")]
