@@ -19,6 +19,10 @@ def main() -> None:
             _run_and_end(client)
         case ["hook", client, "--db", database] if client in HOOKED:
             _run_and_end(client, database)
+        case ["statusline"]:
+            _print_status_and_end()
+        case ["statusline", "--db", database]:
+            _print_status_and_end(database)
     from contextstash.cli.app import run
 
     raise SystemExit(run())
@@ -33,7 +37,16 @@ def _run_and_end(client: str, database: str | None = None) -> NoReturn:
     """Handle a hook's event, and end the process at once: everything is closed then, and to take all imported modules
     apart takes a seventh of the time for which the client waits."""
     gc.set_threshold(HOOK_GC_THRESHOLD)
-    code = run_hook(client, database)
+    _end(run_hook(client, database))
+
+
+def _print_status_and_end(database: str | None = None) -> NoReturn:
+    from contextstash.hosts.status_line import run
+
+    _end(run(database))
+
+
+def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the client has closed it
             stream.flush()

@@ -32,6 +32,7 @@ from contextstash.cli.scripts.gateway import gateway
 from contextstash.cli.scripts.hook import hook
 from contextstash.cli.scripts.proxy import proxy
 from contextstash.cli.scripts.serve import serve
+from contextstash.cli.scripts.statusline import statusline
 from contextstash.cli.scripts.token import token
 from contextstash.cli.sections import SectionedGroup
 from contextstash.cli.share.export import export
@@ -101,6 +102,7 @@ COMMANDS = (
     validate,
     config,
     hook,
+    statusline,
     install,
     uninstall,
     doctor,

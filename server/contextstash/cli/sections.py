@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "gateway": "Serve other MCP servers' tools, with limited outputs.",
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",
+        "statusline": "Print Claude Code's status line.",
         "clip": "Print the text of a pipe within limits, archive all of it.",
         "completion": "Print the completion script of a shell.",
     },

@@ -39,6 +39,9 @@ class ClientName(click.ParamType[str]):
         meant = f"Did you mean {' or '.join(close)}?" if close else f"CLIENT is {', '.join(CLIENT_NAMES)}."
         raise click.UsageError(f"There is no client '{value}'. {meant}", ctx)
 
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        return f"Choose from: {', '.join(CLIENT_NAMES)}"
+
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in CLIENT_NAMES if name.startswith(incomplete)]
 

@@ -63,7 +63,6 @@ def run(
     """
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.configuration.locations import default_database
     from contextstash.hosts.launch import launched_client
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
     from contextstash.proxy.wire import check_upstream
@@ -77,17 +76,10 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = [
-        *_database(db),
-        *_flags(no_record, no_prune, keep_tokens),
-        *["--configured"] * configured,
-        *_settings(preset, given),
-    ]
+    flags = [*["--configured"] * configured, *_flags(no_record, no_prune, keep_tokens)]
+    options = [*_database(db), *flags, *_settings(preset, given)]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
-    before: dict[str, ProxiedSession] = {}
-    if reported and _may_exist(db or default_database()):
-        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
-            before = _states(reported, 0.0)
+    before = _states_before(reported)
     started = time.time()
     with _log_file(db) as log:
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
@@ -107,10 +99,6 @@ def _database(db: Location | None) -> list[str]:
         return [] if db is None else ["--db", str(db)]
     os.environ["CONTEXTSTASH_DB"] = db.given  # it may hold a password, and all users see a program's arguments
     return []
-
-
-def _may_exist(database: Location) -> bool:
-    return not isinstance(database, Path) or database.exists()
 
 
 def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None) -> list[str]:
@@ -167,6 +155,17 @@ def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSes
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+
+
+def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:
+    """The states of all sessions, for a report on what comes after them; none if there is to be none."""
+    from contextstash.configuration.locations import default_database
+
+    database = default_database() if opener is None else opener.database or default_database()
+    if opener is not None and (not isinstance(database, Path) or database.exists()):
+        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
+            return _states(opener, 0.0)
+    return {}
 
 
 def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from contextstash.configuration.locations import data_folder
 from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
+from contextstash.hosts.install import status_line
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
-from contextstash.hosts.install.documents import Edit, Kind, edited
+from contextstash.hosts.install.documents import Edit, Kind, content, edited
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 SERVER = "contextstash"
+
+STATUS_LINE_CLIENT = "claude-code"
 
 BACKUP = ".before-contextstash"
 
@@ -61,6 +64,7 @@ def plan_install(
     command: Sequence[str],
     *,
     hooks: bool,
+    statusline: bool = False,
     database: Location | None = None,
 ) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
@@ -84,7 +88,35 @@ def plan_install(
         ours = HOOKS[client.name]
         does = (f"hooks for {', '.join(ours.events)}: {shlex.join([*command, *ours.called.split(), *named])}",)
         edits.append(FileEdit(ours.file(machine, scope), "json", lambda data: ours.add(data, command, named), does))
+    if statusline:
+        edits.append(_status_line(client, scope, machine, command, named))
     return [_change(edit) for edit in _together(_in_project(edits, scope, machine))]
+
+
+def _status_line(
+    client: Client, scope: Scope, machine: Machine, command: Sequence[str], named: Sequence[str]
+) -> FileEdit:
+    """The edit that makes ours the status line. Raises BadInputError if the client has none that can be set."""
+    line = f"the status line: {shlex.join([*command, 'statusline', *named])}"
+    return FileEdit(
+        status_line_file(client, scope, machine),
+        "json",
+        lambda data: status_line.add(data, command, named),
+        (line,),
+    )
+
+
+def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
+    """The file with the client's status line. Raises BadInputError if it has none that can be set."""
+    if client.name != STATUS_LINE_CLIENT:
+        raise BadInputError(f"contextstash has a status line for {STATUS_LINE_CLIENT} only. Leave --statusline out.")
+    return HOOKS[client.name].file(machine, scope)
+
+
+def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
+    """The command of the status line that the user has already, if it is not ours."""
+    path = status_line_file(client, scope, machine)
+    return status_line.other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -101,6 +133,9 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     if client.name in HOOKS:
         hooks = HOOKS[client.name]
         edits.append(FileEdit(hooks.file(machine, scope), "json", hooks.remove, ("without its hooks",)))
+    if client.name == STATUS_LINE_CLIENT:
+        place = status_line_file(client, scope, machine)
+        edits.append(FileEdit(place, "json", status_line.remove, ("without its status line",)))
     return [_undone(edit) for edit in _together(_in_project(edits, scope, machine))]
 
 
@@ -115,15 +150,18 @@ def _in_project(edits: list[FileEdit], scope: Scope, machine: Machine) -> list[F
 
 def _together(edits: Sequence[FileEdit]) -> list[FileEdit]:
     """The edits of the same file as one: Gemini CLI keeps servers and hooks in one file."""
-    first, *others = edits
-    if not others or others[0].path != first.path:
-        return list(edits)
+    by_path: dict[Path, list[FileEdit]] = {}
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit)
+    return [_joined(of_file) for of_file in by_path.values()]
 
-    def both(data: MutableMapping[str, Any]) -> None:
+
+def _joined(edits: Sequence[FileEdit]) -> FileEdit:
+    def all_of_them(data: MutableMapping[str, Any]) -> None:
         for each in edits:
             each.edit(data)
 
-    return [FileEdit(first.path, first.kind, both, tuple(line for each in edits for line in each.does))]
+    return FileEdit(edits[0].path, edits[0].kind, all_of_them, tuple(line for each in edits for line in each.does))
 
 
 def _file(client: Client, scope: Scope, machine: Machine) -> Path:
