@@ -14,6 +14,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "run": "Start a client behind a proxy that shortens its requests.",
         "doctor": "Check database, settings, clients and hooks.",
         "uninstall": "Remove contextstash from a client's configuration.",
+        "upgrade": "Say how to upgrade this installation.",
     },
     "Look": {
         "sessions": "List the sessions, newest first.",
