@@ -246,6 +246,12 @@ class ContextSettings(BaseModel):
         ge=0,
         description="Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit.",
     )
+    handoff_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
+        " window and an eighth of the session, whichever is less, at least 1,500 and at most 8,000. 0 gives none.",
+    )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",
         description="Which summarizer writes if the host passes no summary. A model is called only if the user's own"

@@ -84,6 +84,7 @@ class Recorder:
         title: str | None = None,
         parent_session_id: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        seen: int | None = None,
     ) -> RecordResult:
         """Store messages durably; a session that does not exist is created.
 
@@ -94,10 +95,11 @@ class Recorder:
         `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
         request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent with
         the messages and counted with them, until others are declared. `limits` override the session's limits of a
-        single output for these messages.
+        single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
+        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
         """
         _check(messages, limits, system, tools)
-        identity = BatchIdentity(first_seq, batch_id, whole)
+        identity = BatchIdentity(first_seq, batch_id, whole, seen)
         facts = {"format": format, "model": model, "agent": agent, "title": title, "system": system, "tools": tools}
         session = await self._session(
             session_id, messages, identity, usage, parent_session_id=parent_session_id, **facts
