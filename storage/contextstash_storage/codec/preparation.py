@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contextstash_storage.codec.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
+from contextstash_storage.codec.record_json import derived
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage
-from contextstash_storage.search.documents import Piece, documents, pieces
-from contextstash_storage.sqlite.rows import derived
-from contextstash_storage.sqlite.search_index import is_indexed_later
+from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash_storage.codec.compression import OF_SESSION
-from contextstash_storage.codec.dictionaries import dictionary_of
 from contextstash_storage.sqlite.connection import store_error
-from contextstash_storage.sqlite.hidden_sessions import IS_SEEN
+from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.large_bodies import BODY
 from contextstash_storage.sqlite.migrations import migrations
+from contextstash_storage.sqlite.rows import IS_SEEN
 
 FIRST_WITH_DICTIONARIES = 10
 """The version of the database since which sessions have dictionaries."""
