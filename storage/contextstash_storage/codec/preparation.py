@@ -19,7 +19,6 @@ takes about 40 ms for each million characters (2 cores, zlib level 6)."""
 ASIDE_MESSAGES = 100
 """The same by the number of messages; each takes about 50 µs."""
 
-
 MESSAGE_SIZE = 200
 """The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
 

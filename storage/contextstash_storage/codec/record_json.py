@@ -17,7 +17,6 @@ from contextstash_storage.records import EDIT, Edit, Message, NewMessage, Record
 
 StoredRecord = TypeVar("StoredRecord", bound=Record)
 
-
 _DERIVED = {"role", "kind", "blocks", "usage", "group", "agent_visible", "user_visible"}
 
 
@@ -72,7 +71,6 @@ def message_of(
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 
 _MICROSECOND = timedelta(microseconds=1)
 

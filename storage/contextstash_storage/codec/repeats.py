@@ -12,10 +12,8 @@ COMPARED_MESSAGES = 64
 """How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
 comparison is an indexed read of about 2 µs."""
 
-
 FINGERPRINT_BYTES = 16
 """Of the 32 that a fingerprint has. Two different messages have the same 16 with a chance of 1 in 10^20 among 10^9."""
-
 
 OPENING_MESSAGES = 2
 """A batch that begins with as many messages as the session does is probably the whole conversation again. One is too

@@ -45,7 +45,6 @@ PART_SCORE = 0.1
 K1, B = 1.2, 0.75
 """The constants of BM25 in SQLite."""
 
-
 _WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
 """Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with
 CALL_WEIGHT before it, how often the term occurs, weighted as in SQLite."""

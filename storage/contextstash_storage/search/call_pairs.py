@@ -13,7 +13,6 @@ from contextstash_storage.search.documents import Document, Kind
 CALL_MESSAGES = 60
 """How many messages before an output are searched for its call; as many as when the output is named by its call."""
 
-
 _BLOCKS = 65_536
 """More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
 

@@ -226,7 +226,6 @@ INLINE_CHARACTERS = 120_000
 """A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
 each million characters, in part at the commit."""
 
-
 INLINE_BLOCKS = 1_000
 """The same for a message with more blocks: each has at least one row of its own, about 50 µs."""
 

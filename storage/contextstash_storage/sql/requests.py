@@ -17,7 +17,6 @@ DETAILED_REQUESTS = 8
 """How many of the newest requests keep the names of what was shortened; of older ones only figures are kept. A guess: a
 late usage report belongs to one of the last few."""
 
-
 _FIGURES = {"left_out": None, "shortened": ()}
 
 

@@ -16,7 +16,6 @@ SESSION_COLUMNS = (
     " created_at, updated_at, counters"
 )
 
-
 CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
 
 

@@ -30,7 +30,6 @@ from contextstash_storage.sql.requests import book_usage
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite.dialect import run, session_row
 from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
-from contextstash_storage.sqlite.large_bodies import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.logs import insert_call
 from contextstash_storage.sqlite.outputs import insert_output
 from contextstash_storage.sqlite.repeats import (
@@ -40,6 +39,7 @@ from contextstash_storage.sqlite.repeats import (
     looks_repeated,
     note_piece,
 )
+from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
 from contextstash_storage.sqlite.view_edits import insert_edits
 

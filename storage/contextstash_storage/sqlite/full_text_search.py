@@ -43,7 +43,6 @@ SIFTED = 1.2
 SIFTED_KINDS = 2.5
 """The same if only outputs, or only messages, are searched: about half of the rows are of that kind."""
 
-
 _SESSIONS = """
 SELECT session, counters ->> '$.messages' FROM sessions
 WHERE owner = ? AND (? IS NULL OR session_id IN (SELECT value FROM json_each(?)))

@@ -10,9 +10,8 @@ from pathlib import Path
 from contextstash_storage.codec.compression import OF_SESSION
 from contextstash_storage.sqlite.connection import store_error
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.large_bodies import BODY
 from contextstash_storage.sqlite.migrations import migrations
-from contextstash_storage.sqlite.rows import IS_SEEN
+from contextstash_storage.sqlite.rows import BODY, IS_SEEN
 
 FIRST_WITH_DICTIONARIES = 10
 """The version of the database since which sessions have dictionaries."""

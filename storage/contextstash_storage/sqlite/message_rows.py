@@ -12,8 +12,7 @@ from contextstash_storage.codec.compression import Dictionary
 from contextstash_storage.codec.record_json import message_of
 from contextstash_storage.records import Message
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.large_bodies import BODY
-from contextstash_storage.sqlite.rows import STORED_TIME
+from contextstash_storage.sqlite.rows import BODY, STORED_TIME
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 

@@ -24,9 +24,8 @@ from contextstash_storage.search.documents import (
     pieces,
 )
 from contextstash_storage.sqlite.dictionaries import dictionary_of
-from contextstash_storage.sqlite.large_bodies import BODY
 from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
-from contextstash_storage.sqlite.rows import DELETED_OWNER
+from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
 
 PIECE_SET_CHARACTERS = 130_000
 """Text that is inserted or removed in one transaction: 15 ms before the commit and as much in it. No clock can stop the
@@ -35,11 +34,9 @@ commit (bench/write_lock.py)."""
 PIECE_SET_SIZE = 500
 """The same by the number of pieces, of which a message with many blocks has many short ones."""
 
-
 MAX_REWRITTEN = 50_000
 """Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
 about 60 ms."""
-
 
 _SEARCHABLE = f"""
 SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOIN messages ON message = value
