@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def changes(requests: list[Body]) -> int:
     return sum(not new.startswith(old[:-1]) for old, new in pairwise(plain))
 
 
-def check(provider: StrictProvider, events: list[str]) -> None:
+def check(provider: StrictProvider, events: Sequence[str]) -> None:
     """Nothing was refused or dropped, and what was sent changed in compactions only."""
     assert (provider.invalid, provider.over) == ([], [])
     assert provider.mismatched == [0] * (TURNS + 1)
