@@ -127,6 +127,8 @@ class LibrarySession:
             await self._stash.record_messages(
                 read.messages, session_id=self.session_id, usage=reported, request_id=self._request_id
             )
+        if read.dropped is not None:
+            await self._stash.log_dropped_reasoning(self.session_id, read.dropped)
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
