@@ -218,12 +218,14 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
     missing = hooks.missing(settings)
-    state = "note" if missing else "ok"
+    state = "note" if missing or hooks.lacks_parts(settings) else "ok"
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
+    elif not missing and state == "note":
+        says = "those of an older version: a hand-off is half as long as it could be"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
+    advice = f"contextstash install {client} --hooks" if state == "note" else hooks.remark or ""
     yield Finding(f"{client} ({scope}) hooks", state, says, advice)
 
 
@@ -251,7 +253,17 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Without a vocabulary, which is checked by itself: loading it takes longer than all else of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
-        with RoundTrip(command, ROUND_TRIP_SECONDS) as trip:
+        try:
+            started_trip = RoundTrip(command, ROUND_TRIP_SECONDS)
+        except OSError as error:
+            failed = ContextstashError(f"The server cannot be started: {error}")
+
+            def fail() -> Iterator[Finding]:
+                raise failed
+
+            yield fail
+            return
+        with started_trip as trip:
 
             def check() -> Iterator[Finding]:
                 tools, tokens = trip.result()

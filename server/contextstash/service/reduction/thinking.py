@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.context.text.sanitize import USER_BLOCK
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, thinking_effect
 from contextstash.context.view.view import Entry, difference
@@ -92,7 +93,8 @@ def strips_after_restore(
     `entries` is the view after the restore."""
     if not _binds(snapshot) or not undone:
         return []
-    first = min(_written_at(edit) for edit in undone)
+    # The user's words stand before all messages, and are undone only with a summary.
+    first = min(_written_at(edit) for edit in undone if not _is_words(edit))
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
@@ -132,6 +134,10 @@ def _names(edits: Sequence[Undone]) -> set[str]:
     """The handles by which strips refer to these edits."""
     archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
     return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
+
+
+def _is_words(edit: Undone) -> bool:
+    return isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK)
 
 
 def _written_at(edit: Undone) -> int:
