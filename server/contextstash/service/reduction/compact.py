@@ -320,14 +320,17 @@ class Audited:
 
 
 async def audited(
-    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
+    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, request: SummaryRequest, words: str
 ) -> Audited:
     """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
-    `previous` summary if it replaces one. Returns it unchanged if the settings turn the audit off."""
+    previous summary if it replaces one. What the user's `words` beside the summary hold, it does not lack. Returns it
+    unchanged if the settings turn the audit off."""
     max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
     if not max_tokens or not turns:
         return Audited(summary)
-    audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
+    previous = request.previous if request.replaces else None
+    held = f"{words}\n\n{summary}"
+    audit = await asyncio.to_thread(audit_summary, turns, held, previous=previous)
     text, pointers = await asyncio.to_thread(
         append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
     )
