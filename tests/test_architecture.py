@@ -118,6 +118,13 @@ def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
     assert [found for found in stores if not is_within(found.module, allowed)] == []
 
 
+def test_use_cases_that_only_read_are_known_to_the_list_of_use_cases_alone() -> None:
+    queries = SERVER / "service" / "queries"
+    others = [path for path in modules(SERVER / "service") if queries not in path.parents and path.name != "stash.py"]
+    everything = [found for path in others for found in imports(path)]
+    assert [found for found in everything if is_within(found.module, ("contextstash.service.queries",))] == []
+
+
 def test_storage_knows_nothing_of_the_server() -> None:
     everything = [found for path in modules(STORAGE) for found in imports(path)]
     assert [found for found in everything if is_within(found.module, ("contextstash",))] == []

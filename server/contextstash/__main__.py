@@ -22,6 +22,10 @@ def main() -> None:
                 part = part_of(given.get("--part", "1/1"))
                 if part is not None:
                     _run_and_end(client, given.get("--db"), part)
+        case ["statusline"]:
+            _print_status_and_end()
+        case ["statusline", "--db", database]:
+            _print_status_and_end(database)
     from contextstash.cli.app import run
 
     raise SystemExit(run())
@@ -36,7 +40,16 @@ def _run_and_end(client: str, database: str | None, part: tuple[int, int]) -> No
     """Handle a hook's event, and end the process at once: everything is closed then, and to take all imported modules
     apart takes a seventh of the time for which the client waits."""
     gc.set_threshold(HOOK_GC_THRESHOLD)
-    code = run_hook(client, database, part)
+    _end(run_hook(client, database, part))
+
+
+def _print_status_and_end(database: str | None = None) -> NoReturn:
+    from contextstash.hosts.status_line import run
+
+    _end(run(database))
+
+
+def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the client has closed it
             stream.flush()

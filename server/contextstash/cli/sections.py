@@ -14,6 +14,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "run": "Start a client behind a proxy that shortens its requests.",
         "doctor": "Check database, settings, clients and hooks.",
         "uninstall": "Remove contextstash from a client's configuration.",
+        "upgrade": "Say how to upgrade this installation.",
     },
     "Look": {
         "sessions": "List the sessions, newest first.",
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "gateway": "Serve other MCP servers' tools, with limited outputs.",
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",
+        "statusline": "Print Claude Code's status line.",
         "clip": "Print the text of a pipe within limits, archive all of it.",
         "completion": "Print the completion script of a shell.",
     },

@@ -1,9 +1,11 @@
 """The service: every use case as one method, in the tools' own words.
 
-store = await open_store(path)
-stash = Stash(store)
-await stash.record_messages(messages, session_id="job-7")
-await stash.prune_tool_outputs("job-7")
+    store = await open_store(path)
+    stash = Stash(store)
+    await stash.record_messages(messages, session_id="job-7")
+    await stash.prune_tool_outputs("job-7")
+
+`Stash.close` ends the reductions in the background and closes the store.
 """
 
 from __future__ import annotations
@@ -177,7 +179,13 @@ class Stash:
             session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
             if usage is not None:
                 await book_late(self._access, session, usage, request_id)
-        result = await get_context.get_context(self._access, session_id, format_name=format, budget=budget)
+        result = await get_context.get_context(
+            self._access,
+            session_id,
+            format_name=format,
+            budget=budget,
+            messages=None if recorded is None else recorded.next_seq,
+        )
         if recorded is None:
             return result
         done = [*recorded.done, *(result.done or ())]

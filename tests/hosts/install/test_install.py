@@ -203,7 +203,11 @@ def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: C
 
 
 def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
-    assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run")
+    summary = run(contextstash, "install", "cursor", "--dry-run")
+    assert '"contextstash": {' not in summary
+    assert "mcp.json is created: 12 lines added" in summary
+    assert "  the MCP server contextstash: " in summary
+    assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run", "--diff")
     done = contextstash.run("install", "cursor")
     assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
     assert not place(contextstash, "cursor").exists()
@@ -283,3 +287,62 @@ def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: 
 
 def test_uninstalling_what_is_not_installed_says_so(contextstash: CommandLine) -> None:
     assert "not installed" in run(contextstash, "uninstall", "gemini", "--yes")
+
+
+def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contextstash: CommandLine) -> None:
+    shown = run(contextstash, "install", "claude-code", "--hooks", "--dry-run").splitlines()
+    assert len(shown) == 6, shown
+    assert shown[3].startswith("  hooks for PostToolUse, PreCompact, SessionStart, SessionEnd, SubagentStop: ")
+    assert "contextstash hook claude-code" in shown[3]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("claude-cod", "There is no client 'claude-cod'. Did you mean claude-code? See: contextstash install --help"),
+        ("claude", "Did you mean claude-code or claude-desktop?"),
+        ("Gemni", "Did you mean gemini?"),
+        ("pi", "pi starts no MCP servers, but its sessions can be read: contextstash import ~/.pi/agent/sessions"),
+        ("emacs", "CLIENT is claude-code, claude-desktop, codex, "),
+    ],
+)
+def test_an_unknown_client_gets_the_name_that_was_meant(contextstash: CommandLine, given: str, says: str) -> None:
+    done = contextstash.run("install", given)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def settings_of(contextstash: CommandLine) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
+    return loaded
+
+
+def test_the_status_line_is_set_and_removed_with_the_rest(contextstash: CommandLine) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text('{"model": "opus"}\n')
+    shown = run(contextstash, "install", "claude-code", "--hooks", "--statusline", "--yes")
+    assert "  the status line: " in shown
+    assert "contextstash statusline" in settings_of(contextstash)["statusLine"]["command"]
+    assert "PostToolUse" in settings_of(contextstash)["hooks"]
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert path.read_text() == '{"model": "opus"}\n'
+
+
+def test_another_status_line_stays_and_is_not_removed(contextstash: CommandLine) -> None:
+    mine = {"type": "command", "command": "my-line --short"}
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"statusLine": mine}))
+    done = contextstash.run("install", "claude-code", "--hooks", "--statusline", "--yes")
+    assert done.returncode == 0
+    assert "The status line stays as it is: my-line --short." in done.stderr
+    assert settings_of(contextstash)["statusLine"] == mine
+    path.write_text(json.dumps({**settings_of(contextstash), "theme": "dark"}))
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert settings_of(contextstash) == {"statusLine": mine, "theme": "dark"}
+
+
+def test_only_claude_code_has_a_status_line(contextstash: CommandLine) -> None:
+    done = contextstash.run("install", "codex", "--statusline", "--yes")
+    assert (done.returncode, "status line for claude-code only" in done.stderr) == (1, True)

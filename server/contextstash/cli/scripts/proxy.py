@@ -58,6 +58,7 @@ def proxy(
     from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
     from contextstash.proxy.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.wire import SECRET_VARIABLE
 
     host, port = address(listen)
     settings = settings_from(preset, given)
@@ -82,6 +83,8 @@ def proxy(
             database=location if isinstance(location, Path) else None,
             http2=http2,
             verbose=verbose,
+            at_once=True,
+            secret=os.environ.pop(SECRET_VARIABLE, None),
         )
     )
 

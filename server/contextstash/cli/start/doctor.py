@@ -253,7 +253,17 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Without a vocabulary, which is checked by itself: loading it takes longer than all else of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
-        with RoundTrip(command, ROUND_TRIP_SECONDS) as trip:
+        try:
+            started_trip = RoundTrip(command, ROUND_TRIP_SECONDS)
+        except OSError as error:
+            failed = ContextstashError(f"The server cannot be started: {error}")
+
+            def fail() -> Iterator[Finding]:
+                raise failed
+
+            yield fail
+            return
+        with started_trip as trip:
 
             def check() -> Iterator[Finding]:
                 tools, tokens = trip.result()

@@ -200,8 +200,8 @@ class ContextSettings(BaseModel):
     compact_keep_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest messages that a compaction keeps, in tokens; if not set, what `low_water` leaves beside the"
-        " summary, without `low_water` an eighth of the usable window, at most 20,000.",
+        description="Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the"
+        " summary leaves, without `low_water` an eighth of the usable window, at most 20,000.",
     )
     # As many as `staged` keeps.
     compact_keep_messages: int = Field(

@@ -26,7 +26,6 @@ from contextstash.context.view.prune_plan import Candidate, plan_oldest
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
-from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.context.view.view import Changes, Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
@@ -35,7 +34,7 @@ from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
-from contextstash.service.reduction.thinking import Stripping, plan_stripping
+from contextstash.service.reduction.thinking import Stripping, binds, plan_stripping
 from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
@@ -99,19 +98,17 @@ async def _compact(
     async def attempt() -> CompactResult:
         session = await access.session(session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
+        is_bound = binds(snapshot.settings, snapshot.session.model)
         importance = await importance_in_view(access, snapshot)
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
         plan = earlier.plan(snapshot)
         if plan is None:
             earlier.summary = None
-            plan = await asyncio.to_thread(_plan, snapshot, keep, asked)
+            # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
+            plan = await asyncio.to_thread(_plan, snapshot, keep, asked or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
-        if (
-            earlier.summary is None
-            and snapshot.settings.thinking == "auto"
-            and preserves_thinking(snapshot.session.model)
-        ):
+        if earlier.summary is None and snapshot.settings.thinking == "auto" and is_bound:
             plan = plan_without_thinking(plan)
         return await _carry_out(access, snapshot, plan, keep, writers, earlier, dry_run, lease)
 
@@ -168,9 +165,7 @@ async def _carry_out(
 ) -> CompactResult:
     started = time.perf_counter()
     span = (plan.first_seq, plan.last_seq)
-    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1)
-    if stripping.waits:
-        return _nothing(snapshot, stripping.reason)
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
     turns = await covered_turns(access, snapshot, plan)
     archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
