@@ -22,7 +22,7 @@ from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
 
-MAX_INDEX_SHARE = 0.06
+MAX_INDEX_SHARE = 0.04
 """Share of a hand-off that the index of handles may take, beside what the other sections leave. A guess: a dozen of the
 newest outputs; search_history finds the others."""
 
