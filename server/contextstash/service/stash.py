@@ -242,6 +242,8 @@ class Stash:
         window has had it. `to` is the session whose window it is, if it is another one."""
         return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed)
 
+    hand_off_text = _use_case(handoff.hand_off)
+
     # Sessions, and what happened to them.
 
     estimate_context = _use_case(diagnosis.estimate_context)
