@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 SERVER = ROOT / "server" / "contextstash"
 STORAGE = ROOT / "storage" / "contextstash_storage"
 
-RECORDS = ("contextstash_storage.records", "contextstash_storage.errors")
+RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors", "handles", "json_values"))
 
 MAY_IMPORT_OF_OURS = {
     "context": ("contextstash.context", "contextstash.formats.base", *RECORDS),
@@ -116,6 +116,13 @@ def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
     everything = [found for path in modules(SERVER / "service") for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]
     assert [found for found in stores if not is_within(found.module, allowed)] == []
+
+
+def test_use_cases_that_only_read_are_known_to_the_list_of_use_cases_alone() -> None:
+    queries = SERVER / "service" / "queries"
+    others = [path for path in modules(SERVER / "service") if queries not in path.parents and path.name != "stash.py"]
+    everything = [found for path in others for found in imports(path)]
+    assert [found for found in everything if is_within(found.module, ("contextstash.service.queries",))] == []
 
 
 def test_storage_knows_nothing_of_the_server() -> None:

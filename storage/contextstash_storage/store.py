@@ -244,8 +244,9 @@ class SessionStore(Protocol):
         ...
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        """The session and output of a handle, the newest session's if several hold the same output.
-        Raises HandleNotFoundError."""
+        """The session and output of a handle, the newest session's if several hold the same text. A handle of a former
+        version finds what is stored under today's handle of the same text. Raises HandleNotFoundError, and
+        BadInputError if several texts have this handle."""
         ...
 
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:

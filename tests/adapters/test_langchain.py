@@ -21,13 +21,14 @@ from pydantic import SecretStr
 from contextstash.adapters.langchain import StashMiddleware
 
 
-def agent(provider: StrictProvider, *middleware: Any) -> Any:
+def agent(provider: StrictProvider, *middleware: Any, responses: bool = False) -> Any:
     model = ChatOpenAI(
         model="gpt-5.4",
         base_url=f"{provider.url}/v1",
         api_key=SecretStr("test"),
         max_retries=0,
         max_completion_tokens=2_000,
+        use_responses_api=responses,
     )
     return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
 
@@ -63,6 +64,17 @@ def test_a_synchronous_agent_too(tmp_path: Path) -> None:
         done = agent(provider, StashMiddleware(session)).invoke(ASKED, MANY)
     assert done["messages"][-1].content == "done"
     assert (provider.invalid, provider.over) == ([], [])
+
+
+async def test_an_agent_over_the_responses_api_too(tmp_path: Path) -> None:
+    with strict_provider(window=WINDOW, turns=12) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model="gpt-5.4", window=WINDOW)
+            done = await agent(provider, StashMiddleware(session), responses=True).ainvoke(ASKED, MANY)
+            recorded = await stash.use_cases.read_messages("job", limit=500)
+    assert done["messages"][-1].text == "done"
+    assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], 13)
+    assert recorded.total == 2 * 12 + 2
 
 
 async def test_a_refused_call_is_made_again_smaller(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -120,3 +123,90 @@ async def test_an_id_is_a_text(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         with pytest.raises(BadInputError, match="session_id is a text"):
             stash.session(number)
+
+
+def _itself() -> list[Any]:
+    itself: list[Any] = []
+    itself.append(itself)
+    return itself
+
+
+def _deep() -> Any:
+    deep: Any = "x"
+    for _ in range(3_000):
+        deep = [deep]
+    return deep
+
+
+NOT_JSON: dict[str, Any] = {
+    "NaN": float("nan"),
+    "Infinity": float("inf"),
+    "a key that is a number": {1: "a"},
+    "a key that is None": {None: 1},
+    "a tuple": (1,),
+    "a set": {1},
+    "bytes": b"x",
+    "an object": object(),
+    "an exact number": Decimal(1),
+    "a time": datetime(2026, 1, 1, tzinfo=UTC),
+    "itself": _itself(),
+    "nested too deep": _deep(),
+    "a number of 5,000 digits": 10**5_000,
+    "a mapping": MappingProxyType({"a": 1}),
+}
+
+
+@pytest.mark.parametrize("name", NOT_JSON)
+async def test_what_json_does_not_have_is_refused_by_our_own_errors(tmp_path: Path, name: str) -> None:
+    value = NOT_JSON[name]
+    said = {"role": "assistant", "content": None}
+    call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    async with open_stash(tmp_path / "s.db") as stash:
+        session = stash.session("job", model="gpt-5.4")
+        for message in (
+            {"role": "user", "content": value},
+            {"role": "user", "content": "x", "more": value},
+            {"role": "user", "content": [{"type": "text", "text": "x", "more": [value]}]},
+            {**said, "tool_calls": [{**call, "more": value}]},
+            {**said, "tool_calls": value},
+            {"role": value, "content": "x"},
+        ):
+            with pytest.raises(BadInputError, match=r"^Message 1 "):
+                await session.request([ASKED, message])
+        wrong: list[dict[str, Any]] = [
+            {"system": [{"type": "text", "text": value}]},
+            {"tools": [{"name": "read", "more": value}]},
+        ]
+        for arguments in wrong:
+            with pytest.raises(BadInputError):
+                await session.request([ASKED], **arguments)
+        await session.request([ASKED])
+        for reply in ({**said, "content": value}, {"choices": [{"message": {**said, "content": "x", "more": value}}]}):
+            with pytest.raises(BadInputError):
+                await session.reply(reply)
+        assert await session.messages() == [ASKED]
+
+
+@pytest.mark.parametrize("value", [7, 1.5, ["x"], b"x", object(), "\ud800"], ids=repr)
+async def test_arguments_of_the_wrong_type_are_refused_by_our_own_errors(tmp_path: Path, value: Any) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        for name in ("model", "format", "agent", "title", "parent_session_id"):
+            with pytest.raises(BadInputError, match=name):
+                stash.session("job", **{name: value})
+        session = stash.session("job", model="gpt-5.4")
+        await session.request([ASKED])
+        for wrong in (
+            session.search(value),
+            session.search("x", scope=value),
+            session.search("x", limit="x"),  # type: ignore[arg-type]
+            session.get_archived_output(value),
+            session.get_archived_output("out_aaaaaaaa", offset="x"),  # type: ignore[arg-type]
+            session.reply(REPLIES["openai-chat"], usage=value),
+        ):
+            with pytest.raises(BadInputError):
+                await wrong
+        for messages in (7, None, object()):
+            with pytest.raises(BadInputError, match="messages is the list"):
+                await session.request(messages)  # type: ignore[arg-type]
+        assert await session.call_tool("get_archived_output", value) is not None
+        assert await session.call_tool(value) is None

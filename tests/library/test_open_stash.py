@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import subprocess
@@ -20,6 +21,14 @@ from tests.support.plain_loops import MODELS, run_loop
 from tests.support.strict_provider import strict_provider
 
 TURNS = examples(100)
+
+INTERPRETER_SETTERS = (
+    (sys, "setswitchinterval"),
+    (sys, "setrecursionlimit"),
+    (gc, "set_threshold"),
+    (gc, "freeze"),
+    (gc, "disable"),
+)
 
 
 def looked_up(call_id: str, text: str) -> list[dict[str, Any]]:
@@ -43,6 +52,19 @@ async def test_a_loop_many_times_its_window_is_never_refused(tmp_path: Path, fmt
         assert recorded.total == len(messages)  # each reply once, though the list holds it in another form
 
 
+async def test_reductions_change_no_state_of_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[str] = []
+    for module, name in INTERPRETER_SETTERS:
+        monkeypatch.setattr(module, name, lambda *_, name=name: changed.append(name))
+    async with open_stash(tmp_path / "s.db") as stash:
+        session = stash.session("job", model="gpt-5.4", window=8_000)
+        outputs = [message for number in (1, 2) for message in looked_up(f"call_{number}", part_of_a_log(number))]
+        await session.request([{"role": "user", "content": "Why?"}, *outputs], max_tokens=1_000)
+        await stash.use_cases.prune_tool_outputs("job", keep_last=0, protect_tokens=0, minimum_tokens=0)
+        await stash.use_cases.compact_session("job")
+    assert changed == []
+
+
 async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         session = stash.session("job", model="gpt-5.4", window=8_000)
@@ -50,7 +72,7 @@ async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: 
         request = await session.request([*messages, *looked_up("call_2", part_of_a_log(2))], max_tokens=1_000)
         shown = request.messages[2]["content"]
         assert "1:77 GET" not in shown
-        [handle] = set(re.findall(r"out_\w{8}", shown))
+        [handle] = set(re.findall(r"out_\w+", shown))
         assert {tool["function"]["name"] for tool in session.tools()} == {"get_archived_output", "search_history"}
         assert "1:77 GET" in str(await session.call_tool("get_archived_output", json.dumps({"handle": handle})))
         assert handle in str(await session.call_tool("search_history", {"query": "read_part"}))

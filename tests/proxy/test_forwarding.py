@@ -54,6 +54,14 @@ def test_every_other_path_is_passed_on_as_it_is(
     assert (asked.method, asked.target, asked.body) == (method, target, body or b"")
 
 
+def test_a_web_socket_is_refused_so_that_the_client_goes_on_over_http(
+    provider: CachingProvider, proxy: RunningProxy
+) -> None:
+    headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
+    response = httpx2.get(f"{proxy.url}/v1/responses", headers=headers)
+    assert (response.status_code, provider.asked) == (426, [])
+
+
 def test_cookies_of_the_provider_go_to_the_client_and_are_not_kept(
     provider: CachingProvider, proxy: RunningProxy
 ) -> None:

@@ -18,7 +18,6 @@ import pytest
 from blockbuster import blockbuster_ctx
 
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
-from contextstash_storage.sqlite import append_messages
 from contextstash_storage.sqlite.connection import close, connect
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
@@ -31,9 +30,6 @@ pytestmark = pytest.mark.processes
 
 KILLS = 3
 """bench/kills.py does 300."""
-
-LONG_SECONDS = 600.0
-"""How long a transaction may store messages in tests that need all of a batch in one, however slow the machine is."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,10 +99,7 @@ async def test_tasks_of_one_process_record_side_by_side(store: SessionStore) -> 
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(
-    store: SessionStore, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(append_messages, "PIECE_SECONDS", LONG_SECONDS)
+async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: SessionStore, steps: int) -> None:
     task = asyncio.create_task(record(store, *conversation(10)))
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -142,10 +135,7 @@ async def test_a_closed_store_says_so(path: Path) -> None:
         await new_session(store)
 
 
-async def test_a_store_closed_while_recording_finishes_what_it_began(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(append_messages, "PIECE_SECONDS", LONG_SECONDS)
+async def test_a_store_closed_while_recording_finishes_what_it_began(path: Path) -> None:
     store = await open_sqlite(path)
     await new_session(store)
     task = asyncio.create_task(record(store, *conversation(20)))

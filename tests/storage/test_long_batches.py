@@ -14,13 +14,13 @@ import pytest
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage, Session
 from contextstash_storage.sqlite import hidden_sessions, session_copy
-from contextstash_storage.sqlite.append_messages import PIECE_CHARACTERS
+from contextstash_storage.sqlite.append_messages import PIECE_SIZE
 from contextstash_storage.sqlite.rows import now
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says
 
-HALF_A_PIECE = PIECE_CHARACTERS // 2
+HALF_A_PIECE = PIECE_SIZE // 2
 
 
 def long_batch(rounds: int, name: str = "log") -> list[NewMessage]:

@@ -31,6 +31,9 @@ FORMAT = "openai-chat"
 MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """Under which names model settings and models hold the most tokens of a reply."""
 
+CALLS_IN_CONTENT = ("function_call", "custom_tool_call")
+"""Types of the content blocks that LangChain repeats in `tool_calls`."""
+
 Request: TypeAlias = ModelRequest[Any]
 Response: TypeAlias = ModelResponse[Any]
 
@@ -85,7 +88,16 @@ async def _awaited(
 
 
 def _natives(messages: Sequence[BaseMessage]) -> list[Native]:
-    return as_natives(convert_to_openai_messages(list(messages)))
+    return as_natives([_with_calls_once(native) for native in convert_to_openai_messages(list(messages))])
+
+
+def _with_calls_once(native: Native) -> Native:
+    """The message without the calls in its content: over the Responses API LangChain's messages hold them there too,
+    beside `tool_calls`."""
+    content = native.get("content")
+    if not native.get("tool_calls") or not isinstance(content, list):
+        return native
+    return {**native, "content": [part for part in content if part.get("type") not in CALLS_IN_CONTENT] or None}
 
 
 def _beside(request: Request) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadMessageError
+from contextstash_storage.json_values import NotJsonError, check_json
 
 MAX_BLOCKS = 10_000
 """Blocks of one message, including those inside its tool results. Reading and measuring them blocks the interpreter:
@@ -24,20 +25,26 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
     """Raises BadMessageError if a message is larger than can be recorded. To be called before any processing."""
     for place, native in enumerate(natives):
         if (problem := limit_problem(native)) is not None:
-            raise BadMessageError(f"Message {place} has {problem}")
+            raise BadMessageError(f"Message {place} {problem}")
 
 
 def limit_problem(native: Mapping[str, Any]) -> str | None:
-    """The limit that a message exceeds, and what to do; None if it can be recorded."""
+    """The limit that a message exceeds, or what it holds that JSON does not have, and what to do; None if it can be
+    recorded. The text continues a sentence about the message."""
     count = blocks_of(native)
     if count > MAX_BLOCKS:
         return (
-            f"{count:,} blocks; at most {MAX_BLOCKS:,} can be recorded. Join its texts, or send it as several messages."
+            f"has {count:,} blocks; at most {MAX_BLOCKS:,} can be recorded. Join its texts, or send it as several"
+            " messages."
         )
-    if characters(native, MAX_CHARACTERS) > MAX_CHARACTERS:
+    try:
+        size = check_json(native)
+    except NotJsonError as error:
+        return str(error)
+    if size > MAX_CHARACTERS:
         return (
-            f"more than {MAX_CHARACTERS:,} characters, the most that can be recorded and more than providers accept."
-            " Write the data to a file, and send its path."
+            f"has more than {MAX_CHARACTERS:,} characters, the most that can be recorded and more than providers"
+            " accept. Write the data to a file, and send its path."
         )
     return None
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from contextstash.files.regular_files import read_regular
+from contextstash.hosts.codex_provider import codex_provider
 from contextstash.hosts.install.clients import CLIENTS, Machine
 
 ANTHROPIC = "https://api.anthropic.com"
 OPENAI = "https://api.openai.com"
-CHATGPT = "https://chatgpt.com"
-"""The model API of Codex for users who signed in with ChatGPT (its own default)."""
 
 
 @dataclass(frozen=True)
@@ -26,40 +27,43 @@ class Launch:
 @dataclass(frozen=True)
 class LaunchedClient:
     """A client that can be started behind the proxy. `upstream` returns the model API that it would use, from its
-    environment; `launch` its process for the proxy's address. `installed_as` is its name for `contextstash install`."""
+    environment; `launch` its process for the proxy's address, its command, its environment and the model API.
+    `installed_as` is its name for `contextstash install`."""
 
     upstream: Callable[[Mapping[str, str]], str]
-    launch: Callable[[str, Sequence[str], Mapping[str, str]], Launch]
+    launch: Callable[[str, Sequence[str], Mapping[str, str], str], Launch]
     installed_as: str | None = None
 
 
-def _claude(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
-    """Claude Code turns its tool search off for an unknown base URL, which makes each first request 30 KB larger."""
-    search = {} if environment.get("ENABLE_TOOL_SEARCH") else {"ENABLE_TOOL_SEARCH": "true"}
-    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url, **search})
+def _claude(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+    """Behind another host than the vendor's, Claude Code (2.1.197) turns its tool search off, which makes each first
+    request 30 KB larger, uses 200,000 tokens of a window of a million, and streams the inputs of tools whole. If the
+    model API is the vendor's own, it is told so. The first variable is documented; the second is not, but no other
+    keeps the windows: CLAUDE_CODE_MAX_CONTEXT_TOKENS counts only for models of other vendors (seen in 2.1.197)."""
+    added = {"ANTHROPIC_BASE_URL": url}
+    if upstream == ANTHROPIC:
+        kept = {"ENABLE_TOOL_SEARCH": "true", "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1"}
+        added |= {name: value for name, value in kept.items() if name not in environment}
+    return Launch(tuple(command), added)
 
 
-def _codex(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
-    """A provider for this run: Codex tries a WebSocket first, which the proxy does not read. The user's own provider in
-    config.toml stays as it is."""
-    if environment.get("OPENAI_API_KEY"):
-        address, login = f"{url}/v1", 'env_key="OPENAI_API_KEY"'
-    else:
-        address, login = f"{url}/backend-api/codex", "requires_openai_auth=true"
-    fields = f'name="contextstash",base_url="{address}",wire_api="responses",{login},supports_websockets=false'
-    options = ("-c", 'model_provider="contextstash"', "-c", f"model_providers.contextstash={{{fields}}}")
-    return Launch((command[0], *options, *command[1:]), {})
+def _codex(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+    """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
+    its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
+    provider = codex_provider(environment)
+    option = f"{provider.setting}={json.dumps(url + urlsplit(provider.base_url).path.rstrip('/'))}"
+    return Launch((command[0], "-c", option, *command[1:]), {})
 
 
-def _anthropic(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+def _anthropic(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
     return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
 
 
-def _openai(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+def _openai(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
     return Launch(tuple(command), {"OPENAI_BASE_URL": f"{url}/v1"})
 
 
-def _both(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+def _both(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
     return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1"})
 
 
@@ -73,9 +77,8 @@ def _without_version(url: str) -> str:
 
 
 def _codex_upstream(environment: Mapping[str, str]) -> str:
-    if environment.get("OPENAI_API_KEY"):
-        return _without_version(environment.get("OPENAI_BASE_URL") or OPENAI)
-    return CHATGPT
+    parts = urlsplit(codex_provider(environment).base_url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 LAUNCHED: dict[str, LaunchedClient] = {

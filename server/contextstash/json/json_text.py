@@ -9,6 +9,8 @@ from typing import Any
 
 import pydantic_core
 
+from contextstash_storage.json_values import NumberText
+
 MAX_LEVELS = 200
 """How deep a message on the wire may be nested: the limit of pydantic's parser, which the SDK uses."""
 
@@ -134,21 +136,21 @@ def _whole(text: str) -> int:
 _STRICT = json.JSONDecoder(parse_constant=_refused_constant, parse_float=_finite, parse_int=_whole)
 
 
-def _finite_or_text(text: str) -> float | str:
+def _finite_or_text(text: str) -> float | NumberText:
     number = float(text)
-    return text if math.isinf(number) else number
+    return NumberText(text) if math.isinf(number) else number
 
 
-def _whole_or_text(text: str) -> int | str:
-    return int(text) if len(text.lstrip("-")) <= MAX_DIGITS else text
+def _whole_or_text(text: str) -> int | NumberText:
+    return int(text) if len(text.lstrip("-")) < MAX_DIGITS else NumberText(text)
 
 
-LENIENT_DECODER = json.JSONDecoder(parse_constant=str, parse_float=_finite_or_text, parse_int=_whole_or_text)
-"""For files of other programs, which cannot be written again: a number that cannot be stored exactly, and NaN or
-Infinity, which are not JSON, become their text."""
+LENIENT_DECODER = json.JSONDecoder(parse_constant=NumberText, parse_float=_finite_or_text, parse_int=_whole_or_text)
+"""For files of other programs, which cannot be written again: a number that cannot be kept exactly, and NaN or
+Infinity, which are not JSON, become a NumberText, with which a message is refused and the rest of the file is read."""
 
 
 def lenient_value(data: bytes | str) -> Any:
-    """The value of JSON in UTF-8; numbers that cannot be stored become their text. Raises ValueError and RecursionError
-    like `json.loads`."""
+    """The value of JSON in UTF-8; numbers that cannot be kept exactly become a NumberText. Raises ValueError and
+    RecursionError like `json.loads`."""
     return LENIENT_DECODER.decode(data if isinstance(data, str) else data.decode("utf-8-sig"))

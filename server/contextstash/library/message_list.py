@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from contextstash.json.value_bytes import value_bytes
+from contextstash.library.arguments import check_list
 from contextstash.library.replies import as_native
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
@@ -24,6 +25,7 @@ class MessageList:
                 "messages is the list of all messages of the conversation, such as"
                 f" [{{'role': 'user', 'content': 'Hello'}}], not a {type(messages).__name__}."
             )
+        check_list("messages", "all messages of the conversation", messages)
         natives: list[Native] = []
         seen: list[bytes | None] = []
         for place, message in enumerate(messages):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native
 
 REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
@@ -41,6 +42,7 @@ class Reply:
 def read_reply(reply: object) -> Reply:
     """The messages and the usage of a response. Raises BadInputError if it is none that is known."""
     data = as_json(reply)
+    _check(data, "The reply")
     if isinstance(data, list) and not any(_is_block(item) for item in data):
         return Reply([as_said(item) for item in data])
     if not isinstance(data, dict):
@@ -98,7 +100,15 @@ def as_native(message: object, place: int) -> Native:
             f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
             f"{LIST_HINT if isinstance(message, list) else ''}"
         )
+    _check(native, f"Message {place}")
     return as_said(native) if _is_said(native) else native
+
+
+def _check(value: object, name: str) -> None:
+    try:
+        check_json(value)
+    except NotJsonError as error:
+        raise BadMessageError(f"{name} {error}") from error
 
 
 def _is_said(native: Native) -> bool:
@@ -159,20 +169,23 @@ def _order_of(keys: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(kept, key=lambda key: (_PLACES.get(key, len(_PLACES)), key)))
 
 
-def as_json(value: object) -> Any:
-    """The value with the SDK's objects in it as JSON. Values that are plain already are not copied."""
+def as_json(value: object, level: int = 0) -> Any:
+    """The value with the SDK's objects in it as JSON. Values that are plain already are not copied, nor are those below
+    the deepest level that can be recorded."""
+    if level > MAX_LEVELS:
+        return value
     if isinstance(value, dict):
         changed = {}
         for key, child in value.items():
-            if not isinstance(child, str) and (plain := as_json(child)) is not child:
+            if not isinstance(child, str) and (plain := as_json(child, level + 1)) is not child:
                 changed[key] = plain
         return {**value, **changed} if changed else value
     if isinstance(value, list):
-        children = [child if isinstance(child, str) else as_json(child) for child in value]
+        children = [child if isinstance(child, str) else as_json(child, level + 1) for child in value]
         return children if any(new is not old for new, old in zip(children, value, strict=True)) else value
     if value is None or isinstance(value, str | int | float):
         return value
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json", by_alias=True, exclude_none=True)
-    return [as_json(child) for child in value] if isinstance(value, tuple) else value
+    return value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextstash.formats.whole_request import SERVER_STATE_KEYS
+from contextstash.library.arguments import check_list, check_mapping, check_numbers, check_texts
 from contextstash.library.replies import as_json
 from contextstash.service.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
@@ -49,10 +50,10 @@ class CallArguments:
 
     def __post_init__(self) -> None:
         """Raises BadInputError if an argument has the wrong type, or lets the provider add what is sent already."""
-        if self.max_tokens is not None and (isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int)):
-            raise BadInputError(f"max_tokens is a whole number, not a {type(self.max_tokens).__name__}.")
-        if isinstance(self.tools, str | Mapping):
-            raise BadInputError("tools is the list of the tools' definitions, not a single one.")
+        check_numbers(max_tokens=self.max_tokens)
+        check_texts(model=self.model)
+        if self.tools is not None:
+            check_list("tools", "the tools' definitions", self.tools)
         for name in SERVER_STATE_KEYS:
             if (self.more or {}).get(name) is not None:
                 raise BadInputError(
@@ -97,11 +98,14 @@ def _own_copy(native: Native) -> Native:
 
 def plain_system(system: object) -> str | list[dict[str, Any]] | None:
     """A system prompt as the service takes it: text, or a list of content blocks."""
-    plain = as_json(system)
+    plain = as_json(list(system) if isinstance(system, tuple) else system)
     if plain is None or isinstance(plain, str):
         return plain
     if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
         return plain
+    if not isinstance(plain, list | dict):
+        raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
+    check_mapping("system", {"": plain})
     return _text_of(plain)
 
 

@@ -60,7 +60,7 @@ def read_arguments(name: str, arguments: str | Mapping[str, Any] | None) -> dict
     _, properties, required = _TOOLS[name]
     try:
         given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
     if not isinstance(given, dict):
         raise BadInputError(f"The arguments of {name} are an object with {', '.join(properties)}.")

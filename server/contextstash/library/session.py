@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats import get_format
 from contextstash.formats.provider_format import format_of_model, shown_format
+from contextstash.library.arguments import check_mapping, check_numbers, check_texts
 from contextstash.library.message_list import MessageList
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
 
 
 class LibrarySession:
-    """A session of a stash. Not for several tasks at once: a reply belongs to the request before it."""
+    """A session of a stash, for one agent at a time: a reply belongs to the request before it.
+
+    If another agent records in it meanwhile, the next request or reply raises BadInputError."""
 
     def __init__(
         self,
@@ -65,6 +68,8 @@ class LibrarySession:
         """`facts` are the agent's name, a title and the parent session's id."""
         if not isinstance(session_id, str):
             raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
+        check_texts(model=model, format=format, **facts)
+        check_mapping("settings", settings)
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -76,6 +81,7 @@ class LibrarySession:
         self._last = CallArguments()
         self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
+        self._seen: int | None = None
 
     def speak(self, format: str) -> None:
         """Name the format of the messages, before the first request: for adapters, which know it."""
@@ -109,7 +115,9 @@ class LibrarySession:
             system=plain_system(system),
             tools=plain_tools(tools),
             budget=None if max_tokens is None else await self._budget(max_tokens),
+            seen=self._seen,
         )
+        self._seen = result.next_seq
         if not result.messages:
             raise BadInputError(result.reason or "Nothing to send.")
         return await self._as_request(result)
@@ -117,12 +125,18 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
+        check_mapping("usage", usage)
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
-            await self._stash.record_messages(
-                read.messages, session_id=self.session_id, usage=reported, request_id=self._request_id
+            result = await self._stash.record_messages(
+                read.messages,
+                session_id=self.session_id,
+                usage=reported,
+                request_id=self._request_id,
+                seen=self._seen,
             )
+            self._seen = result.next_seq
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
@@ -132,6 +146,8 @@ class LibrarySession:
         can be made smaller.
         """
         text = str(error) if isinstance(error, Exception) else error
+        if not isinstance(text, str):
+            check_mapping("error", text)
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
@@ -157,16 +173,19 @@ class LibrarySession:
         natives = self._list.natives(messages)
         if natives:
             await self._make_ready(natives, None, None)
-            await self._stash.record_messages(natives, session_id=self.session_id, whole=True)
+            result = await self._stash.record_messages(natives, session_id=self.session_id, whole=True, seen=self._seen)
+            self._seen = result.next_seq
 
     async def delete(self) -> None:
         """Delete the session and everything in it permanently."""
-        self._is_ready = False
+        self._is_ready, self._seen = False, None
         with suppress(SessionNotFoundError):
             await self._stash.delete_session(self.session_id)
 
     async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
         """Search everything that was ever recorded in this session, by words."""
+        check_texts(query=query, scope=scope)
+        check_numbers(limit=limit)
         return await self._stash.search_history(query, session_id=self.session_id, limit=limit, scope=scope)
 
     async def get_archived_output(
@@ -179,6 +198,8 @@ class LibrarySession:
         max_tokens: int | None = None,
     ) -> OutputPage:
         """A page of a tool output that left the window, or was cut, by its handle."""
+        check_texts(handle=handle, pattern=pattern)
+        check_numbers(offset=offset, limit=limit, max_tokens=max_tokens)
         return await self._stash.get_archived_output(
             handle, session_id=self.session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
         )
@@ -196,7 +217,7 @@ class LibrarySession:
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
         """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
         text of a wrong call names the mistake, so that the model can correct it."""
-        if not is_retrieval_tool(name):
+        if not isinstance(name, str) or not is_retrieval_tool(name):
             return None
         try:
             given = read_arguments(name, arguments)

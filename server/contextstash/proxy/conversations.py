@@ -88,13 +88,13 @@ class StoredLine:
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `sent_bytes` is how much of the last request was sent of the prompt. `recorded` are the messages that the session
-    holds of the last recorded request, `stored` says where.
-    `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
-    and files that stay; parts of `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated
-    calls that are booked already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds
-    since 1970.
+    `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
+    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the
+    messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
+    which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
+    those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
+    `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated calls that are booked already;
+    `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
@@ -118,6 +118,8 @@ class Conversation:
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     kept: tuple[str, ...] = ()
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
+    calibration: float = 1.0
+    anchor: int | None = None
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None

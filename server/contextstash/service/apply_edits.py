@@ -9,7 +9,6 @@ from typing import TypeVar
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, build_view, edits_in_force, untouched
 from contextstash.service.session_access import Access
-from contextstash.service.short_turns import short_turns
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Edit, RestoreEdit
 
@@ -24,8 +23,7 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
     calls."""
     for _ in range(ATTEMPTS):
         try:
-            with short_turns():
-                return await attempt()
+            return await attempt()
         except EditConflictError:
             continue
     raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")

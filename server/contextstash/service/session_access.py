@@ -30,7 +30,7 @@ from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.session_cache import SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
 from contextstash_storage.session_news import SessionNews
 from contextstash_storage.store import SessionStore
@@ -106,8 +106,21 @@ class Access:
         if not callable(settings):
             resolve_settings(settings or {})
 
-    def project_of(self, source: str | None) -> str | None:
-        """The folder that a client ran in, given its transcript; None if it is not known."""
+    async def projects_of(self, sessions: Iterable[Session]) -> list[str | None]:
+        """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
+        requests went through; None if it is not known."""
+        listed = list(sessions)
+        found = await asyncio.to_thread(lambda: [self._project_in(session.source) for session in listed])
+        return [own or await self._proxied_project(session) for own, session in zip(found, listed, strict=True)]
+
+    async def _proxied_project(self, session: Session) -> str | None:
+        try:
+            state = await self.store.get_proxied(session.session_id)
+        except SessionNotFoundError:  # deleted since it was listed
+            return None
+        return None if state is None else state.project
+
+    def _project_in(self, source: str | None) -> str | None:
         if source is None or self._project_of is None:
             return None
         known = self._projects.get(source) or self._project_of(source)

@@ -1,20 +1,22 @@
 """The service: every use case as one method, in the tools' own words.
 
-store = await open_store(path)
-stash = Stash(store)
-await stash.record_messages(messages, session_id="job-7")
-await stash.prune_tool_outputs("job-7")
+    store = await open_store(path)
+    stash = Stash(store)
+    await stash.record_messages(messages, session_id="job-7")
+    await stash.prune_tool_outputs("job-7")
+
+`Stash.close` ends the reductions in the background and closes the store.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.service.queries import (
     diagnosis,
@@ -177,7 +179,13 @@ class Stash:
             session = await declare(self._access, await self._access.session(session_id), system=system, tools=tools)
             if usage is not None:
                 await book_late(self._access, session, usage, request_id)
-        result = await get_context.get_context(self._access, session_id, format_name=format, budget=budget)
+        result = await get_context.get_context(
+            self._access,
+            session_id,
+            format_name=format,
+            budget=budget,
+            messages=None if recorded is None else recorded.next_seq,
+        )
         if recorded is None:
             return result
         done = [*recorded.done, *(result.done or ())]
@@ -236,11 +244,18 @@ class Stash:
     get_summary = _use_case(summaries.get_summary)
 
     async def hand_off(
-        self, session_id: str, *, max_tokens: int = 2_500, to: str | None = None, resumed: bool = False
+        self,
+        session_id: str,
+        *,
+        max_tokens: int | None = None,
+        to: str | None = None,
+        resumed: bool = False,
+        part: Part = WHOLE,
     ) -> str | None:
         """What a new window needs to know of a session, with handles; None if there is nothing to hand off, or if the
-        window has had it. `to` is the session whose window it is, if it is another one."""
-        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed)
+        window has had it. `to` is the session whose window it is, if it is another one; `part` is the part to return,
+        if the client takes the hand-off in parts."""
+        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
 
     hand_off_text = _use_case(handoff.hand_off)
 
@@ -278,7 +293,7 @@ class Stash:
 
     async def projects_of(self, read: Sequence[Session]) -> list[str | None]:
         """The folder that the client of each session ran in; None if it is not known."""
-        return await asyncio.to_thread(lambda: [self._access.project_of(session.source) for session in read])
+        return await self._access.projects_of(read)
 
     async def mark(self) -> str:
         """A text that is another one after any change of any session; quickly read."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,16 +11,11 @@ from typing import Any
 
 from contextstash_storage.codec.compression import PLAIN, ZLIB, Dictionary, damaged, unpacked
 from contextstash_storage.errors import BadMessageError
+from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Native
 
 LARGE_STRING = 1_024
 """Strings longer than this, in characters, are blobs, if a store does not say otherwise."""
-
-MAX_LEVELS = 200
-"""Levels of nesting allowed in a body; Python's JSON reader and writer fail at about 900."""
-
-MAX_BITS = 14_281
-"""Bits of a whole number: 4,299 digits, as Python writes and reads no number of more than 4,300."""
 
 COMPRESSED_FROM = 256
 """Bytes from which compression is tried: shorter data hardly shrinks. Of 128, 256 and 1,024: with 256 a database of
@@ -111,8 +105,12 @@ def unpacked_text(stored: bytes) -> str:
 
 
 def take_apart(body: Native, large: int = LARGE_STRING) -> Parts:
-    """What to store for a body whose strings of more than `large` characters are blobs. Raises BadMessageError if it is
-    nested too deep to be read back."""
+    """What to store for a body whose strings of more than `large` characters are blobs. Raises BadMessageError if it
+    could not be read back equal."""
+    try:
+        check_json(body)
+    except NotJsonError as error:
+        raise BadMessageError(f"A message {error}") from error
     blobs: list[Blob] = []
     rest = _without_large(body, (), blobs, large)
     return Parts(to_bytes(rest), tuple(blobs))
@@ -125,22 +123,11 @@ def _without_large(value: Any, path: Path, blobs: list[Blob], large: int) -> Any
         digest = hashlib.sha256(text_bytes(value)).digest()
         blobs.append(Blob(path, value, digest))
         return None
-    if isinstance(value, dict | list) and len(path) >= MAX_LEVELS:
-        raise BadMessageError(f"A message is nested more than {MAX_LEVELS} levels deep; flatten it.")
     if isinstance(value, dict):
         return {key: _without_large(child, (*path, key), blobs, large) for key, child in value.items()}
     if isinstance(value, list):
         return [_without_large(child, (*path, place), blobs, large) for place, child in enumerate(value)]
-    _check_number(value)
     return value
-
-
-def _check_number(value: Any) -> None:
-    """Raises BadMessageError for a number that JSON could not bring back equal."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise BadMessageError(f"A message holds {value}, which is no number in JSON; write it as a string or null.")
-    if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        raise BadMessageError("A message holds a whole number of over 4,299 digits; write it as a string.")
 
 
 def put_together(stored: bytes, blobs: Iterable[tuple[str, bytes]], dictionary: Dictionary | None = None) -> Native:

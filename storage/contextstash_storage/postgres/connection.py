@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import asyncpg
@@ -19,8 +19,8 @@ from contextstash_storage.errors import (
 from contextstash_storage.postgres.address import Address
 
 RETRY_SECONDS = 10.0
-"""For how long a transaction is tried again that was not committed: as long as the embedded store waits for a lock. A
-restart of PostgreSQL takes 1 to 3 s."""
+"""For how long a transaction waits for a connection of the pool or for a lock, and is tried again if it was not
+committed: as long as the embedded store waits for a lock. A restart of PostgreSQL takes 1 to 3 s."""
 
 FIRST_PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 1.0
@@ -130,14 +130,32 @@ class Database:
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Any]:
+        """One of the pool's connections. Raises StoreBusyError if all are in use for too long."""
+        try:
+            connection = await self._pool.acquire(timeout=self._retry_seconds)
+        except TimeoutError as error:
+            if _is_end_of_waiting(error) and self._pool.get_size() >= self.address.pool_size:
+                raise StoreBusyError(
+                    f"All {self.address.pool_size} connections of this process to the database were in use for"
+                    f" {self._retry_seconds:g} s; nothing was written. Try again in a moment, or pass a larger"
+                    " pool_size in --db."
+                ) from error
+            raise
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
+
     async def _transaction(self, work: Work[Result], **kind: Any) -> Result:
-        async with self._pool.acquire(timeout=self._retry_seconds) as connection:
+        async with self._connection() as connection:
             if not kind:
-                return await work(connection)
+                return await _in_time(work(connection))
             transaction = connection.transaction(**kind)
             await transaction.start()
             try:
-                result = await work(connection)
+                result = await _in_time(work(connection))
             except BaseException:
                 with suppress(*_DRIVER_ERRORS):
                     await transaction.rollback()
@@ -152,6 +170,24 @@ class Database:
             return result
 
 
+def _is_end_of_waiting(error: TimeoutError) -> bool:
+    """Whether we ended a wait, and not the operating system: that gives its errors a number."""
+    return error.errno is None
+
+
+async def _in_time(result: Awaitable[Result]) -> Result:
+    """The result. Raises StoreBusyError if a statement takes too long."""
+    try:
+        return await result
+    except TimeoutError as error:
+        if not _is_end_of_waiting(error):
+            raise
+        raise StoreBusyError(
+            f"The database did not finish a statement within {COMMAND_SECONDS:g} s: it is overloaded. Nothing was"
+            " written. Try again in a moment."
+        ) from error
+
+
 async def _leave(_: object) -> None:
     """What the pool does with a connection after use: nothing. Each transaction of ours has ended by then, and none
     changes the connection's settings; asyncpg's own reset is one more round trip for each."""
@@ -159,13 +195,15 @@ async def _leave(_: object) -> None:
 
 async def connect(address: Address, retry_seconds: float = RETRY_SECONDS) -> Database:
     """A pool for a database. Raises StoreError if it cannot be reached."""
+    # Poolers between us and the database refuse settings that they do not know, so there is one less for these.
+    settings = {**SETTINGS, "lock_timeout": f"{1_000 * retry_seconds:.0f}"} if address.prepares else SETTINGS
     try:
         pool = await asyncpg.create_pool(
             address.url,
             min_size=1,
             max_size=address.pool_size,
             command_timeout=COMMAND_SECONDS,
-            server_settings=SETTINGS,
+            server_settings=settings,
             reset=_leave,
             **({} if address.prepares else {"statement_cache_size": 0}),
         )
@@ -189,7 +227,8 @@ def store_error(error: BaseException) -> StoreError | BadInputError:
         return StoreFullError("The database server's disk is full; nothing was written. Make room and try again.")
     if isinstance(error, _COLLIDED):
         return StoreBusyError(
-            "The session is locked by another process for too long; nothing was written. Try again in a moment."
+            "The session, or the database, is locked by another process for too long; nothing was written. Try again in"
+            " a moment."
         )
     if _is_unreachable(error):
         return StoreBusyError(

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Cursor, Message, Output
@@ -106,19 +108,31 @@ async def read_outputs(db: Connection, key: Key, first: int, last: int) -> list[
     return await made(lambda row: from_json(Output, row[0]), rows)
 
 
+_MEANINGS = f"""
+SELECT session_id, handle, record FROM (
+    SELECT session_id, handle, record, updated_at,
+        row_number() OVER (PARTITION BY substring(record from '"sha256":"([^"]*)"') ORDER BY updated_at DESC) AS place
+    FROM outputs JOIN sessions USING (owner, session_id)
+    WHERE owner = $1 AND ($2::text IS NULL OR session_id = $2) AND %s
+) AS meanings WHERE place = 1 LIMIT {MAX_NAMED}
+"""
+"""The outputs that a handle can mean, with different texts: of each text the newest session's. No string of JSON
+holds what stands before the hash."""
+
+_NAMED = _MEANINGS % "handle = $3"
+_FORMERLY_NAMED = _MEANINGS % f"handle >= $3 AND handle < $4 AND substr(handle, {NAME_LENGTH + 1}) = $5"
+
+
 async def find_output(db: Connection, owner: str, handle: str, session_id: str | None) -> tuple[str, Output]:
-    """The session and output of a handle, the newest session's if several have it. Raises HandleNotFoundError."""
-    row = await db.fetchrow(
-        "SELECT session_id, record FROM outputs JOIN sessions USING (owner, session_id)"
-        " WHERE owner = $1 AND handle = $2 AND ($3::text IS NULL OR session_id = $3)"
-        " ORDER BY updated_at DESC LIMIT 1",
-        owner,
-        handle,
-        session_id,
-    )
-    if row is None:
+    """As SessionStore.find_output."""
+    rows = await db.fetch(_NAMED, owner, session_id, handle)
+    if not rows and (former := former_handle(handle)):
+        rows = await db.fetch(_FORMERLY_NAMED, owner, session_id, *former)
+    if not rows:
         raise no_handle(handle, session_id)
-    return row[0], from_json(Output, row[1])
+    if len(rows) > 1:
+        raise BadInputError(ambiguous(handle, [(row[0], row[1]) for row in rows]))
+    return rows[0][0], from_json(Output, rows[0][2])
 
 
 async def find_handles(db: Connection, owner: str, prefix: str, limit: int) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -45,16 +44,11 @@ from contextstash_storage.sqlite.view_edits import insert_edits
 
 __all__ = ["Batch", "Progress", "append_piece", "insert_message", "prepare"]
 
-PIECE_SECONDS = 0.06
-"""How long a transaction stores messages before it ends at the next place where a batch may be cut. Others wait for it,
-at most 250 ms; the rest of that is for the commit and for machines that are four times as slow."""
-
-MAX_PIECE_SECONDS = 0.12
-"""How long it stores messages if there is no such place: a view is valid with an unanswered call at its end too."""
-
-PIECE_CHARACTERS = 120_000
-"""How many characters of text a transaction takes beyond its first message. The search index takes most of the time, in
-part at the commit, where no clock can stop it: about 100 ms for each million characters."""
+PIECE_SIZE = 120_000
+"""How much a transaction stores of a batch (see `Prepared.size`) before it ends at the next place where a batch may be
+cut; at twice as much it ends anywhere, as a view is valid with an unanswered call at its end too. Others wait for the
+12 to 60 ms that storing this much takes on two idle cores. The clock decides nothing: a busy machine must not cut
+small batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +133,18 @@ def _known(db: sqlite3.Connection, row: int, counters: Counters, batch: Batch, p
 def _store_messages(
     db: sqlite3.Connection, row: int, session: Session, batch: Batch, done: int
 ) -> tuple[int, tuple[Message, ...], Counters]:
-    """Store messages from number `done` on until a transaction has lasted long enough. Returns how many of the batch
-    are stored then, those stored now, and the counters."""
+    """Store messages from number `done` on until the transaction is full. Returns how many of the batch are stored
+    then, those stored now, and the counters."""
     counters = session.counters
     handles: dict[str, int] = {}
     dictionary = dictionary_of(db, row)
     stored: list[Message] = []
-    begun = time.monotonic()
-    characters = 0
+    size = 0
     for prepared in batch.messages[done:]:
-        if stored and _is_full(batch.messages[done - 1], time.monotonic() - begun, characters + _size(prepared)):
+        size += prepared.size
+        if stored and size > (PIECE_SIZE if batch.messages[done - 1].may_end else 2 * PIECE_SIZE):
             break
         done += 1
-        characters += _size(prepared)
         message = prepared.message
         if message.key is not None and has_key(db, row, message.key):
             continue
@@ -163,17 +156,6 @@ def _store_messages(
     if dictionary is None and is_due(session.counters.messages, counters.messages):
         make_dictionary(db, row, counters.messages)
     return done, tuple(stored), counters
-
-
-def _size(prepared: Prepared) -> int:
-    return prepared.indexed_characters
-
-
-def _is_full(last: Prepared, seconds: float, characters: int) -> bool:
-    """Whether a transaction ends after this message of it."""
-    if last.may_end:
-        return seconds > PIECE_SECONDS or characters > PIECE_CHARACTERS
-    return seconds > MAX_PIECE_SECONDS or characters > 2 * PIECE_CHARACTERS
 
 
 def insert_message(

@@ -55,7 +55,7 @@ def no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
     """The error for a handle that does not exist, or not in the named session."""
     return HandleNotFoundError(
         f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
-        " Handles look like out_k3f9x2ab; search_history finds outputs and names theirs."
+        " Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
     )
 
 

@@ -65,9 +65,9 @@ from contextstash_storage.sqlite.hidden_sessions import IS_SEEN
 from contextstash_storage.sqlite.index_work import IndexWork, has_work, remove_former_index
 from contextstash_storage.sqlite.message_rows import FEW, MessageRows, rows_at, rows_between
 from contextstash_storage.sqlite.migrations import migrate
-from contextstash_storage.sqlite.outputs import OUTPUT_COLUMNS, output_of, outputs_between
+from contextstash_storage.sqlite.outputs import find_output, outputs_between
 from contextstash_storage.sqlite.repeats import fingerprints, stored_fingerprint
-from contextstash_storage.sqlite.rows import check_changes, from_json, no_handle, now, session_row, to_json
+from contextstash_storage.sqlite.rows import check_changes, from_json, now, session_row, to_json
 from contextstash_storage.sqlite.search_index import is_indexed_later, queued_messages
 from contextstash_storage.sqlite.session_news import NewsRows, read_news
 from contextstash_storage.sqlite.tokens import SqliteTokens
@@ -407,20 +407,7 @@ class SqliteStore:
         return await self._of_session(session_id, lambda db, row: outputs_between(db, row, first, end))
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        def work(db: sqlite3.Connection) -> tuple[str, Output]:
-            named = "" if session_id is None else "AND sessions.session_id = ?"
-            values = (self.owner, handle) if session_id is None else (self.owner, handle, session_id)
-            row = db.execute(
-                f"SELECT sessions.session_id, {OUTPUT_COLUMNS} FROM outputs JOIN sessions USING (session)"
-                f" WHERE sessions.owner = ? AND outputs.handle = ? {named}"
-                " ORDER BY sessions.updated_at DESC LIMIT 1",
-                values,
-            ).fetchone()
-            if row is None:
-                raise no_handle(handle, session_id)
-            return row[0], output_of(row[1:])
-
-        return await self._reader.read(work)
+        return await self._reader.read(lambda db: find_output(db, self.owner, handle, session_id))
 
     async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
         found = await self._column(

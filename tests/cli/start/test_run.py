@@ -86,17 +86,16 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     assert "With the earlier runs of the resumed session: " in resumed.stderr
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
-    assert (said["search"], said["argument"]) == ("true", "--resume")
+    assert (said["search"], said["argument"]) == (None, "--resume")
+    [listed] = json.loads(listed_in(database).stdout)["sessions"]
+    assert listed["project"] == str(Path.cwd())
     assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
     assert "contextstash: Proxy: " in done.stderr
 
 
-def test_codex_gets_a_provider_for_this_run_without_web_sockets() -> None:
-    launch = launched_client("/usr/bin/codex").launch("http://127.0.0.1:1", ("codex", "exec"), {"OPENAI_API_KEY": "k"})
-    assert launch.command[-1] == "exec"
-    assert "supports_websockets=false" in launch.command[4]
-    assert 'base_url="http://127.0.0.1:1/v1"' in launch.command[4]
-    assert "k" not in launch.environment.values()
+def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "contextstash", "sessions", "--json", "--db", str(database)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
     upstream: str | None, variables: set[str]
 ) -> None:
     client = launched_client("aider", upstream)
-    assert set(client.launch("http://127.0.0.1:1", ("aider",), {}).environment) == variables
+    assert set(client.launch("http://127.0.0.1:1", ("aider",), {}, upstream or "").environment) == variables
 
 
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:

@@ -151,6 +151,21 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
 
 
+def test_the_single_hook_of_an_older_version_becomes_the_first_of_three(contextstash: CommandLine) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    older = {"type": "command", "command": "/old/contextstash hook claude-code", "timeout": 30}
+    own = {"type": "command", "command": "greet"}
+    path.write_text(json.dumps({"hooks": {"SessionStart": [{"hooks": [own, older]}]}}))
+    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    [group] = json.loads(path.read_text())["hooks"]["SessionStart"]
+    assert group["hooks"][0] == own
+    assert [hook["command"].split("--part ")[1][:3] for hook in group["hooks"][1:]] == ["1/3", "2/3", "3/3"]
+    path.write_text(path.read_text() + "\n")
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert json.loads(path.read_text()) == {"hooks": {"SessionStart": [{"hooks": [own]}]}}
+
+
 @pytest.mark.parametrize("named", ["by an option", "by the environment"])
 def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine, named: str) -> None:
     database = contextstash.folder / "named here.db" if named == "by an option" else contextstash.database
@@ -166,9 +181,13 @@ def test_the_database_named_at_the_installation_reaches_server_and_hooks(context
     served = entry("claude-code", place(contextstash, "claude-code").read_text())
     assert served["args"][-2:] == ["--db", str(database)]
     settings = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
-    for [group] in settings["hooks"].values():
-        [hook] = group["hooks"]
-        assert shlex.split(hook["command"])[-4:] == ["hook", "claude-code", "--db", str(database)]
+    for event, [group] in settings["hooks"].items():
+        commands = [shlex.split(hook["command"]) for hook in group["hooks"]]
+        given = [["--part", f"{number}/3"] for number in (1, 2, 3)] if event == "SessionStart" else [[]]
+        assert [command[command.index("hook") :] for command in commands] == [
+            ["hook", "claude-code", *part, "--db", str(database)] for part in given
+        ]
+    hook = settings["hooks"]["PostToolUse"][0]["hooks"][0]
     output = {"tool_name": "Bash", "tool_response": {"stdout": "line\n" * 9_000, "stderr": ""}}
     event = json.dumps({"hook_event_name": "PostToolUse", "session_id": "one", **output})
     called = subprocess.run(shlex.split(hook["command"]), input=event, text=True, capture_output=True, check=True)
@@ -239,10 +258,26 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     hooks = json.loads(path.read_text())["hooks"]
     called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     assert called.count("greet") == 1
-    assert sum(f"hook {client} --db" in command for command in called) == 5
+    # Codex bounds what one hook may add, so three give a part of a hand-off each.
+    assert sum(f"hook {client} " in command for command in called) == {"codex": 7, "gemini": 5}[client]
     assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
     run(contextstash, "uninstall", client, "--yes")
     assert path.read_text() == own
+
+
+def test_codex_waits_at_most_3_seconds_for_the_hook_at_its_end_also_after_an_older_installation(
+    contextstash: CommandLine,
+) -> None:
+    path = contextstash.folder / ".codex" / "hooks.json"
+    path.parent.mkdir(parents=True)
+    older = {"type": "command", "command": "contextstash hook codex", "timeout": 30}
+    path.write_text(json.dumps({"hooks": {"SessionEnd": [{"hooks": [older]}]}}))
+    run(contextstash, "install", "codex", "--hooks", "--yes")
+    hooks = json.loads(path.read_text())["hooks"]
+    timeouts = {event: hook["timeout"] for event, [group] in hooks.items() for hook in group["hooks"]}
+    assert timeouts.pop("SessionEnd") == 3
+    assert set(timeouts.values()) == {30}
+    assert "once you trust them" in contextstash.run("doctor").stdout
 
 
 def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: CommandLine) -> None:

@@ -15,7 +15,7 @@ from contextstash.hosts.following.ingest import ingest
 from contextstash.service.recording import messages as recorded_messages
 from contextstash.service.recording.messages import MAX_RECENT_CALLS
 from contextstash.sharing.export import exported_text
-from contextstash_storage.errors import BadMessageError
+from contextstash_storage.errors import BadInputError, BadMessageError
 from tests.support.stashes import history, stash_at
 
 HALF = "half emoji \ud83d and \ude00"
@@ -47,20 +47,46 @@ async def test_lone_surrogates_and_extreme_numbers_survive_export_and_import(tmp
         assert repr(await history(other)) == repr(KEPT)
 
 
-async def test_numbers_of_a_transcript_that_cannot_be_stored_become_text(tmp_path: Path) -> None:
-    lines = [
-        '{"role": "user", "content": "half \\ud83d", "a": [NaN, -Infinity, 1e400, -0.0, 1.5]}',
-        '{"role": "assistant", "content": "done", "b": ' + "9" * 5_000 + "}",
-    ]
+async def test_a_message_of_a_transcript_with_a_number_that_json_cannot_hold_is_skipped_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = ["NaN", "-Infinity", "1E400", "1e400", "9" * 5_000]
+    lines = [f'{{"role": "user", "content": "half \\ud83d", "a": [-0.0, {number}]}}' for number in numbers]
+    lines.append('{"role": "assistant", "content": "done \\ud83d", "b": [-0.0, 1.5, 5e-324]}')
     path = tmp_path / "chat.jsonl"
     path.write_text("\n".join(lines) + "\n")
     async with stash_at(tmp_path / "s.db") as stash:
         report = await ingest(stash, path)
         assert report.session_id is not None
-        first, second = await history(stash, report.session_id)
-    assert repr(first["a"]) == "['NaN', '-Infinity', '1e400', -0.0, 1.5]"
-    assert first["content"] == "half \ud83d"
-    assert second["b"] == "9" * 5_000
+        assert repr(await history(stash, report.session_id)) == repr([json.loads(lines[-1])])
+    for number in numbers:
+        assert f"holds the number {number[:24]}" in caplog.text
+
+
+@pytest.mark.parametrize("number", ["1E400", "NaN", "-Infinity", "9" * 5_000])
+async def test_an_export_with_a_number_that_json_cannot_hold_is_refused_by_line(tmp_path: Path, number: str) -> None:
+    async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
+        await stash.record_messages([{"role": "user", "content": "x", "more": 12345}], session_id="session")
+        lines = [json.dumps(record) async for record in stash.export_session("session")]
+        changed = [line.replace("12345", number) for line in lines]
+        with pytest.raises(BadInputError, match=f"Line 2 holds the number {number[:24]}.* Nothing of that session"):
+            await other.import_session(changed)
+        assert (await other.list_sessions()).sessions == []
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [((1, 2), "tuple"), ({1: 2}, "int"), ({None: 2}, "NoneType"), (b"x", "bytes"), ({1}, "set")]
+)
+async def test_a_value_that_json_would_change_is_refused_by_its_type(tmp_path: Path, value: object, name: str) -> None:
+    asked = {"role": "user", "content": "x"}
+    async with stash_at(tmp_path / "s.db") as stash:
+        with pytest.raises(BadMessageError, match=f"Message 1 holds a (key|value) of type {name}"):
+            await stash.record_messages([asked, {**asked, "more": [value]}], session_id="session")
+        with pytest.raises(BadInputError, match=f"tools holds a (key|value) of type {name}"):
+            await stash.get_context("session", messages=[asked], tools=[{"name": "read", "more": value}])
+        with pytest.raises(BadInputError, match=f"system holds a (key|value) of type {name}"):
+            await stash.get_context("session", messages=[asked], system=[{"text": "Be brief.", "more": value}])
+        assert (await stash.list_sessions()).sessions == []
 
 
 async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_calls(tmp_path: Path) -> None:

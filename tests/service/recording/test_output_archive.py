@@ -10,6 +10,7 @@ import pytest
 
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.stash import Stash
+from contextstash_storage import handles
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stashes import SESSION, stash_at, whole_output
@@ -75,6 +76,32 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(tmp_path: Path) -
         assert len({output.handle for output in outputs}) == 1
         assert other.handle != outputs[0].handle
         assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
+
+
+async def test_an_output_archived_by_a_former_version_keeps_its_handle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        with monkeypatch.context() as former:
+            former.setattr(handles, "HASH_BYTES", 5)
+            before = await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
+        again = await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS)
+        assert again.handle == before.handle
+        assert await kept(stash, again.handle) == text_of("figs")
+        new = await stash.limit_output(text_of("plums"), argument="ls", session_id=SESSION, limits=LIMITS)
+        assert len(str(new.handle)) == 20 > len(str(before.handle)) == 12
+
+
+async def test_outputs_with_one_name_are_never_taken_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handles, "HASH_BYTES", 0)  # all have one name, as if each hash collided
+    async with stash_at(tmp_path / "stash.db") as stash:
+        for _ in range(2):
+            for words in ("figs", "pears", "plums"):
+                limited = await stash.limit_output(text_of(words), session_id=SESSION, limits=LIMITS)
+                page = await stash.get_archived_output(str(limited.handle), session_id=SESSION)
+                assert words in page.text
 
 
 async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Path) -> None:

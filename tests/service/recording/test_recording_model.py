@@ -192,7 +192,7 @@ def is_merge(mixed: Sequence[str], one: Sequence[str], other: Sequence[str]) -> 
 @pytest.fixture(autouse=True)
 def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store each message in a piece of its own, so that short batches can be interrupted too."""
-    monkeypatch.setattr(append_messages, "PIECE_CHARACTERS", 0)
+    monkeypatch.setattr(append_messages, "PIECE_SIZE", 0)
     monkeypatch.setattr(batches, "PAUSE_SECONDS", 0)
 
 

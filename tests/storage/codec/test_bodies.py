@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from contextstash_storage.codec.bodies import (
     LARGE_STRING,
-    MAX_LEVELS,
     folded,
     packed,
     packed_text,
@@ -21,6 +20,7 @@ from contextstash_storage.codec.bodies import (
     unpacked_text,
 )
 from contextstash_storage.errors import BadMessageError
+from contextstash_storage.json_values import MAX_LEVELS, NumberText
 from tests.support.json_values import json_objects
 
 characters = st.characters(codec=None)
@@ -49,10 +49,18 @@ def test_a_hard_value_comes_back_as_it_was(value: Any) -> None:
     assert repr(stored_and_read({"value": value})) == repr({"value": value})
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_no_number_in_json_is_refused_by_name(value: float) -> None:
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), NumberText("1E400")])
+def test_what_is_no_number_in_json_is_refused_by_name(value: Any) -> None:
     with pytest.raises(BadMessageError, match=str(value)):
         stored_and_read({"value": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [((1, 2), "tuple"), ({1: 2}, "int"), ({None: 2}, "NoneType"), (b"x", "bytes"), ({1}, "set")]
+)
+def test_what_json_would_change_or_does_not_have_is_refused_by_its_type(value: Any, name: str) -> None:
+    with pytest.raises(BadMessageError, match=f"of type {name}"):
+        stored_and_read({"value": [value]})
 
 
 def test_only_strings_over_the_limit_are_taken_out() -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from contextstash_storage.databases import open_store
-from contextstash_storage.errors import BadInputError, StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreVersionError
+from contextstash_storage.postgres import connection
 from contextstash_storage.postgres.full_text_search import search
 from contextstash_storage.postgres.migrations import migrations, with_partitions
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
@@ -110,6 +112,49 @@ async def test_work_goes_on_when_the_server_has_ended_all_connections() -> None:
     await record(store, *conversation(3), first_seq=0)
     assert await bodies(store) == [message.body for message in conversation(3)]
     assert await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
+    await store.close()
+
+
+async def test_a_session_that_is_locked_for_too_long_is_said_to_be_locked() -> None:
+    address = new_store_address()
+    holder, store = await open_postgres(address), await open_postgres(address, busy_seconds=0.2)
+    await new_session(store)
+
+    async def while_locked(db: Any) -> None:
+        await db.execute("SELECT FROM sessions FOR UPDATE")
+        with pytest.raises(StoreBusyError, match="locked by another process for too long; nothing was written"):
+            await record(store, says("hi"))
+
+    await holder._database.write(while_locked)
+    await record(store, says("hi"))
+    assert len(await bodies(store)) == 1
+    for each in (holder, store):
+        await each.close()
+
+
+async def test_a_pool_whose_connections_are_all_in_use_is_said_to_be_too_small() -> None:
+    store = await open_postgres(replace(new_store_address(), pool_size=2), busy_seconds=0.2)
+    await new_session(store)
+
+    async def while_used(_: Any) -> None:
+        with pytest.raises(StoreBusyError, match=r"All 2 connections .* were in use for 0\.2 s; .* larger pool_size"):
+            await record(store, says("hi"))
+
+    async def while_one_is_used(_: Any) -> None:
+        await store._database.read(while_used)
+
+    await store._database.read(while_one_is_used)
+    await record(store, says("hi"))
+    assert len(await bodies(store)) == 1
+    await store.close()
+
+
+async def test_a_statement_that_takes_too_long_is_said_to_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "COMMAND_SECONDS", 0.2)
+    store = await opened()
+    with pytest.raises(StoreBusyError, match=r"did not finish a statement within 0\.2 s"):
+        await store._database.write(lambda db: db.execute("SELECT pg_sleep(30)"))
+    await new_session(store)
     await store.close()
 
 

@@ -20,6 +20,7 @@ from contextstash.cli.output import echo, for_reader, print_json, shortened
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import NotFoundError
+from contextstash_storage.handles import HANDLE
 
 if TYPE_CHECKING:
     from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult, SessionLine
@@ -40,8 +41,6 @@ MAX_HITS = 50
 
 SMALLEST_PAGE = 100
 """Tokens: as in service/queries/retrieval.py. Of the output only its size is shown."""
-
-_HANDLE = re.compile(r"(?:out|sum)_[a-z0-9]{8}(?:-\d+)?")
 
 Named = tuple["SessionLine | None", str]
 """A session and its short id; None if only its outputs are stored."""
@@ -73,7 +72,7 @@ def search(
 ) -> None:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
     query = " ".join(words)
-    if _HANDLE.fullmatch(query):
+    if HANDLE.fullmatch(query):
         _show_handle(opener, as_json, query)
         return
     if since and until and since[: len(until)] > until:

@@ -27,6 +27,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--http2", is_flag=True, help="HTTP/2 to the model API. Needs the extra http2.")
 @click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
+@click.option("--project", hidden=True, help="The folder in which the client was started.")
 @click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @DATABASE
@@ -40,6 +41,7 @@ def proxy(
     keep_tokens: int | None,
     http2: bool,
     configured: bool,
+    project: str | None,
     descriptor: int | None,
     verbose: bool,
     db: Location | None,
@@ -56,6 +58,7 @@ def proxy(
     from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
     from contextstash.proxy.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.wire import SECRET_VARIABLE
 
     host, port = address(listen)
     settings = settings_from(preset, given)
@@ -71,6 +74,7 @@ def proxy(
                 record=not no_record,
                 prune=not no_prune,
                 configured=configured,
+                project=project,
             ),
             open_stash=opener(options),
             host=host,
@@ -79,6 +83,8 @@ def proxy(
             database=location if isinstance(location, Path) else None,
             http2=http2,
             verbose=verbose,
+            at_once=True,
+            secret=os.environ.pop(SECRET_VARIABLE, None),
         )
     )
 

@@ -77,7 +77,7 @@ def run(
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
     flags = [*["--configured"] * configured, *_flags(no_record, no_prune, keep_tokens)]
-    options = [*_database(db), *flags, *_settings(preset, given)]
+    options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported)
     started = time.time()
@@ -85,7 +85,7 @@ def run(
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
         supervisor.start()
         try:
-            launch = launched.launch(supervisor.url, (program, *arguments), os.environ)
+            launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b32encode
 from dataclasses import replace
 from typing import TypeVar
 
@@ -14,6 +12,7 @@ from contextstash.context.view.handoff_text import summary_text
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.view import Entry, changed_parts
 from contextstash.context.window.settings import DESCRIBED
+from contextstash_storage.handles import handle_of
 from contextstash_storage.records import (
     ArchiveEdit,
     EditRecord,
@@ -36,7 +35,16 @@ def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> Arch
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
     """The placeholder of an output, in the words that the settings choose."""
     if snapshot.settings.placeholder == DESCRIBED:
-        return placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
+        return placeholder(
+            output.tool,
+            output.argument,
+            output.tokens,
+            output.lines,
+            output.handle,
+            digest,
+            seq=output.seq,
+            changed_at=snapshot.changed_since(output),
+        )
     return filled_placeholder(snapshot.settings.placeholder, output, digest)
 
 
@@ -77,8 +85,7 @@ def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, tokens: 
 
 def summary_id(first_seq: int, last_seq: int, text: str) -> str:
     """The short id of a summary, derived from what it covers and from its text."""
-    content = f"{first_seq}\0{last_seq}\0{text}".encode("utf-8", "surrogatepass")
-    return "sum_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+    return handle_of("sum", f"{first_seq}\0{last_seq}\0{text}")
 
 
 def summary_edit(

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from contextstash.mcp.wire.sendable import named_numbers
 from contextstash_storage.errors import BadInputError
 
 MAX_LINES = 200
@@ -30,13 +31,13 @@ def bounded_page(page: dict[str, Any]) -> str:
     room = MAX_PAGE_CHARACTERS
     kept: list[str] = []
     for line in page["messages"]:
-        text = _dump(line)
+        text = exact_json(line)
         if kept and len(text) > room:
             page["next_seq"] = line["seq"]
             break
-        kept.append(text if len(text) <= room else _dump(_without_body(line, len(text))))
+        kept.append(text if len(text) <= room else exact_json(_without_body(line, len(text))))
         room -= len(kept[-1])
-    rest = _dump({name: value for name, value in page.items() if name != "messages"})
+    rest = exact_json({name: value for name, value in page.items() if name != "messages"})
     return f'{rest[:-1]},"messages":[{",".join(kept)}]}}'
 
 
@@ -46,7 +47,8 @@ def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
     return shown
 
 
-def _dump(value: object) -> str:
-    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def exact_json(value: object) -> str:
+    """JSON in which lone surrogates are escapes, so that the text can be sent and is read back equal, and numbers that
+    are not JSON are their names."""
+    text = json.dumps(named_numbers(value), ensure_ascii=False, separators=(",", ":"))
     return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -14,8 +13,8 @@ from mcp.types import INVALID_PARAMS
 
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.surface.failures import report_crash
-from contextstash.mcp.surface.resource_pages import MAX_LINES, bounded_page, positive
-from contextstash.mcp.wire.sendable import clipped, dumped, named_numbers, sendable, sendable_text
+from contextstash.mcp.surface.resource_pages import MAX_LINES, bounded_page, exact_json, positive
+from contextstash.mcp.wire.sendable import clipped, dumped, sendable_text
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 JSON = "application/json"
@@ -85,10 +84,6 @@ def _with_protocol_errors(read: Read) -> Read:
     return answer
 
 
-def _json(value: object) -> str:
-    return json.dumps(sendable(value), ensure_ascii=False, separators=(",", ":"))
-
-
 class ResourceViews:
     """The contents of each resource."""
 
@@ -98,12 +93,12 @@ class ResourceViews:
     @_with_protocol_errors
     async def sessions(self) -> str:
         stash = await self._stash.get()
-        return _json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
+        return exact_json((await stash.list_sessions(limit=MAX_SESSIONS_LISTED)).model_dump(mode="json"))
 
     @_with_protocol_errors
     async def session(self, session_id: str) -> str:
         stash = await self._stash.get()
-        return _json((await stash.estimate_context(session_id)).model_dump(mode="json"))
+        return exact_json((await stash.estimate_context(session_id)).model_dump(mode="json"))
 
     @_with_protocol_errors
     async def messages(self, session_id: str, first: str = "0", limit: str = "20") -> str:
@@ -111,12 +106,12 @@ class ResourceViews:
         page = await stash.read_messages(
             session_id, first=positive("first", first), limit=positive("limit", limit, most=MAX_LINES)
         )
-        return bounded_page(named_numbers(dumped(page)))
+        return bounded_page(dumped(page))
 
     @_with_protocol_errors
     async def context(self, session_id: str) -> str:
         stash = await self._stash.get()
-        return _json(dumped(await stash.read_context(session_id)))
+        return exact_json(dumped(await stash.read_context(session_id)))
 
     @_with_protocol_errors
     async def summary(self, session_id: str) -> str:
@@ -131,7 +126,7 @@ class ResourceViews:
             session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
         )
         listed = [event.model_dump(mode="json", exclude_none=True) for event in events]
-        return _json({"session_id": session_id, "events": listed})
+        return exact_json({"session_id": session_id, "events": listed})
 
     @_with_protocol_errors
     async def calls(self, session_id: str, after: str = "0", limit: str = "100") -> str:
@@ -140,7 +135,7 @@ class ResourceViews:
             session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES)
         )
         listed = [call.model_dump(mode="json", exclude_none=True) for call in calls]
-        return _json({"session_id": session_id, "calls": listed})
+        return exact_json({"session_id": session_id, "calls": listed})
 
     @_with_protocol_errors
     async def archived_output(self, handle: str, offset: str = "1") -> str:

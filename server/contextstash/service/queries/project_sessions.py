@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
@@ -25,28 +24,29 @@ async def sessions_of_project(access: Access, folder: str) -> list[str]:
     before: str | None = None
     for _ in range(MAX_SESSIONS // PAGE):
         page = await access.store.list_sessions(limit=PAGE, before=before, without_agent=OUTPUTS_AGENT)
-        found += await asyncio.to_thread(_within, access, page, PurePath(folder))
+        found += await _within(access, page, PurePath(folder))
         if len(page) < PAGE:
             break
         before = page[-1].session_id
     return found
 
 
-def _within(access: Access, sessions: Iterable[Session], folder: PurePath) -> list[str]:
+async def _within(access: Access, sessions: Sequence[Session], folder: PurePath) -> list[str]:
+    projects = await access.projects_of(sessions)
     return [
         session.session_id
-        for session in sessions
-        if (own := access.project_of(session.source)) is not None and PurePath(own).is_relative_to(folder)
+        for session, own in zip(sessions, projects, strict=True)
+        if own is not None and PurePath(own).is_relative_to(folder)
     ]
 
 
 async def project_of_session(access: Access, session_id: str | None) -> str:
     """The folder of a session's project. Raises BadInputError if it is not known."""
     session = await access.session(session_id)
-    folder = await asyncio.to_thread(access.project_of, session.source)
+    [folder] = await access.projects_of([session])
     if folder is None:
         raise BadInputError(
-            f"The project of session {session.session_id} is not known: only the transcript of a client names one."
-            " Use the scope everywhere."
+            f"The project of session {session.session_id} is not known: only a client's transcript names one, and"
+            " contextstash run. Use the scope everywhere."
         )
     return folder

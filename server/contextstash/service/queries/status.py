@@ -32,7 +32,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
-        savings=await savings_of(access, session),
+        savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
         changes=[change_of(event) for event in events],
     )

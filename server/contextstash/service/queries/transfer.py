@@ -18,6 +18,7 @@ from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import CopyResult
 from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
+from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import (
     EDIT,
     ArchiveEdit,
@@ -53,6 +54,9 @@ COUNTED_SINCE = 3
 """The first version whose messages have positions, and whose last record has counts."""
 
 LOGGED_AT_ONCE = 1_000
+
+RECORD_LEVELS = 2
+"""Levels of nesting of a record around a message's body."""
 
 LOGGED: Mapping[str, type[Event] | type[Call] | type[DeclaredVersion] | type[Request]] = {
     "event": Event,
@@ -252,8 +256,9 @@ class _Lines:
             if line.strip():
                 try:
                     record = lenient_value(line)
+                    check_json(record, level=-RECORD_LEVELS)
                 except (ValueError, RecursionError) as error:
-                    raise self._wrong() from error
+                    raise (self._wrong(str(error)) if isinstance(error, NotJsonError) else self._wrong()) from error
                 if not isinstance(record, dict):
                     raise self._wrong()
                 return record
@@ -270,10 +275,8 @@ class _Lines:
         except (ValidationError, ContextstashError, KeyError, ValueError, TypeError) as error:
             raise self._wrong() from error
 
-    def _wrong(self) -> BadInputError:
-        return BadInputError(
-            f"Line {self._number} is not part of an exported session. Nothing of that session was stored."
-        )
+    def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
+        return BadInputError(f"Line {self._number} {problem} Nothing of that session was stored.")
 
 
 def _message(fields: Mapping[str, Any], fmt: Format, calls: dict[str, tuple[str, str]]) -> NewMessage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from base64 import b32encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,6 +25,7 @@ from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.recording.unreadable_reasoning import with_reported_reasoning
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
+from contextstash_storage.handles import handle_of
 from contextstash_storage.records import Appended, Block, Cursor, Native, NewMessage, Output, Session, Usage
 from contextstash_storage.store import EditsAfter, EditsBefore
 
@@ -300,7 +300,6 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
         if block.type != "tool_result":
             continue
         tool, argument = calls.get(block.call_id or "", (block.tool or "tool", ""))
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
         outputs.append(
             Output(
                 handle=output_handle(tool, argument, text),
@@ -311,18 +310,21 @@ def _outputs(texts: Sequence[str], blocks: Sequence[Block], counter: Counter, ca
                 tokens=counter.count(text),
                 characters=len(text),
                 lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-                sha256=digest.hexdigest(),
+                sha256=sha256_of(text),
                 is_error=block.is_error,
             )
         )
     return tuple(outputs)
 
 
+def sha256_of(text: str) -> str:
+    """What is stored as the hash of an output's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def output_handle(tool: str, argument: str, text: str) -> str:
     """The short name of an output: a hash of its content, so that the same history always has the same handles."""
-    content = "\0".join((tool, argument, text)).encode("utf-8", "surrogatepass")
-    # 5 bytes are 8 base32 characters without padding; among 10,000 outputs two collide with a chance of 1 in 22,000
-    return "out_" + b32encode(hashlib.sha256(content).digest()[:5]).decode().lower()
+    return handle_of("out", "\0".join((tool, argument, text)))
 
 
 def search_text_of(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.formats import get_format
 from contextstash.formats.message_limits import check_limits
-from contextstash.service.recording.messages import append, check_session_id, output_handle
+from contextstash.service.recording.messages import append, check_session_id, output_handle, sha256_of
 from contextstash.service.session_access import Access
-from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Native, Session
+from contextstash_storage.errors import NotFoundError, SessionNotFoundError
+from contextstash_storage.records import Appended, Native, Session
 
 OUTPUTS_SESSION = "outputs"
 """The session for outputs that belong to no session."""
@@ -52,12 +53,27 @@ async def keep_output(
     keys = [{"key": call_id}, {"key": f"result of {call_id}"}]
     session = _outputs_session(access, name, session_id, counted=len(text) <= MAX_COUNTED)
     try:
-        await append(access, session, natives, {}, extras=keys)
+        appended = await append(access, session, natives, {}, extras=keys)
     except SessionNotFoundError:
         await access.store.create_session(_outputs_session(access, name, session_id))
-        await append(access, session, natives, {}, extras=keys)
+        appended = await append(access, session, natives, {}, extras=keys)
+    return await _stored_handle(access, name, call, text, appended)
+
+
+async def _stored_handle(access: Access, name: str, call: Native, text: str, appended: Appended) -> str:
+    """The handle under which an output is stored: the store numbers equal names, and a former version that archived
+    the same output gave it a shorter one."""
     [block] = get_format(FORMAT).read(call).blocks
-    return output_handle(block.tool or "tool", block.argument or "", text)
+    wanted = (block.tool or "tool", block.argument or "", sha256_of(text))
+    handle = output_handle(*wanted[:2], text)
+    first = appended.messages[0].seq if appended.messages else 0
+    with suppress(NotFoundError):
+        _, output = await access.store.find_output(handle, name)
+        if (output.tool, output.argument, output.sha256) == wanted:
+            return handle
+    outputs = await access.store.read_outputs(name, first=first)
+    same = (output.handle for output in outputs if (output.tool, output.argument, output.sha256) == wanted)
+    return next(same, handle)
 
 
 def _outputs_session(access: Access, name: str, parent: str | None, *, counted: bool = True) -> Session:

@@ -142,7 +142,7 @@ def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMess
         if problem is None:
             kept.append(message)
         else:
-            logger.warning("skipped a message of a transcript with %s", problem)
+            logger.warning("skipped a message of a transcript: it %s", problem)
     return kept
 
 

@@ -12,6 +12,7 @@ from contextstash.service.reduction.restore import restore
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit
 
 
@@ -30,8 +31,8 @@ async def configure_session(
     if not pin and not unpin:
         return await session_settings.configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
+    pin = await _known_pins(access, session_id, pin)
     wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
-    await _check_handles(access, session_id, pin)
     result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
     notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
@@ -46,17 +47,19 @@ async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
 
 
-async def _check_handles(access: Access, session_id: str | None, pins: Sequence[str]) -> None:
-    handles = [pin for pin in pins if pin.startswith(HANDLE_PREFIX)]
-    if not handles:
-        return
+async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str]) -> Sequence[str]:
+    """The pins, their handles as the session has them. Raises HandleNotFoundError."""
+    if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
+        return pins
     session = await access.session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    for handle in handles:
-        if handle not in known:
+    found = tuple(resolved(pin, known) if pin.startswith(HANDLE_PREFIX) else pin for pin in pins)
+    for pin in found:
+        if pin.startswith(HANDLE_PREFIX) and pin not in known:
             raise HandleNotFoundError(
-                f"Session {session.session_id} has no output '{handle}'. search_history finds handles."
+                f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
             )
+    return found
 
 
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:

@@ -14,6 +14,7 @@ from contextstash.service.results import RestoredOutput, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit, Edit, Replacement, RestoreEdit, SummaryEdit
 
 MAX_NAMED = 20
@@ -31,9 +32,10 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
         session_id = await _session_of(access, handles[0])
 
     async def attempt() -> RestoreResult:
-        return await _restore_once(
-            access, await access.snapshot(session_id, WITH_ALL_OUTPUTS), list(dict.fromkeys(handles))
-        )
+        snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
+        known = _known(snapshot)
+        named = dict.fromkeys(resolved(handle, known) for handle in handles)
+        return await _restore_once(access, snapshot, list(named), known)
 
     return await retrying(attempt)
 
@@ -72,11 +74,17 @@ async def _shown_in(access: Access, handle: str, found_in: str) -> str:
     return parent if any(isinstance(edit, Replacement) and edit.handle == handle for edit in edits) else found_in
 
 
-async def _restore_once(access: Access, snapshot: SessionSnapshot, handles: list[str]) -> RestoreResult:
+def _known(snapshot: SessionSnapshot) -> set[str]:
+    """The handles of all outputs and summaries of a session, and of all else that its requests leave out."""
+    handles = {output.handle for output in snapshot.outputs.values()}
+    return handles | {_name(edit) for edit in snapshot.edits if isinstance(edit, Shortening)}
+
+
+async def _restore_once(
+    access: Access, snapshot: SessionSnapshot, handles: list[str], known: set[str]
+) -> RestoreResult:
     undone: list[Shortening] = []
     untouched: list[str] = []
-    known = {output.handle for output in snapshot.outputs.values()}
-    known |= {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
     for handle in handles:
         found = _in_force(snapshot, handle)
         if not found and handle not in known:

@@ -10,6 +10,7 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.json_values import NotJsonError, check_json
 from contextstash_storage.records import Declared, DeclaredVersion, Native, Session
 
 System = str | Sequence[Mapping[str, Any]]
@@ -31,6 +32,11 @@ def check_declared(system: System | None, tools: Tools | None) -> None:
         raise BadInputError("system is a text, or a list of content blocks as the provider takes them.")
     if tools is not None and not _are_objects(tools):
         raise BadInputError("tools is the list of tool definitions as the provider takes them.")
+    for name, value in (("system", system), ("tools", tools)):
+        try:
+            check_json(list(value) if isinstance(value, tuple) else value)
+        except NotJsonError as error:
+            raise BadInputError(f"{name} {error}") from error
 
 
 def _are_objects(value: object) -> bool:
@@ -49,7 +55,7 @@ async def declare(
     argument of None changes nothing; each version stays stored."""
     parts: list[DeclaredVersion] = []
     if system is not None:
-        parts.append(_part(access, session, "system", system))
+        parts.append(_part(access, session, "system", system if isinstance(system, str) else list(system)))
     elif head is not None:
         parts.append(_part(access, session, "head", list(head)))
     if tools is not None:

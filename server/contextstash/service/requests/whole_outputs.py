@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,9 +9,8 @@ from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.handles import HANDLE
 from contextstash_storage.records import Output
-
-_HANDLE = re.compile(r"\bout_[a-z2-7]{8}(?:-\d+)?\b")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ async def whole_outputs(access: Access, snapshot: SessionSnapshot) -> WholeOutpu
     outputs, texts = dict(snapshot.outputs), {}
     async for batch in access.output_texts(snapshot, copies):
         for copy, text in batch:
-            named = (archived[handle] for handle in _HANDLE.findall(text) if handle in archived)
+            named = (archived[handle] for handle in HANDLE.findall(text) if handle in archived)
             original = next((found for found in named if _same_call(copy, found) and _is_larger(found, copy)), None)
             if original is not None:
                 outputs[copy.seq, copy.block] = original
