@@ -65,8 +65,8 @@ class ProductRun:
     def found_by_one_search(self, messages: Sequence[Said], at: int) -> frozenset[str]:
         """The facts that one search with the agent's next words finds, in its snippets and in the outputs that they
         name."""
-        query = next((words for message in messages[at + 1 :] if (words := _query(message))), "")
-        if not re.search(r"\w", query):
+        query = first_query(messages[at + 1 :])
+        if not query:
             return frozenset()
         return self._loop.run(self._found(messages, query, at))
 
@@ -82,6 +82,12 @@ class ProductRun:
         self._loop.run(self._stash.close())
         self._loop.close()
         self._folder.cleanup()
+
+
+def first_query(messages: Sequence[Said]) -> str:
+    """A search with the agent's next words; empty if it says and calls nothing."""
+    query = next((words for message in messages if (words := _query(message))), "")
+    return query if re.search(r"\w", query) else ""
 
 
 def _query(message: Said) -> str:

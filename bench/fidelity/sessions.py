@@ -29,7 +29,8 @@ def tokens_of_text(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message of a session: its position, its role, its JSON as sent, its tokens and its facts."""
+    """A message of a session: its position, its role, its JSON as sent, its tokens and its facts. `is_summary` is
+    whether the client that recorded it wrote it when it compacted."""
 
     index: int
     role: str
@@ -37,6 +38,7 @@ class Said:
     tokens: int
     facts: frozenset[str]
     boundary: bool = False
+    is_summary: bool = False
 
     @property
     def text(self) -> str:
@@ -73,8 +75,10 @@ def read_sessions(folder: Path, part: str = "all") -> Iterator[Session]:
 def said(index: int, record: Native) -> Said:
     """A recorded message in the form that is measured."""
     native = {key: value for key, value in record.items() if key in SENT_KEYS}
-    boundary = (record.get("meta") or {}).get("compact_boundary") is not None
-    return Said(index, native["role"], native, size_of(native), facts_of(prose_of(native)), boundary)
+    meta = record.get("meta") or {}
+    facts = facts_of(prose_of(native))
+    boundary, is_summary = meta.get("compact_boundary") is not None, bool(meta.get("compact_summary"))
+    return Said(index, native["role"], native, size_of(native), facts, boundary, is_summary)
 
 
 def text_of(native: Native) -> str:

@@ -38,7 +38,11 @@ def _read(db: sqlite3.Connection, session_id: str, outputs_session: str) -> Glan
     if not rows:
         return None
     session, archive = rows.get(session_id), rows.get(outputs_session)
-    [handoffs] = db.execute("SELECT count(*) FROM events WHERE session = ? AND kind = 'handoff'", (session,)).fetchone()
+    # The parts of one hand-off are events at the same message.
+    [handoffs] = db.execute(
+        "SELECT count(DISTINCT json_extract(record, '$.seq')) FROM events WHERE session = ? AND kind = 'handoff'",
+        (session,),
+    ).fetchone()
     [outputs] = db.execute("SELECT count(*) FROM outputs WHERE session = ?", (archive,)).fetchone()
     proxied = db.execute("SELECT record FROM proxied_sessions WHERE session = ?", (session,)).fetchone()
     record = json.loads(proxied[0]) if proxied else {}

@@ -16,6 +16,7 @@ import pytest
 from contextstash.hosts.hooks.claude_code import HOST
 from contextstash.hosts.hooks.dispatch import MAX_EVENT_BYTES, run
 from contextstash.hosts.hooks.output_cut import MAX_ARCHIVED_CHARACTERS
+from contextstash_storage.sqlite.glance import glance
 from tests.support.command_line import CommandLine
 
 SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
@@ -247,6 +248,9 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
     assert "Never touch the public API." in first
     assert all("def part_39_" in part for part in parts)
     assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
+    found = glance(hooked.command_line.database, SESSION, "none")
+    assert found is not None
+    assert found.handoffs == 1
 
 
 def test_hooks_of_further_parts_do_nothing_else(hooked: Hooked) -> None:
