@@ -29,6 +29,7 @@ from contextstash.proxy.conversations import (
 from contextstash.proxy.credentials import sender_of
 from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
 from contextstash.proxy.occurrences import Inherited, inherited
+from contextstash.proxy.old_thinking import span_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
     DEFAULT_KEEP_TOKENS,
@@ -50,7 +51,7 @@ from contextstash.proxy.preparation import (
 )
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, StripSpan, RepeatedPin
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
 
@@ -317,15 +318,15 @@ class Engine:
         thinking = thinking_choice(conversation, request, first, needed=needed)
         if not thinking.possible:
             return 0
-        strip_from = None
+        strip: StripSpan | None = span_of((each.key for each in chosen.chosen), conversation, request)
         if thinking.strip_from is not None:
             await self._record(conversation, request, None)  # what is stripped must be recorded up to the last reply
             if thinking.strip_from >= len(conversation.positions):
                 return 0
-            strip_from = conversation.positions[thinking.strip_from]
+            strip = conversation.positions[thinking.strip_from], None
         outputs = outputs_of(conversation, chosen.chosen)
         parts = parts_of(conversation, request, limits, chosen.chosen)
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip_from, parts)
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived

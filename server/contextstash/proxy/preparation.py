@@ -35,6 +35,7 @@ from contextstash.proxy.bound_reasoning import first_changed
 from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
 from contextstash.proxy.occurrences import has_results, result_names
+from contextstash.proxy.old_thinking import old_thoughts, turn_start
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.pinned_edits import (
@@ -231,8 +232,8 @@ def prunables(
     *,
     unread: bool = False,
 ) -> list[Prunable]:
-    """The recorded tool results and `others` that are old enough to be replaced, in order. With `unread` also those
-    that no reply of the model follows yet: it has not seen them, also if a reply to them was cut off."""
+    """The recorded tool results, `others` and thinking that are old enough to leave, in order. With `unread` also
+    results that no reply of the model follows yet: it has not seen them, also if a reply to them was cut off."""
     # Column by column and without a loop over messages: this is asked for each request, and some have a thousand.
     shown = _shown_parts(conversation, request, others)
     sums = list(accumulate(part.tokens for part in reversed(shown)))[::-1]
@@ -246,12 +247,18 @@ def prunables(
     blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
     last_reply = len(request.messages) if unread else starts[-1] if starts else 0
     old = [part for part in old if part.is_recorded and part.place < last_reply]
-    before = sizes.before([part.place for part in old])
+    found = [
+        (part.place, part.key, part.tokens, PLACEHOLDER_TOKENS, until_old - bisect_left(starts, part.place))
+        for part in old
+    ]
+    if old and (thoughts := old_thoughts(conversation, request)):
+        since = len(starts) - bisect_left(starts, turn_start(request))
+        found += [(each.place, each.key, each.tokens, 0, since) for each in thoughts]
+        found.sort(key=itemgetter(0))
+    before = sizes.before([place for place, *_ in found])
     return [
-        Prunable(
-            key, at, tokens, PLACEHOLDER_TOKENS, blocks[-1] - blocks[place], until_old - bisect_left(starts, place)
-        )
-        for (place, key, tokens, _), at in zip(old, before, strict=True)
+        Prunable(key, at, tokens, placeholder, blocks[-1] - blocks[place], carried)
+        for (place, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
     ]
 
 
@@ -329,7 +336,10 @@ def plan(
     first = plan_cached_prune(candidates, state)
     if not first.chosen:
         return first
-    return plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
+    chosen = plan_cached_prune(_unprotected(conversation, request, candidates, limits), state)
+    if all(each.placeholder_tokens == 0 for each in chosen.chosen):
+        return CachedPrune((), "only thinking, which leaves together with outputs")
+    return chosen
 
 
 def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:

@@ -55,6 +55,19 @@ def preserves_thinking(model: str | None) -> bool:
     return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
 
 
+_BILLING = re.compile(
+    r"claude-(?:opus-(?:4-[5-9]|[5-9]|[1-9]\d)|(?:sonnet|haiku)-(?:4-[6-9]|[5-9]|[1-9]\d)|(?:fable|mythos)-\d{1,2})(?!\d)"
+)
+
+
+def bills_old_thinking(model: str | None) -> bool:
+    """Whether the API keeps the thinking of earlier turns in a request, and bills it: Claude Opus from 4.5 on, the
+    other models from 4.6 on (Anthropic's guide to extended thinking). Older ones leave it out themselves. False for
+    models that bind it: there it must stay."""
+    name = (model or "").lower().replace(".", "-")
+    return bool(_BILLING.search(name)) and not preserves_thinking(model)
+
+
 def thinking_effect(
     messages: Sequence[Message], first_seq: int, *, preserved: bool, choice: str, level: str
 ) -> ThinkingEffect:

@@ -345,12 +345,12 @@ class ProxiedSessions:
         self,
         session_id: str,
         outputs: Sequence[Output],
-        strip_from_seq: int | None = None,
+        strip: StripSpan | None = None,
         parts: Sequence[MessagePart] = (),
     ) -> int:
-        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; with
-        `strip_from_seq`, thinking from this message on is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip_from_seq, parts)
+        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
+        within `strip` is not shown any more. Returns how many were archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +410,9 @@ AFTER_COMPACTION = (
 )
 """The same for a model whose provider would refuse or drop that reasoning."""
 
+StripSpan = tuple[int, int | None]
+"""The first and the last message whose thinking is left out; None for the session's last one."""
+
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
@@ -431,7 +434,7 @@ async def archive_for_request(
     access: Access,
     session_id: str,
     outputs: Sequence[Output],
-    strip_from_seq: int | None = None,
+    strip: StripSpan | None = None,
     parts: Sequence[MessagePart] = (),
 ) -> int:
     """See ProxiedSessions.archive."""
@@ -445,9 +448,9 @@ async def archive_for_request(
         if not edits:
             return 0
         entries = await entries_after(access, snapshot, edits)
-        if strip_from_seq is not None:
+        if strip is not None:
             names = [edit.handle for edit in (*made, *others)]
-            edits += strip_from(snapshot, entries, strip_from_seq, names)
+            edits += strip_from(snapshot, entries, strip[0], names, strip[1])
             entries = await entries_after(access, snapshot, edits)
         event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
