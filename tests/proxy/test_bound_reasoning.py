@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contextstash.proxy.usage_tap import UsageTap
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy
 
@@ -80,4 +81,14 @@ async def test_reasoning_that_the_provider_reports_as_dropped_is_logged_once_and
         provider.responses_events = reply(dropped)
         ask(proxy, "gpt-6.2-sol", items(turns))
     assert proxy.state(SESSION).reasoning_dropped == 1
-    assert await _changes(proxy) == ["1", "reasoning: The provider dropped reasoning: prefix_mismatch (1)."]
+    sentence = "The provider dropped a piece of reasoning (prefix_mismatch): something before it had changed"
+    [count, change] = await _changes(proxy)
+    assert (count, change) == ("1", f"reasoning_dropped: {sentence} since it was written.")
+
+
+def test_a_stream_reports_in_its_first_event() -> None:
+    report = [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch"}]
+    start = {"type": "message_start", "message": {"id": "m", "input_transformations": report}}
+    tap = UsageTap("text/event-stream", None)
+    tap.take(b"event: message_start\ndata: " + json.dumps(start).encode() + b"\n\n")
+    assert [piece.reason for piece in tap.dropped] == ["prefix_binding_mismatch"]

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 
 
 class LibrarySession:
-    """A session of a stash. Not for several tasks at once: a reply belongs to the request before it."""
+    """A session of a stash, for one agent at a time: a reply belongs to the request before it.
+
+    If another agent records in it meanwhile, the next request or reply raises BadInputError."""
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class LibrarySession:
         self._last = CallArguments()
         self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
+        self._seen: int | None = None
 
     def speak(self, format: str) -> None:
         """Name the format of the messages, before the first request: for adapters, which know it."""
@@ -112,7 +115,9 @@ class LibrarySession:
             system=plain_system(system),
             tools=plain_tools(tools),
             budget=None if max_tokens is None else await self._budget(max_tokens),
+            seen=self._seen,
         )
+        self._seen = result.next_seq
         if not result.messages:
             raise BadInputError(result.reason or "Nothing to send.")
         return await self._as_request(result)
@@ -124,9 +129,16 @@ class LibrarySession:
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
-            await self._stash.record_messages(
-                read.messages, session_id=self.session_id, usage=reported, request_id=self._request_id
+            result = await self._stash.record_messages(
+                read.messages,
+                session_id=self.session_id,
+                usage=reported,
+                request_id=self._request_id,
+                seen=self._seen,
             )
+            self._seen = result.next_seq
+        if read.dropped is not None:
+            await self._stash.log_dropped_reasoning(self.session_id, read.dropped)
         return read.messages
 
     async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
@@ -163,11 +175,12 @@ class LibrarySession:
         natives = self._list.natives(messages)
         if natives:
             await self._make_ready(natives, None, None)
-            await self._stash.record_messages(natives, session_id=self.session_id, whole=True)
+            result = await self._stash.record_messages(natives, session_id=self.session_id, whole=True, seen=self._seen)
+            self._seen = result.next_seq
 
     async def delete(self) -> None:
         """Delete the session and everything in it permanently."""
-        self._is_ready = False
+        self._is_ready, self._seen = False, None
         with suppress(SessionNotFoundError):
             await self._stash.delete_session(self.session_id)
 

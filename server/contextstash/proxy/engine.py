@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
-from contextstash.formats.dropped_reasoning import DroppedReasoning
+from contextstash.formats.reasoning_reports import DroppedPiece
 from contextstash.formats.request_text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.proxy import accounts
@@ -51,7 +51,7 @@ from contextstash.proxy.preparation import (
 )
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
-from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, StripSpan, RepeatedPin
+from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage
 
@@ -386,7 +386,7 @@ class Engine:
         *,
         healed: bool = False,
         response: Mapping[str, Any] | None = None,
-        dropped: Sequence[DroppedReasoning] = (),
+        dropped: Sequence[DroppedPiece] = (),
     ) -> None:
         """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
         sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request."""
@@ -422,7 +422,7 @@ class Engine:
         usage: Usage | None,
         response: Mapping[str, Any] | None,
         bill: Bill,
-        new: list[DroppedReasoning],
+        new: list[DroppedPiece],
     ) -> None:
         conversation, request = prepared.conversation, prepared.request
         if self._sessions is None or conversation.deleted:

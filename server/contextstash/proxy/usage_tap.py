@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contextstash.formats.dropped_reasoning import FIELD, DroppedReasoning, dropped_reasoning
+from contextstash.formats.reasoning_reports import DroppedPiece, dropped_pieces
 from contextstash.formats.usage import read_usage
 from contextstash.proxy.encodings import decoder
 from contextstash_storage.records import Usage
 
-REPORT = f'"{FIELD}"'.encode()
+REPORT = b'"input_transformations"'
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
@@ -29,7 +29,7 @@ class UsageTap:
         self._pending = b""
         self._reported: dict[str, Any] = {}
         self.response: dict[str, Any] | None = None
-        self.dropped: tuple[DroppedReasoning, ...] = ()
+        self.dropped: tuple[DroppedPiece, ...] = ()
 
     def take(self, chunk: bytes) -> None:
         """Read a chunk. Never raises: a response that cannot be read has no usage."""
@@ -79,6 +79,6 @@ class UsageTap:
                 self.response = holder
             if not isinstance(holder, dict):
                 continue
-            self.dropped = dropped_reasoning(holder) or self.dropped
+            self.dropped = dropped_pieces(holder) or self.dropped
             if isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})

@@ -228,12 +228,17 @@ class ThinkingChange(Result):
     reason: str = Field(description="Why that was chosen")
 
 
-class PruneResult(Result):
+class ViewChange(Result):
+    """The outcome of a change of the view, which is not that of the window of a client that sends its own history."""
+
     session_id: str
     note: str | None = Field(default=None, description="What this did not change, and other remarks")
     client_tokens: int | None = Field(
         default=None, description="Tokens that the client sends, which this does not change"
     )
+
+
+class PruneResult(ViewChange):
     archived: list[ArchivedOutput]
     more: int | None = Field(default=None, description="Further outputs archived, not listed")
     tokens_before: int
@@ -254,12 +259,7 @@ class AuditResult(Result):
     missing: list[str] = Field(description="The most important missing ones")
 
 
-class CompactResult(Result):
-    session_id: str
-    note: str | None = Field(default=None, description="What this did not change, and other remarks")
-    client_tokens: int | None = Field(
-        default=None, description="Tokens that the client sends, which this does not change"
-    )
+class CompactResult(ViewChange):
     compacted: bool
     summary_id: str | None = None
     summary: str | None = None
@@ -335,12 +335,7 @@ class RestoredOutput(Result):
     tokens: int
 
 
-class RestoreResult(Result):
-    session_id: str
-    note: str | None = Field(default=None, description="What this did not change, and other remarks")
-    client_tokens: int | None = Field(
-        default=None, description="Tokens that the client sends, which this does not change"
-    )
+class RestoreResult(ViewChange):
     restored: list[RestoredOutput]
     not_archived: list[str] | None = None
     tokens_before: int

@@ -89,3 +89,7 @@ def test_the_newest_test_run_belongs_to_the_work_as_long_as_tests_fail() -> None
     first, second = Ran("bash", "pytest", FAILED), Ran("bash", "pytest -x", FAILED.replace("0.21", "0.22"))
     assert working(first, second) == [1]
     assert working(first, second, Ran("bash", "pytest", PASSED)) == []
+
+
+def test_the_text_of_an_output_that_was_hidden_meanwhile_is_passed_over() -> None:
+    assert importance_of([], {(3, 0): "a line"}) == Importance()

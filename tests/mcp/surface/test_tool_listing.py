@@ -59,7 +59,7 @@ ARGUMENTS = {
         "tools",
         "limits",
     },
-    "recover_context": {"session_id", "error", "system"},
+    "recover_context": {"session_id", "error", "system", "tools"},
     "get_context": {"session_id", "messages", "system", "tools", "usage", "budget", "format", "model"},
 }
 

@@ -36,6 +36,7 @@ MAX_REPORTED = 100
     "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -47,6 +48,7 @@ def run(
     upstream: str | None,
     no_record: bool,
     no_prune: bool,
+    keep_tokens: int | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -61,7 +63,6 @@ def run(
     """
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.configuration.locations import default_database
     from contextstash.hosts.launch import launched_client
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
     from contextstash.proxy.wire import check_upstream
@@ -75,13 +76,10 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
-    options += ["--project", str(Path.cwd())]
+    flags = [*["--configured"] * configured, *_flags(no_record, no_prune, keep_tokens)]
+    options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
-    before: dict[str, ProxiedSession] = {}
-    if reported and _may_exist(db or default_database()):
-        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
-            before = _states(reported, 0.0)
+    before = _states_before(reported)
     started = time.time()
     with _log_file(db) as log:
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
@@ -103,12 +101,9 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _may_exist(database: Location) -> bool:
-    return not isinstance(database, Path) or database.exists()
-
-
-def _flags(no_record: bool, no_prune: bool) -> list[str]:
-    return ["--no-record"] * no_record + ["--no-prune"] * no_prune
+def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None) -> list[str]:
+    kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
+    return ["--no-record"] * no_record + ["--no-prune"] * no_prune + kept
 
 
 def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
@@ -160,6 +155,17 @@ def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSes
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+
+
+def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:
+    """The states of all sessions, for a report on what comes after them; none if there is to be none."""
+    from contextstash.configuration.locations import default_database
+
+    database = default_database() if opener is None else opener.database or default_database()
+    if opener is not None and (not isinstance(database, Path) or database.exists()):
+        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
+            return _states(opener, 0.0)
+    return {}
 
 
 def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:

@@ -42,6 +42,8 @@ def importance_of(outputs: Sequence[Output], texts: Mapping[Place, str]) -> Impo
     was retrieved from the archive, and the output of the newest test run if tests failed in it.
     """
     calls = {(output.seq, output.block): MadeCall(output.handle, output.tool, output.argument) for output in outputs}
+    # An output whose call another process has hidden meanwhile has a text, and is not among the session's any more.
+    texts = {place: text for place, text in texts.items() if place in calls}
     shown = [output for output in outputs if (output.seq, output.block) in texts]
     superseded = _repeated(shown) | _read_again(shown, calls, texts) | _rewritten(outputs, calls, texts)
     protected = protected_calls(list(calls.values()), {})

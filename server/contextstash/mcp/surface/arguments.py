@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 SessionId = Annotated[str | None, Field(description="Default: current session")]
 
@@ -18,8 +18,11 @@ JsonObject = dict[str, object]
 Messages = list[JsonObject]
 """Messages in their provider's own format."""
 
-System = Annotated[str | None, Field(description="System prompt sent beside the messages")]
+System = Annotated[
+    str | list[JsonObject] | None,
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "object"}, "description": "System prompt"}),
+]
 
-Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions sent beside the messages")]
+Tools = Annotated[list[JsonObject] | None, Field(description="Tool definitions")]
 
-Usage = Annotated[JsonObject | None, Field(description="Usage that the provider reported for the last reply")]
+Usage = Annotated[JsonObject | None, Field(description="Of the last reply")]

@@ -35,12 +35,10 @@ MAX_SESSIONS = 100
 @declared("Record messages", lines.record, idempotent=False)
 async def record_messages(
     messages: Annotated[Messages, Field(description="In the provider's own JSON, oldest first")],
-    session_id: Annotated[str | None, Field(description="Created if new; default: current or a new one")] = None,
-    first_seq: Annotated[
-        int | None, Field(strict=True, description="Position of the first message: the previous next_seq")
-    ] = None,
-    batch_id: Annotated[str | None, Field(description="Id of this batch, to repeat it safely")] = None,
-    whole: Annotated[bool, Field(description="The messages are the whole conversation")] = False,
+    session_id: Annotated[str | None, Field(description="Created if new; default: current")] = None,
+    first_seq: Annotated[int | None, Field(strict=True, description="Of the first message: previous next_seq")] = None,
+    batch_id: Annotated[str | None, Field(description="To repeat this batch safely")] = None,
+    whole: Annotated[bool, Field(description="The whole conversation")] = False,
     format: Annotated[
         str | None, Field(description="openai-chat, openai-responses, anthropic or gemini; default: detected")
     ] = None,
@@ -52,35 +50,35 @@ async def record_messages(
     tools: Tools = None,
     limits: Annotated[
         JsonObject | None,
-        Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars; default: settings"),
+        Field(description="Of one output: lines, chars, bytes, tokens, cut, spill_chars"),
     ] = None,
 ) -> RecordResult:
-    """Append messages to a session; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
+    """Append messages; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
     automatically when due."""
 
 
 @declared("Get context", lines.context)
 async def get_context(
     session_id: SessionId = None,
-    messages: Annotated[Messages | None, Field(description="Whole conversation, recorded first")] = None,
+    messages: Annotated[Messages | None, Field(description="Whole conversation, to record")] = None,
     system: System = None,
     tools: Tools = None,
     usage: Usage = None,
-    budget: Annotated[int | None, Field(description="Tokens; default: usable window")] = None,
+    budget: Annotated[int | None, Field(description="Tokens; default: usable")] = None,
     format: Annotated[str | None, Field(description="As in record_messages")] = None,
     model: Annotated[str | None, Field(description="Model of the session")] = None,
 ) -> ContextResult:
-    """The message list to send to the model next: valid for its provider, within budget. What has to be shrunk for it
-    stays shrunk."""
+    """The message list to send next: valid for the provider, within budget. What is shrunk stays shrunk."""
 
 
 @declared("Recover context", lines.recover, idempotent=False)
 async def recover_context(
-    error: Annotated[str, Field(description="The provider's error message, unchanged")],
+    error: Annotated[str, Field(description="The provider's error, unchanged")],
     session_id: SessionId = None,
     system: System = None,
+    tools: Tools = None,
 ) -> RecoverResult:
-    """After a provider refused a request as too long: shrink the session, get the messages to send."""
+    """After a request was refused as too long: shrink the session, get the messages to send."""
 
 
 async def _listed(stash: Stash, limit: int, cursor: str | None) -> SessionList:
@@ -102,7 +100,7 @@ async def configure_session(
     unpin: Annotated[list[str] | None, Field(description="Remove")] = None,
     session_id: SessionId = None,
 ) -> ConfigureResult:
-    """Change how a session's context is managed."""
+    """Change a session's settings."""
 
 
 async def _deleted(stash: Stash, session_id: str) -> DeleteResult:
@@ -114,7 +112,7 @@ async def _deleted(stash: Stash, session_id: str) -> DeleteResult:
 
 @declared("Delete session", lines.delete, destructive=True, call=_deleted)
 async def delete_session(session_id: NamedSession) -> DeleteResult:
-    """Delete a session and everything recorded in it, permanently."""
+    """Delete a session and everything in it permanently."""
 
 
 def program_tools(stash: LazyStash) -> list[StashTool]:

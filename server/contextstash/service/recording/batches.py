@@ -22,7 +22,7 @@ from contextstash.service.recording.messages import (
 from contextstash.service.requests.declared_parts import MAX_HEAD, declare, declared_system
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
-from contextstash_storage.records import Appended, Counters, Edit, Native, Session
+from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -38,13 +38,30 @@ REPEATED = (
 )
 
 
+OTHER_WRITER = (
+    "Another agent records in session '{}' at the same time: it holds messages that this one has not sent. Give each"
+    " agent a session_id of its own; a sub-agent's session can name its parent."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """Identifies a batch that is sent again. If all fields are unset, a repeated batch is stored a second time."""
+    """Identifies a batch that is sent again. If all fields are unset, a repeated batch is stored a second time. `seen`
+    is how many messages the session had when its writer was last there: what is behind them is from another writer."""
 
     first_seq: int | None = None
     batch_id: str | None = None
     whole: bool = False
+    seen: int | None = None
+
+    def check_writer(self, session: Session, changes: Sequence[Edit]) -> None:
+        """Raises BadInputError if the batch, which makes these changes, would be put behind another writer's messages
+        or hide them."""
+        if self.seen is None:
+            return
+        behind = not self.whole and session.counters.messages > self.seen
+        if behind or any(isinstance(edit, RewindEdit) and edit.last_seq >= self.seen for edit in changes):
+            raise BadInputError(OTHER_WRITER.format(session.session_id))
 
     def __post_init__(self) -> None:
         """Raises BadInputError if more than one field is set, or if one is out of bounds."""
@@ -77,7 +94,8 @@ async def record_batch(
     """Store the messages of the batch that are not stored yet, according to its identity. The batch's tool calls are
     added to `calls`, the session's recent ones."""
     if identity.whole:
-        return await _record_whole(access, session, natives, calls, extras)
+        return await _record_whole(access, session, natives, calls, extras, identity)
+    identity.check_writer(session, ())
     if identity.first_seq is not None:
         return await _record_at(access, session, natives, calls, identity.first_seq, extras)
     return await append(access, session, natives, calls, extras=extras, batch_id=identity.batch_id)
@@ -109,6 +127,7 @@ async def _record_whole(
     natives: Sequence[Native],
     calls: Calls,
     extras: Sequence[Mapping[str, Any]],
+    identity: BatchIdentity,
 ) -> Appended:
     """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
     list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
@@ -116,9 +135,11 @@ async def _record_whole(
     stored = await stored_head(access, session)
     length = leading_system(session, natives)
     if stored is None:
-        return await _record_branch(access, session, natives, calls, extras)
+        return await _record_branch(access, session, natives, calls, extras, identity)
     under = [*stored, *natives[length:]]
-    appended = await _record_branch(access, session, under, calls, [{} for _ in stored] + list(extras[length:]))
+    appended = await _record_branch(
+        access, session, under, calls, [{} for _ in stored] + list(extras[length:]), identity
+    )
     session = await declare_head(access, appended.session, natives[:length], stored)
     duplicates = len(natives) - len(appended.messages)
     return appended.model_copy(update={"session": session, "duplicates": duplicates})
@@ -130,6 +151,7 @@ async def _record_branch(
     natives: Sequence[Native],
     calls: Calls,
     extras: Sequence[Mapping[str, Any]],
+    identity: BatchIdentity,
 ) -> Appended:
     """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
     stored before that conflict then count as stored."""
@@ -137,6 +159,7 @@ async def _record_branch(
     first = await _plan(access, session, listed)
     plan, furthest, attempts = first, first.path.count, 0
     while True:
+        identity.check_writer(session, plan.changes)
         try:
             appended = await _follow(access, session, natives, calls, extras, plan)
         except EditConflictError as error:

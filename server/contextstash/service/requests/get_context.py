@@ -20,6 +20,7 @@ from contextstash.formats.base import Format
 from contextstash.formats.breakpoints import first_edited
 from contextstash.formats.render import render
 from contextstash.service.apply_edits import retrying
+from contextstash.service.recording.batches import OTHER_WRITER
 from contextstash.service.reduction.thinking import (
     plan_stripping,
     request_fields,
@@ -104,17 +105,25 @@ NOTHING_TO_SEND = "Nothing to send: the session has no message with content that
 
 
 async def get_context(
-    access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
+    access: Access,
+    session_id: str | None,
+    *,
+    format_name: str | None = None,
+    budget: int | None = None,
+    messages: int | None = None,
 ) -> ContextResult:
     """The view as a valid message list for the provider, recorded as a request. If it is over the budget, tool outputs
     are archived or cut, which is recorded as edits; then the oldest messages are left out, of later requests too.
 
-    A client that sends its own history does not send this list: for it nothing is recorded."""
+    A client that sends its own history does not send this list: for it nothing is recorded. Raises BadInputError if the
+    session no longer has `messages` messages: another agent's conversation would be sent."""
     _check(budget)
 
     async def attempt() -> ContextResult:
         composed = await _composed(access, session_id, format_name, budget)
         session = composed.snapshot.session
+        if messages is not None and session.counters.messages != messages:
+            raise BadInputError(OTHER_WRITER.format(session.session_id))
         if session.source is not None:
             return composed.result
         if composed.event is not None:
@@ -272,7 +281,7 @@ def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
     cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
-        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
         handles = [edit.handle for edit in cut]
         edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
     left_out = _left_out(snapshot, known, fitted.dropped)
@@ -512,9 +521,9 @@ def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget:
     unrecorded = tokens - total_tokens(sent) - sum(named.values())
     if unrecorded > 0:
         named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
-    beside = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
+    others = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
     return (
-        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent beside) takes about"
+        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent with them) takes about"
         f" {tokens:,} tokens, over"
-        f" the budget of {budget:,}.{message}{f' Beside the messages: {beside}.' if beside else ''}"
+        f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
     )

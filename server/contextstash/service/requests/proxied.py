@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,14 +15,15 @@ from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.context.window.estimate import shrink_ratio
 from contextstash.context.window.reasoning_binding import reasoning_binding
-from contextstash.formats.dropped_reasoning import DroppedReasoning
+from contextstash.formats.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, append, ensure_session
-from contextstash.service.recording.session_locks import SessionLocks
+from contextstash.service.recording.recorder import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
+from contextstash.service.requests.dropped_reasoning import log_dropped_reasoning
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
@@ -32,7 +32,6 @@ from contextstash_storage.records import (
     ArchiveEdit,
     Counters,
     Edit,
-    Event,
     Message,
     Native,
     Output,
@@ -229,23 +228,12 @@ class ProxiedSessions:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
         return self._access.settings(session).pin
 
-    async def note_dropped(self, session_id: str, dropped: Sequence[DroppedReasoning]) -> None:
+    async def note_dropped(self, session_id: str, pieces: Sequence[DroppedPiece]) -> None:
         """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
-        session = await self.find(session_id)
-        if session is None:
-            return
-        counted = Counter(each.reason for each in dropped)
-        reasons = ", ".join(f"{reason} ({count})" for reason, count in sorted(counted.items()))
-        tokens = session.counters.view_tokens
-        event = Event(
-            kind="reasoning",
-            tokens_before=tokens,
-            tokens_after=tokens,
-            reason=f"The provider dropped reasoning: {reasons}.",
-            seq=session.counters.messages,
-        )
-        with suppress(SessionNotFoundError):
-            await self._access.store.append_event(session_id, event)
+        dropped = dropped_together(pieces)
+        if dropped is not None:
+            with suppress(SessionNotFoundError):
+                await log_dropped_reasoning(self._access, session_id, dropped)
 
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
