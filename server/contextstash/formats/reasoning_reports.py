@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MAX_REASON = 60
 """Characters of a reason that are kept: those that the providers document have at most 30."""
+
+MAX_NAME = 200
+"""Characters of an id, or of all that an entry says in place of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +29,39 @@ class DroppedReasoning:
         return f"The provider dropped {pieces} of reasoning{why}: something before it had changed since it was written."
 
 
+@dataclass(frozen=True, slots=True)
+class DroppedPiece:
+    """One piece of reasoning that was dropped: what names it, and the provider's reason, empty if it gives none."""
+
+    name: str
+    reason: str
+
+
 def dropped_reasoning(response: Mapping[str, Any]) -> DroppedReasoning | None:
     """What a response, or the event with which its stream begins or ends, says in `input_transformations`; None if
     nothing was dropped. Mismatches that the provider allowed do not count."""
+    return dropped_together(dropped_pieces(response))
+
+
+def dropped_together(pieces: Sequence[DroppedPiece]) -> DroppedReasoning | None:
+    """These pieces in one report; None if there are none."""
+    reasons = {piece.reason for piece in pieces if piece.reason}
+    return DroppedReasoning(len(pieces), tuple(sorted(reasons))) if pieces else None
+
+
+def dropped_pieces(response: Mapping[str, Any]) -> tuple[DroppedPiece, ...]:
+    """The pieces that it reports as dropped."""
     for holder in (response, response.get("message"), response.get("response")):
         listed = holder.get("input_transformations") if isinstance(holder, Mapping) else None
         if isinstance(listed, list):
-            found = [each for each in listed if isinstance(each, Mapping) and _is_drop(each)]
-            reasons = Counter(str(each["reason"])[:MAX_REASON] for each in found if isinstance(each.get("reason"), str))
-            return DroppedReasoning(len(found), tuple(sorted(reasons))) if found else None
-    return None
+            return tuple(_piece(each) for each in listed if isinstance(each, Mapping) and _is_drop(each))
+    return ()
+
+
+def _piece(entry: Mapping[str, Any]) -> DroppedPiece:
+    reason = entry.get("reason")
+    name = str(entry.get("id") or json.dumps(dict(entry), sort_keys=True, default=str))[:MAX_NAME]
+    return DroppedPiece(name, reason[:MAX_REASON] if isinstance(reason, str) else "")
 
 
 def _is_drop(transformation: Mapping[str, Any]) -> bool:

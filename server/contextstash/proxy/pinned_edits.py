@@ -42,10 +42,19 @@ def thinks(message: TextMessage) -> bool:
     return message.thinks
 
 
+SIGNATURE_BYTES = 240
+"""Of a signature beside the encrypted text: measured on 1,200 blocks of recorded sessions whose text is there. Their
+signatures are 4/3 of the text, by their encoding (Base64), and 230 to 260 bytes longer."""
+
+
 def thinking_size(message: TextMessage) -> int:
-    """The bytes of its thinking that can be read. What the provider bills of it is not known: at least as much."""
-    blocks = (block for block in content_of(message.native) if is_thinking(block))
-    return sum(len(str(block.get("thinking") or "")) for block in blocks)
+    """The bytes of its thinking. Newer models do not show the text: then the signature says how long it is."""
+    found = 0
+    for block in content_of(message.native):
+        if is_thinking(block):
+            sealed = len(str(block.get("signature") or block.get("data") or ""))
+            found += max(len(str(block.get("thinking") or "")), 3 * max(0, sealed - SIGNATURE_BYTES) // 4)
+    return found
 
 
 def pinned_results(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> MessageEdit | None:
@@ -98,14 +107,17 @@ def stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdi
     ]
 
 
-def pinned_summaries(conversation: Conversation, request: RequestText) -> list[SummaryOf]:
+def pinned_summaries(
+    conversation: Conversation, request: RequestText, edits: ProxiedEdits | None = None
+) -> list[SummaryOf]:
     """The summaries that stand for messages of this request: those of which it still has all messages."""
-    if not conversation.edits.summaries:
+    edits = edits or conversation.edits
+    if not edits.summaries:
         return []
     count = min(conversation.same_messages(request), len(conversation.positions))
     place_of = {seq: place for place, seq in enumerate(conversation.positions[:count])}
     found = []
-    for summary in conversation.edits.summaries:
+    for summary in edits.summaries:
         first, last = place_of.get(summary.first_seq), place_of.get(summary.last_seq)
         if first is not None and last is not None and last + 1 < len(request.messages):
             found.append(SummaryOf(first, last, summary.text))

@@ -10,7 +10,7 @@ from itertools import accumulate
 from contextstash.formats.request_text import RequestText, TextMessage
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.occurrences import call_names, has_results, result_names
-from contextstash.proxy.pinned_edits import pinned_results
+from contextstash.proxy.pinned_edits import pinned_results, stripped, thinking_size
 from contextstash.service.requests.proxied import ProxiedEdits
 
 PLACEHOLDER_TOKENS = 70
@@ -85,8 +85,12 @@ def _hidden(conversation: Conversation, request: RequestText, edits: ProxiedEdit
         inputs = request.messages[place].inputs
         texts = [len(given.text) for given in inputs if call_name(place, given.call_id) in edits.inputs]
         sizes[place] = sizes.get(place, []) + texts
-    rate, places = conversation.tokens_per_byte, sorted(sizes)
-    tokens = [sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in sizes[place]) for place in places]
+    thoughts = {place: thinking_size(request.messages[place]) for place in stripped(conversation, request, edits)}
+    rate, places = conversation.tokens_per_byte, sorted(sizes.keys() | thoughts.keys())
+    tokens = [
+        sum(max(0.0, size * rate - PLACEHOLDER_TOKENS) for size in sizes.get(place, ())) + thoughts.get(place, 0) * rate
+        for place in places
+    ]
     return places, list(accumulate(tokens, initial=0.0))
 
 

@@ -14,6 +14,8 @@ from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.context.window.estimate import shrink_ratio
+from contextstash.context.window.reasoning_binding import reasoning_binding
+from contextstash.formats.reasoning_reports import DroppedPiece, dropped_together
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
@@ -21,6 +23,7 @@ from contextstash.service.recording.messages import RecentCalls, append, ensure_
 from contextstash.service.recording.recorder import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
+from contextstash.service.requests.dropped_reasoning import log_dropped_reasoning
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
@@ -225,6 +228,13 @@ class ProxiedSessions:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
         return self._access.settings(session).pin
 
+    async def note_dropped(self, session_id: str, pieces: Sequence[DroppedPiece]) -> None:
+        """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
+        dropped = dropped_together(pieces)
+        if dropped is not None:
+            with suppress(SessionNotFoundError):
+                await log_dropped_reasoning(self._access, session_id, dropped)
+
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
         return shrink_ratio(session.counters, self._access.settings(session))
@@ -323,12 +333,12 @@ class ProxiedSessions:
         self,
         session_id: str,
         outputs: Sequence[Output],
-        strip_from_seq: int | None = None,
+        strip: StripSpan | None = None,
         parts: Sequence[MessagePart] = (),
     ) -> int:
-        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; with
-        `strip_from_seq`, thinking from this message on is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip_from_seq, parts)
+        """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
+        within `strip` is not shown any more. Returns how many were archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +391,16 @@ NEXT_REQUEST = (
 )
 """What the change of a proxied session does, for its model."""
 
+AFTER_COMPACTION = (
+    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
+    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
+    " compaction."
+)
+"""The same for a model whose provider would refuse or drop that reasoning."""
+
+StripSpan = tuple[int, int | None]
+"""The first and the last message whose thinking is left out; None for the session's last one."""
+
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
@@ -394,7 +414,7 @@ async def with_effect(access: Access, result: Changed, now: float) -> Changed:
     if proxied.left_alone:
         note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
     else:
-        note = NEXT_REQUEST
+        note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
     return result.model_copy(update={"note": note})
 
 
@@ -402,7 +422,7 @@ async def archive_for_request(
     access: Access,
     session_id: str,
     outputs: Sequence[Output],
-    strip_from_seq: int | None = None,
+    strip: StripSpan | None = None,
     parts: Sequence[MessagePart] = (),
 ) -> int:
     """See ProxiedSessions.archive."""
@@ -416,9 +436,9 @@ async def archive_for_request(
         if not edits:
             return 0
         entries = await entries_after(access, snapshot, edits)
-        if strip_from_seq is not None:
+        if strip is not None:
             names = [edit.handle for edit in (*made, *others)]
-            edits += strip_from(snapshot, entries, strip_from_seq, names)
+            edits += strip_from(snapshot, entries, strip[0], names, strip[1])
             entries = await entries_after(access, snapshot, edits)
         event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
