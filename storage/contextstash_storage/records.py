@@ -419,7 +419,9 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff"]
+EventKind = Literal[
+    "level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff", "reasoning_dropped"
+]
 
 
 class Event(Record):

@@ -31,6 +31,7 @@ from contextstash.context.view.protected_outputs import MadeCall, protected_call
 from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
+from contextstash.formats.whole_request import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
@@ -171,7 +172,7 @@ def _lets_programs_search(message: TextMessage) -> bool:
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
-        return request.value("previous_response_id") is None and request.value("conversation") is None
+        return all(request.value(key) is None for key in SERVER_STATE_KEYS)
     return not request.places(_is_strange)
 
 

@@ -64,15 +64,18 @@ class Archived:
     digest: str
 
 
-async def prune(access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS) -> PruneResult:
-    """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
+async def prune(
+    access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS, *, needed: bool = False
+) -> PruneResult:
+    """Archive the tool outputs that are not protected; if that is `needed`, also if reasoning of an open tool loop has
+    to be left out for it. Those beyond the reach of any request, in a view far larger than
     the window, are left as they are: no request can show them, and a compaction covers them."""
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH)
         limits = prune_limits(snapshot, options)
         plan = await asyncio.to_thread(plan_prune, snapshot.entries, unpinned_outputs(snapshot), limits)
-        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
+        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run, needed=needed)
 
     return await retrying(attempt)
 
