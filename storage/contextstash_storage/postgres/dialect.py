@@ -22,6 +22,7 @@ DIALECT: Dialect = {
     "last_message": "coalesce(last_message_at, updated_at)",
     "messages": "messages",
     "appended": "appended",
+    "outputs": "outputs",
     "tool": "tool",
     "tokens": "tokens",
     "output": "record",
@@ -56,7 +57,8 @@ async def _rows(db: Connection, asked: Statement | Repeated) -> list[object]:
     if isinstance(asked, Repeated):
         await db.executemany(_spoken(asked.text), asked.rows)
         return []
-    return list(await db.fetch(_spoken(asked.text), *asked.values))
+    rows: list[object] = await db.fetch(_spoken(asked.text), *asked.values)  # type: ignore[assignment]
+    return rows
 
 
 @lru_cache(maxsize=256)

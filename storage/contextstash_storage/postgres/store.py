@@ -196,7 +196,7 @@ class PostgresStore(RowStore):
         async def work(db: Connection, key: Key, session: Session) -> Session:
             view_edits.check_expected(session.counters, expected)
             counters = await view_edits.insert_numbered(db, key, session.counters, numbered, own=own)
-            return await run(db, self._changed(key, session, counters, event))
+            return await run(db, self.stored_change(key, session, counters, event))
 
         return await self._locked(session_id, work, told=True)
 

@@ -43,7 +43,7 @@ def find_output(owner: str, handle: str, session_id: str | None, output_of: Outp
 def find_handles(owner: str, prefix: str, limit: int) -> Steps[list[str]]:
     """The handles that begin with `prefix`, in order."""
     rows = yield Statement(
-        "SELECT DISTINCT handle FROM outputs JOIN sessions USING ({key})"
+        "SELECT DISTINCT handle FROM {outputs}"
         " WHERE owner = ? AND handle >= ? AND substr(handle, 1, ?) = ? ORDER BY handle LIMIT ?",
         (owner, prefix, len(prefix), prefix, limit),
     )

@@ -41,6 +41,7 @@ Dialect: TypeAlias = Mapping[str, str]
 - `number`: the row number of a session, `last`: what orders sessions of the same time;
 - `is_not`: compares values that can be absent; `seen`: the condition of sessions that are not being deleted or made;
 - `last_message`: the time of a session's last message; `messages`, `appended`: counters of a session;
+- `outputs`: the outputs with their owners;
 - `tool`, `tokens`, `output`, `sha256`: columns of an output, all that its record is made of, and its text's hash;
 - `piece`, `first_piece`: a further column of a batch, and its value in a batch that is whole;
 - `summary_id`: of an edit; `call_…`: what is summed up of a call.

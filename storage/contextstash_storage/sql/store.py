@@ -68,7 +68,7 @@ class RowStore(ABC):
     def _stored_name(self, name: Any) -> Any:
         """A name or title as the store can hold it."""
 
-    def _changed(self, key: Key, session: Session, counters: Counters, event: Event | None) -> Steps[Session]:
+    def stored_change(self, key: Key, session: Session, counters: Counters, event: Event | None) -> Steps[Session]:
         """Store a session's counters, and an event with them; returns the changed session."""
         if event is not None:
             yield from logs.insert_event(key, event)
@@ -127,7 +127,7 @@ class RowStore(ABC):
         self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
     ) -> Session:
         return await self._change(
-            session_id, lambda key, session: self._changed(key, session, change(session.counters), event)
+            session_id, lambda key, session: self.stored_change(key, session, change(session.counters), event)
         )
 
     async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
@@ -169,7 +169,7 @@ class RowStore(ABC):
     ) -> Session:
         def steps(key: Key, session: Session) -> Steps[Session]:
             counters = yield from requests.declare(key, session.counters, parts, change)
-            return (yield from self._changed(key, session, counters, None))
+            return (yield from self.stored_change(key, session, counters, None))
 
         return await self._change(session_id, steps)
 
@@ -179,7 +179,7 @@ class RowStore(ABC):
     async def append_request(self, session_id: str, request: Request) -> Request:
         def change(key: Key, session: Session) -> Steps[Request]:
             placed, counters = yield from requests.insert_request(key, session.counters, request)
-            yield from self._changed(key, session, counters, None)
+            yield from self.stored_change(key, session, counters, None)
             return placed
 
         return await self._change(session_id, change)
@@ -199,7 +199,7 @@ class RowStore(ABC):
         def steps(key: Key, session: Session) -> Steps[Session]:
             yield from requests.book_usage(key, number, usage)
             yield from self._insert_call(key, call)
-            return (yield from self._changed(key, session, change(session.counters), None))
+            return (yield from self.stored_change(key, session, change(session.counters), None))
 
         return await self._change(session_id, steps)
 

@@ -32,6 +32,7 @@ DIALECT: Dialect = {
     ),
     "messages": "counters ->> '$.messages'",
     "appended": "counters ->> '$.appended'",
+    "outputs": "outputs JOIN sessions USING (session)",
     "tool": TOOL,
     "tokens": TOKENS,
     "output": OUTPUT_COLUMNS,

@@ -295,7 +295,7 @@ class SqliteStore(RowStore):
                 counters = view_edits.count_edits(db, row, session.counters, numbered, own=own)
             else:
                 counters = view_edits.insert_numbered(db, row, session.counters, numbered, own=own)
-            return run(db, self._changed((row,), session, counters, event))
+            return run(db, self.stored_change((row,), session, counters, event))
 
         while len(numbered) > view_edits.EDITS_AT_ONCE and done < len(numbered):
             done = await self._write(stage)
