@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.options import DatabaseType
+from contextstash.cli.options import DatabaseType, TokensType
 from contextstash.cli.start.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 from contextstash_storage.errors import BadInputError
 
@@ -26,14 +26,18 @@ if TYPE_CHECKING:
     envvar="CONTEXTSTASH_DB",
     help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
 )
+@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @SCOPE
 @YES
 @DRY_RUN
-def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bool, dry_run: bool) -> None:
+def install(
+    client: str, hooks: bool, db: Location | None, window: int | None, scope: Scope, yes: bool, dry_run: bool
+) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.hosts.compaction_points import compaction_setting, remark_on
     from contextstash.hosts.install.changes import apply_install, plan_install
     from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
@@ -45,7 +49,11 @@ def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bo
             "The address holds a password, which would be written into the client's configuration. Leave it out, and"
             " put it into ~/.pgpass."
         )
-    changes = plan_install(CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks, database=database)
+    if window is not None and (remark := remark_on(compaction_setting(client), window)):
+        click.echo(remark, err=True)
+    changes = plan_install(
+        CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks, database=database, window=window
+    )
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
         return
@@ -56,3 +64,5 @@ def install(client: str, hooks: bool, db: Location | None, scope: Scope, yes: bo
             click.echo(f"It uses the database {database}.")
         if hooks and (remark := HOOKS[client].remark):
             click.echo(remark)
+        if window is not None and not hooks:
+            click.echo(f"For a hand-off after each compaction: contextstash install {client} --hooks")

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, settings_from
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, TokensType, settings_from
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from contextstash.hosts.launch import LaunchedClient
+    from contextstash.hosts.compaction_points import CompactionSetting
+    from contextstash.hosts.launch import Launch, LaunchedClient
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
 
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
+
+MAX_EVENTS = 500
+"""Events of a session in which compactions are looked for. A guess: more than a session of one run has."""
 
 MAX_REPORTED = 100
 """Sessions that the line at the end sums up. A guess: more than one client uses at a time."""
@@ -36,6 +40,7 @@ MAX_REPORTED = 100
     "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -47,6 +52,7 @@ def run(
     upstream: str | None,
     no_record: bool,
     no_prune: bool,
+    window: int | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -62,6 +68,7 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.configuration.locations import default_database
+    from contextstash.hosts.compaction_points import compaction_setting
     from contextstash.hosts.launch import launched_client
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
     from contextstash.proxy.wire import check_upstream
@@ -72,6 +79,7 @@ def run(
         return NOT_FOUND
     if arguments[:1] == ("--",):
         arguments = arguments[1:]
+    setting = None if window is None else compaction_setting(Path(program).name)
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
@@ -88,12 +96,46 @@ def run(
         supervisor.start()
         try:
             launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
+            if setting is not None and window is not None:
+                launch = _with_window(setting, window, launch, db)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()
     if reported:
         _report(reported, started, before)
+        if setting is not None and window is not None:
+            _report_refills(reported, started, setting.nearest(window))
     return code
+
+
+def _with_window(setting: CompactionSetting, window: int, launch: Launch, db: Location | None) -> Launch:
+    """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
+    from contextstash.hosts.compaction_points import remark_on
+    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.run_hooks import with_hand_offs
+
+    if remark := remark_on(setting, window):
+        click.echo(f"contextstash: {remark}", err=True)
+    launch = setting.for_run(launch, setting.value(setting.nearest(window)))
+    hooked = with_hand_offs(setting.client, launch, Machine.this(), db)
+    if hooked is None:
+        command = f"contextstash install {setting.client} --hooks"
+        click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
+    return hooked or launch
+
+
+def _report_refills(opener: StashOpener, started: float, window: int) -> None:
+    """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
+    from contextstash.context.window.rapid_refill import rapid_compactions, refill_advice
+
+    async def rapid(stash: Stash) -> list[int]:
+        names = [name for name, _ in await stash.proxied.recent(started, MAX_REPORTED)]
+        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in names]
+        return [rapid_compactions([each.seq for each in events if each.kind == "compaction"]) for events in found]
+
+    with suppress(ContextstashError):  # the report before this has said what is wrong
+        if advice := refill_advice(max(opener.run(rapid), default=0), window):
+            click.echo(f"contextstash: {advice}", err=True)
 
 
 def _database(db: Location | None) -> list[str]:

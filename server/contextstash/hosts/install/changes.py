@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.configuration.locations import data_folder
 from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
+from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
 from contextstash.hosts.install.documents import Edit, Kind, edited
@@ -31,11 +32,13 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it does not exist."""
+    """A file before and after; None if it does not exist. `window` is the value that sets where the client compacts,
+    and that of `before`, if the change sets it."""
 
     path: Path
     before: bytes | None
     after: bytes | None
+    window: Mapping[str, Any] | None = None
 
     @property
     def needed(self) -> bool:
@@ -50,9 +53,11 @@ def plan_install(
     *,
     hooks: bool,
     database: Location | None = None,
+    window: int | None = None,
 ) -> list[Change]:
-    """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
-    BadInputError if the client has no such scope or no hooks, or if one of its files cannot be read."""
+    """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
+    compacts at `window` tokens. Raises BadInputError if the client has no such scope, no hooks or no such setting, or
+    if one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
@@ -70,7 +75,22 @@ def plan_install(
     if hooks:
         ours = HOOKS[client.name]
         edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command, named)))
-    return [_change(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
+    written: dict[Path, dict[str, Any]] = {}
+    if window is not None:
+        setting = compaction_setting(client.name)
+        path = setting.file(machine, scope)
+        written[path] = {"value": setting.value(setting.nearest(window)), "before": None}
+        edits.append((path, setting.kind, lambda data: _put(setting, data, written[path], path)))
+    changes = [_change(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
+    return [replace(change, window=written.get(change.path)) for change in changes]
+
+
+def _put(setting: CompactionSetting, data: MutableMapping[str, Any], written: dict[str, Any], path: Path) -> None:
+    """Set where the client compacts. A value that an earlier installation has set is not the user's."""
+    present = setting.read(data)
+    earlier = _records().get(str(path), {}).get("window")
+    written["before"] = earlier["before"] if earlier and earlier["value"] == present else present
+    setting.put(data, written["value"])
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -86,6 +106,11 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, remove)]
     if client.name in HOOKS:
         edits.append((HOOKS[client.name].file(machine, scope), "json", HOOKS[client.name].remove))
+    if client.name in SETTINGS:
+        setting = SETTINGS[client.name]
+        path = setting.file(machine, scope)
+        if written := _records().get(str(path), {}).get("window"):
+            edits.append((path, setting.kind, lambda data: setting.take_back(data, written)))
     return [_undone(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
 
 
@@ -100,15 +125,20 @@ def _in_project(edits: list[tuple[Path, Kind, Edit]], scope: Scope, machine: Mac
 
 def _together(edits: Sequence[tuple[Path, Kind, Edit]]) -> list[tuple[Path, Kind, Edit]]:
     """The edits of the same file as one: Gemini CLI keeps servers and hooks in one file."""
-    first, *others = edits
-    if not others or others[0][0] != first[0]:
-        return list(edits)
+    kinds: dict[Path, Kind] = {}
+    by_file: dict[Path, list[Edit]] = {}
+    for path, kind, edit in edits:
+        kinds[path] = kind
+        by_file.setdefault(path, []).append(edit)
+    return [(path, kinds[path], _all(found)) for path, found in by_file.items()]
 
-    def both(data: MutableMapping[str, Any]) -> None:
-        for _, _, edit in edits:
+
+def _all(edits: Sequence[Edit]) -> Edit:
+    def apply(data: MutableMapping[str, Any]) -> None:
+        for edit in edits:
             edit(data)
 
-    return [(first[0], first[1], both)]
+    return apply
 
 
 def _file(client: Client, scope: Scope, machine: Machine) -> Path:
@@ -199,7 +229,9 @@ def apply_install(change: Change) -> None:
         # A repository may contain a link of this name, which would direct the copy to any file of the user.
         replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
     replace_file(change.path, change.after)
-    _record(change.path, {"after": _digest(change.after), "existed": existed})
+    window = change.window or (known or {}).get("window")
+    entry = {"after": _digest(change.after), "existed": existed}
+    _record(change.path, entry | ({"window": dict(window)} if window else {}))
 
 
 def apply_uninstall(change: Change) -> None:
