@@ -28,7 +28,7 @@ def program(name: str) -> str:
     return shutil.which(name) or pytest.skip(f"{name} is not installed")
 
 
-def contextstash(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
     ours = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_", "CONTEXTSTASH_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"HOME": str(home), "CODEX_HOME": str(home / ".codex"), "IS_SANDBOX": "1"}
@@ -42,13 +42,17 @@ def contextstash(home: Path, *arguments: str) -> subprocess.CompletedProcess[str
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode == 0, done.stderr[-2_000:]
+    assert fails or done.returncode == 0, done.stderr[-2_000:]
     return done
 
 
-def claude(home: Path, provider: CodingProvider, *options: str) -> subprocess.CompletedProcess[str]:
+def claude(
+    home: Path, provider: CodingProvider, *options: str, fails: bool = False
+) -> subprocess.CompletedProcess[str]:
     asked = ["--", "-p", WORK, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5"]
-    return contextstash(home, "run", "--yes", "--upstream", provider.url, *options, program("claude"), *asked)
+    return contextstash(
+        home, "run", "--yes", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails
+    )
 
 
 def codex(home: Path, provider: CodingProvider, *options: str) -> subprocess.CompletedProcess[str]:
@@ -80,9 +84,11 @@ def test_claude_code_compacts_at_the_window_and_goes_on_with_the_hand_off(tmp_pa
 
 def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashing_is_noticed(tmp_path: Path) -> None:
     with coding_provider("seq 1 5800", 12, bytes_per_token=2.2) as provider:
-        done = claude(tmp_path, provider, "--window", "30k")
+        # Claude Code gives up on its own after three of them.
+        done = claude(tmp_path, provider, "--window", "30k", fails=True)
     assert "Claude Code compacts at 67,000 tokens at the least" in done.stderr
-    assert 50_000 < max(sizes(provider)) <= 67_000
+    # It takes the newest output, which no reply has reported yet, for smaller than this provider does.
+    assert 50_000 < max(sizes(provider)) < 70_000
     assert "Try --window 100k" in done.stderr
 
 

@@ -126,12 +126,12 @@ def _with_window(setting: CompactionSetting, window: int, launch: Launch, db: Lo
 
 def _report_refills(opener: StashOpener, started: float, window: int) -> None:
     """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
-    from contextstash.context.window.rapid_refill import rapid_compactions, refill_advice
+    from contextstash.context.window.rapid_refill import compactions_of, rapid_compactions, refill_advice
 
     async def rapid(stash: Stash) -> list[int]:
         names = [name for name, _ in await stash.proxied.recent(started, MAX_REPORTED)]
         found = [await stash.read_events(name, limit=MAX_EVENTS) for name in names]
-        return [rapid_compactions([each.seq for each in events if each.kind == "compaction"]) for events in found]
+        return [rapid_compactions(compactions_of(events)) for events in found]
 
     with suppress(ContextstashError):  # the report before this has said what is wrong
         if advice := refill_advice(max(opener.run(rapid), default=0), window):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from contextstash_storage.records import Event
+
 RAPID_MESSAGES = 10
 """A compaction within so many messages of the one before is a rapid one: five calls with their results. A guess: the
 summary, and reading again what it left out, then cost more than the smaller requests save."""
@@ -14,6 +16,13 @@ MIN_RAPID = 2
 
 LARGER = 1.5
 """Times the window: the next size to try. A guess, about the step between the sizes that `advise` compares."""
+
+
+def compactions_of(events: Sequence[Event]) -> list[int]:
+    """The positions in a session at which its client compacted: where its new windows got their hand-offs, or, of a
+    session whose transcript was read, where the summaries are."""
+    given = [event.seq for event in events if event.kind == "handoff"]
+    return given or [event.seq for event in events if event.kind == "compaction"]
 
 
 def rapid_compactions(positions: Sequence[int]) -> int:
