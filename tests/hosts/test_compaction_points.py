@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from contextstash.hosts.compaction_points import SETTINGS, compaction_setting, remark_on
 from contextstash.hosts.launch import Launch
-from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine, failure_of
 
 
@@ -89,8 +89,6 @@ def test_an_installed_window_is_undone_to_the_users_own_value(
 
 
 def _values(client: str, text: str) -> object:
-    import tomllib
-
     return tomllib.loads(text) if client == "codex" else json.loads(text)
 
 
