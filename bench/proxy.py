@@ -40,6 +40,9 @@ from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_pr
 OUTPUT_CHARACTERS = 3_000
 """Of one tool output in the measurement of the latency: a usual read or test run."""
 
+FIRST_CALLS = 10
+"""Requests of a session before its cost is compared within it: one large prompt decides the share until then."""
+
 LEAST_CALLS = 30
 """Shorter sessions are not replayed: nothing can be saved in them."""
 
@@ -132,6 +135,9 @@ def sent(usage: dict[str, int]) -> int:
 
 @dataclass
 class Outcome:
+    """What a session cost through the proxy. `within` is the highest share of the direct cost after any request from
+    the tenth on; `tokens_error` and `cost_error` are by how much the proxy's report was off, as shares."""
+
     name: str
     calls: int
     cost_ratio: float
@@ -141,6 +147,9 @@ class Outcome:
     prunes: int
     refetched: int
     largest: int
+    within: float
+    tokens_error: float
+    cost_error: float
 
 
 def replay(path: Path, calls: list[Recorded]) -> Outcome:
@@ -149,13 +158,14 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
     direct = CachingProvider(clock=clock)
     paid = direct_paid = 0.0
     tokens = direct_tokens = largest = 0
+    within = 0.0
     with (
         tempfile.TemporaryDirectory() as folder,
         caching_provider(clock) as provider,
         running_proxy(provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS) as proxy,
     ):
         unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
-        for call in calls:
+        for number, call in enumerate(calls):
             clock.now = call.at
             body = body_of(call, unseen)
             hidden = hidden_tokens(call, body)
@@ -166,18 +176,23 @@ def replay(path: Path, calls: list[Recorded]) -> Outcome:
             paid += cost(provider.usage[-1], write)
             direct_tokens += sent(plain)
             tokens += sent(provider.usage[-1])
+            within = max(within, paid / direct_paid) if number >= FIRST_CALLS else within
             largest = max(largest, len(provider.asked[-1].body))
             provider.asked.clear()
         state = proxy.state(path.stem)
     return Outcome(
         path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
-        state.prunes, state.refetched, largest,
+        state.prunes, state.refetched, largest, within, state.direct / direct_tokens - 1,
+        (state.paid / state.direct_cost) / (paid / direct_paid) - 1,
     )  # fmt: skip
 
 
 def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
-    print("| session | requests | prunes | fetched again | cost / direct | tokens sent / direct |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| session | requests | prunes | fetched again | cost / direct | worst within | tokens sent / direct"
+        " | report: tokens unedited | report: cost |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     found = []
     for path in sorted(folder.glob(pattern)):
         calls = recorded(path)
@@ -187,7 +202,8 @@ def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
         found.append(outcome)
         print(
             f"| {outcome.name} | {outcome.calls} | {outcome.prunes} | {outcome.refetched} |"
-            f" {outcome.cost_ratio:.3f} | {outcome.token_ratio:.3f} |",
+            f" {outcome.cost_ratio:.3f} | {outcome.within:.3f} | {outcome.token_ratio:.3f} |"
+            f" {outcome.tokens_error:+.1%} | {outcome.cost_error:+.1%} |",
             flush=True,
         )
     total = sum(each.direct_cost for each in found)
@@ -196,6 +212,7 @@ def replay_all(folder: Path, pattern: str = "*.jsonl") -> None:
         f"| all | {sum(each.calls for each in found)} | {sum(each.prunes for each in found)} |"
         f" {sum(each.refetched for each in found)} |"
         f" {sum(each.cost_ratio * each.direct_cost for each in found) / total:.3f} |"
+        f" {max(each.within for each in found):.3f} |"
         f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} |"
     )
     print(f"worst session: cost {max(each.cost_ratio for each in found):.3f} of direct")

@@ -17,6 +17,7 @@ import pytest
 from mcp import Client
 
 from contextstash import __version__
+from contextstash.context.view.handoff_parts import MAX_PARTS
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import own_command
 from contextstash.hosts.install.publication import PUBLISHED, uv_command
@@ -47,7 +48,9 @@ def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> Non
     launcher = "${CLAUDE_PLUGIN_ROOT}/bin/contextstash"
     assert server["command"] == launcher
     assert set(hooks) == set(HOOKS["claude-code"].events)
-    assert {command.replace('"', "") for command in commands} == {f"{launcher} hook claude-code"}
+    parts = [f" --part {number}/{MAX_PARTS}" for number in range(1, MAX_PARTS + 1)]
+    expected = {f"{launcher} hook claude-code{part}" for part in ("", *parts)}
+    assert {command.replace('"', "") for command in commands} == expected
     assert os.access(PLUGIN / "bin" / "contextstash", os.X_OK)
 
 

@@ -1,4 +1,15 @@
-"""An MCP server that manages an agent's context window."""
+"""An MCP server that manages an agent's context window.
+
+    from contextstash import open_stash
+
+    async with open_stash() as stash:
+        session = stash.session("job-7", model="claude-opus-4-5")
+        request = await session.request(messages, system=system, tools=tools)
+        reply = await client.messages.create(messages=request.messages, **request.options)
+        messages += await session.reply(reply)
+
+This is contextstash in a program, without the server; `open_stash_sync` is the same without asyncio.
+"""
 
 from importlib import import_module
 

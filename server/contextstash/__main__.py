@@ -8,17 +8,24 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from contextstash.hosts.hooks.clients import HOOKED, run_hook
+from contextstash.hosts.hooks.clients import HOOKED, part_of, run_hook
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code. A hook runs after every tool
     call of a client, so it is handled before the command line is imported."""
     match sys.argv[1:]:
-        case ["hook", client] if client in HOOKED:
-            _run_and_end(client)
-        case ["hook", client, "--db", database] if client in HOOKED:
-            _run_and_end(client, database)
+        case ["hook", client, *options] if client in HOOKED:
+            given = dict(zip(options[::2], options[1::2], strict=False))
+            # Anything else, such as --help or a mistake, is for the command line.
+            if len(options) == 2 * len(given) and given.keys() <= {"--db", "--part"}:
+                part = part_of(given.get("--part", "1/1"))
+                if part is not None:
+                    _run_and_end(client, given.get("--db"), part)
+        case ["statusline"]:
+            _print_status_and_end()
+        case ["statusline", "--db", database]:
+            _print_status_and_end(database)
     from contextstash.cli.app import run
 
     raise SystemExit(run())
@@ -29,11 +36,20 @@ HOOK_GC_THRESHOLD = 50_000
 through again and again, which takes a twentieth of its time. A guess."""
 
 
-def _run_and_end(client: str, database: str | None = None) -> NoReturn:
+def _run_and_end(client: str, database: str | None, part: tuple[int, int]) -> NoReturn:
     """Handle a hook's event, and end the process at once: everything is closed then, and to take all imported modules
     apart takes a seventh of the time for which the client waits."""
     gc.set_threshold(HOOK_GC_THRESHOLD)
-    code = run_hook(client, database)
+    _end(run_hook(client, database, part))
+
+
+def _print_status_and_end(database: str | None = None) -> NoReturn:
+    from contextstash.hosts.status_line import run
+
+    _end(run(database))
+
+
+def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the client has closed it
             stream.flush()

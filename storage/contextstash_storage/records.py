@@ -419,7 +419,9 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff"]
+EventKind = Literal[
+    "level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff", "reasoning_dropped"
+]
 
 
 class Event(Record):
@@ -554,16 +556,17 @@ class ProxiedSession(Record):
     of the conversation; `heads` are hashes of the first messages that it had,
     the newest last; `surroundings` is a hash of its system prompt and tools. `mark` is a hash of the `length` messages
     of its last request, empty if the model had not spoken yet; `response` is the id of the last response of an API that
-    keeps conversations itself. `last_at` is when the last reply ended, in
-    seconds since 1970, and `cache_seconds` how long the provider keeps the cache of that request, which took `prompt`
-    tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is
-    why nothing is edited any more.
+    keeps conversations itself. `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how
+    long the provider keeps the cache of that request, which took `prompt` tokens; unedited it would have taken
+    `direct_prompt`. `tokens_per_byte` is by the provider's count. `left_alone` is why nothing is edited any more.
 
     Of the totals, `sent` is what was sent and `direct` what would have been sent, in tokens; `paid` and `direct_cost`
-    are the same in units of one uncached input token, cache reads and writes weighed by their prices; `dollars` is
-    what such a unit costs, in millionths, if it is known. `refetched` counts outputs that were fetched again, and
-    `refetched_tokens` what they took. `healed` are refused requests that succeeded when they were shrunk, `refused`
-    edited requests that were refused and sent unedited, `faults` requests that went out unedited because of an error.
+    are the same in units of one uncached input token, cache reads and writes weighed by their prices. `priced` counts
+    the requests whose price is known: `dollars_paid` is what they cost, replies included, and `dollars_direct` what
+    they would have cost unedited. `dollars` was written by earlier versions and is not read any more. `refetched`
+    counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused requests that
+    succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited, `faults` requests
+    that went out unedited because of an error.
     `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
     """
 
@@ -589,6 +592,9 @@ class ProxiedSession(Record):
     paid: float = 0.0
     direct_cost: float = 0.0
     dollars: float | None = None
+    priced: int = 0
+    dollars_paid: float = 0.0
+    dollars_direct: float = 0.0
     refetched: int = 0
     refetched_tokens: int = 0
     healed: int = 0

@@ -1,4 +1,4 @@
-"""What a session has beside its history, which a copy in another store needs to go on as it would: records alone."""
+"""A session's data other than its history, which a copy in another store needs to go on as it would: records alone."""
 
 from __future__ import annotations
 

@@ -237,8 +237,14 @@ def test_a_reply_id_groups_items() -> None:
     assert RESPONSES.read({**call("a"), "response_id": "resp_1"}).group == "resp_1"
 
 
-def test_reasoning_stays_with_the_call_that_needs_it() -> None:
-    assert RESPONSES.without_thinking(REASONING) == REASONING
+def test_without_its_reasoning_a_call_loses_the_id_by_which_the_api_would_miss_it() -> None:
+    """Calls of the provider's own tools need their ids, and cannot stay."""
+    made = {**call("a"), "id": "fc_1"}
+    assert RESPONSES.without_thinking(REASONING) is None
+    assert RESPONSES.without_thinking(made) == call("a")
+    for kept in (call("a"), output("a"), USER, {"type": "mcp_approval_request", "id": "mcpr_1"}):
+        assert RESPONSES.without_thinking(kept) == kept
+    assert RESPONSES.without_thinking({"type": "web_search_call", "id": "ws_1"}) is None
 
 
 def test_a_summary_of_the_provider_is_sent_back_verbatim() -> None:

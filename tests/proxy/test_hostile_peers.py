@@ -6,14 +6,19 @@ import gzip
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from contextstash.files.zstandard import zstandard
+from contextstash.formats.request_text import MAX_MESSAGES
 from contextstash.hosts.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
-from contextstash.proxy.usage_tap import MAX_DECODED_BYTES, UsageTap, decoded
+from contextstash.proxy.encodings import MAX_DECODED_BYTES, decoder
+from contextstash.proxy.held_bodies import HeldBodies
+from contextstash.proxy.usage_tap import UsageTap
 from contextstash.proxy.wire import passed_on
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
@@ -66,6 +71,31 @@ def test_programs_and_pages_of_this_machine_may_name_their_origin(origin: str, t
         assert proxy.send(request_of(session(1)), {"origin": origin}).status_code == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize(
+    "headers", [{"host": "rebound.example"}, {"host": "127.0.0.1.evil.example"}, {"origin": "https://evil.example"}]
+)
+def test_another_host_or_page_is_refused_with_every_method(
+    method: str, headers: dict[str, str], tmp_path: Path
+) -> None:
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        assert proxy.http.request(method, f"{proxy.url}/v1/models", headers=headers).status_code == 403
+        assert provider.asked == []
+
+
+def test_only_the_client_that_knows_the_path_is_served_and_the_provider_does_not_see_it(tmp_path: Path) -> None:
+    body = json.dumps(request_of(session(1))).encode()
+    database = tmp_path / "stash.db"
+    with caching_provider() as provider, running_proxy(provider.url, database, Clock(), secret="s3cret_-x") as proxy:
+        for path in ("", "/wrong", "/s3cret_-x1", "/s3cret_-"):
+            assert proxy.http.post(f"{proxy.url}{path}/v1/messages", content=body).status_code == 403
+        assert provider.asked == []
+        response = proxy.http.post(f"{proxy.url}/s3cret_-x/v1/messages?beta=true", content=body)
+        assert (response.status_code, "x-contextstash-session" in response.headers) == (200, True)
+        assert proxy.http.get(f"{proxy.url}/s3cret_-x").status_code == 200
+        assert [asked.target for asked in provider.asked] == ["/v1/messages?beta=true", "/"]
+
+
 def test_a_refusal_without_a_length_and_without_an_end_is_passed_on_as_it_comes(tmp_path: Path) -> None:
     chunk = b"x" * MEBIBYTE
     refusal = head(400, "content-type: application/json")
@@ -86,8 +116,10 @@ def test_a_compressed_refusal_of_gigabytes_is_passed_on_and_not_decoded(tmp_path
 
 
 def test_what_is_decoded_of_a_response_is_bounded() -> None:
-    assert decoded(BOMB, "gzip") == b""
-    assert decoded(gzip.compress(b"a" * MAX_DECODED_BYTES), "gzip") == b"a" * MAX_DECODED_BYTES
+    for encoding, compress in (("gzip", gzip.compress), ("zstd", zstandard().compress)):
+        with pytest.raises(ValueError, match="too long"):
+            decoder(encoding)(compress(b"a" * (64 * MEBIBYTE)))
+        assert decoder(encoding)(compress(b"a" * MAX_DECODED_BYTES)) == b"a" * MAX_DECODED_BYTES
     tap = UsageTap("text/event-stream", "gzip")
     tap.take(BOMB)
     assert tap.usage is None
@@ -127,7 +159,7 @@ def test_a_length_that_a_transfer_encoding_overrides_is_not_passed_on(tmp_path: 
 
 def test_of_two_lengths_of_a_body_only_the_one_that_counts_is_passed_on(tmp_path: Path) -> None:
     body = json.dumps(request_of(session(1))).encode()
-    fields = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n"
+    fields = b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n"
     with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
         assert b" 200 " in _exchanged(proxy, fields, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
         [asked] = provider.asked
@@ -142,7 +174,7 @@ def test_a_request_that_offers_another_protocol_keeps_its_body(tmp_path: Path) -
     fields = b"upgrade: h2c\r\nconnection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAMAAABk\r\n"
     fields += b"content-length: %d\r\n" % len(body)
     with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
-        assert b" 200 " in _exchanged(proxy, b"POST /v1/messages HTTP/1.1\r\nhost: x\r\n" + fields, body)
+        assert b" 200 " in _exchanged(proxy, b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n" + fields, body)
         [asked] = provider.asked
     assert asked.body == body
 
@@ -153,3 +185,68 @@ def _exchanged(proxy: RunningProxy, fields: bytes, body: bytes) -> bytes:
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(fields + b"\r\n" + body)
         return connection.makefile("rb").readline()
+
+
+def test_bodies_that_are_not_finished_are_held_up_to_a_limit_and_then_passed_on_as_they_come(tmp_path: Path) -> None:
+    whole = json.dumps(request_of(session(1))).encode()
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        held = proxy.app._held = HeldBodies(4 * MEBIBYTE)
+        opened = [_unfinished(proxy, 2 * MEBIBYTE) for _ in range(4)]
+        _until(lambda: held._held > MEBIBYTE)
+        assert held._held <= 4 * MEBIBYTE
+        assert proxy.http.post(f"{proxy.url}/v1/messages", content=whole).status_code == 200
+        for connection in opened:
+            connection.close()
+        _until(lambda: held._held == 0)
+        assert "x-contextstash-session" in proxy.http.post(f"{proxy.url}/v1/messages", content=whole).headers
+
+
+def _unfinished(proxy: RunningProxy, size: int) -> socket.socket:
+    """A connection on which so much of a larger body was sent."""
+    host, port = proxy.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ncontent-length: 44000000\r\n\r\n")
+    connection.sendall(b" " * size)
+    return connection
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_request_of_very_many_messages_is_passed_on_unread(tmp_path: Path) -> None:
+    many = b",".join(b'{"role":"user","content":"x"}' for _ in range(MAX_MESSAGES + 1))
+    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+        body = b'{"model":"m","messages":[%s],"tools":[{"name":"Read"}]}' % many
+        response = proxy.http.post(f"{proxy.url}/v1/messages", content=body)
+        assert (response.status_code, provider.asked[-1].body) == (200, body)
+        assert "x-contextstash-session" not in response.headers
+
+
+@pytest.mark.parametrize("target", ["/v1/messages", "/v1/other"])
+def test_a_request_that_its_client_gives_up_ends_at_the_provider_too(target: str, tmp_path: Path) -> None:
+    asked, ended = threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while connection.recv(1 << 16):
+                asked.set()
+        ended.set()
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with running_proxy(url, tmp_path / "stash.db", Clock()) as proxy:
+        host, port = proxy.url.removeprefix("http://").split(":")
+        body = json.dumps(request_of(session(1))).encode()
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            fields = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+            connection.sendall(fields % (target.encode(), len(body)) + body)
+            assert asked.wait(30)
+        assert ended.wait(30)
+    listener.close()

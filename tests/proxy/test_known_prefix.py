@@ -93,7 +93,7 @@ def test_requests_are_edited_the_same_if_each_is_read_from_its_beginning(steps: 
 
 
 def test_these_requests_are_edited() -> None:
-    steps = [("turn", 0)] * 6 + [("pause", 0), ("turn", 0), ("fork", 3), ("turn", 0)]
+    steps = [("turn", 0)] * 6 + [("pause", 0), ("turn", 0), ("fork", 3), ("turn", 0), ("pause", 0)]
     bodies = sent_with_new_database(steps)
     assert b"get_archived_output" in bodies[6].split(b'"system"')[0]
     assert b"get_archived_output" in bodies[-1].split(b'"system"')[0]

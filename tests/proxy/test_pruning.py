@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.support.caching_provider import CachingProvider, Refusal
@@ -195,3 +196,35 @@ def test_an_output_fetched_again_is_counted_and_not_pruned_again(
     play(proxy, clock, messages, first=len(messages))
     assert "toolu_70" not in placeholders(provider.bodies[-1])
     assert "toolu_0" in placeholders(provider.bodies[-1])
+
+
+def read_six_files(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation after a reply that called six tools at once."""
+    pairs = [turn(number, f"{number} row\n" * 1_500) for number in range(50, 56)]
+    calls = [block for call, _ in pairs for block in call["content"]]
+    results = [block for _, result in pairs for block in result["content"]]
+    return [*messages, {"role": "assistant", "content": calls}, {"role": "user", "content": results}]
+
+
+def test_results_that_no_complete_reply_follows_stay_when_a_request_is_sent_again_after_a_pause(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = read_six_files(session(8))
+    play(proxy, clock, messages[:-2])
+    provider.broken_stream = True
+    with pytest.raises(httpx2.TransportError):
+        play(proxy, clock, messages, first=len(messages))
+    provider.broken_stream = False
+    clock.now += 400
+    play(proxy, clock, messages, first=len(messages))
+    assert placeholders(provider.bodies[-1]) == [f"toolu_{number}" for number in range(8)]
+
+
+def test_results_that_no_reply_follows_leave_if_the_request_would_be_refused_otherwise(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = read_six_files(session(1))
+    play(proxy, clock, messages[:-2])
+    provider.window = 20_000
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert "toolu_50" in placeholders(provider.bodies[-1])

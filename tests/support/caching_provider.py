@@ -53,7 +53,8 @@ class Refusal:
 class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request
     of the Responses API. The stream of request number `pause_at` stops in its middle until `resumed` is set.
-    `raw_answer` is the status, content type and body of every answer.
+    `raw_answer` is the status, content type and body of every answer; `encoder` returns for what a request accepts the
+    encoding of the answer, if it is no stream.
     """
 
     url: str = ""
@@ -68,6 +69,7 @@ class CachingProvider:
     pause_at: int | None = None
     resumed: threading.Event = field(default_factory=threading.Event)
     raw_answer: tuple[int, str, bytes] | None = None
+    encoder: Callable[[str], tuple[str, Callable[[bytes], bytes]]] | None = None
     responses_events: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
 
     @property
@@ -217,6 +219,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _send_raw(self, status: int, content_type: str, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", content_type)
+        if self.provider.encoder is not None:
+            name, encode = self.provider.encoder(self.headers.get("accept-encoding") or "")
+            data = encode(data)
+            self.send_header("Content-Encoding", name)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Set-Cookie", "secret=cookie")
         self.send_header("Request-Id", "req_1")

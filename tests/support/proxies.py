@@ -85,6 +85,7 @@ def running_proxy(
     *,
     http2: bool = False,
     settings: Mapping[str, Any] | None = None,
+    secret: str | None = None,
     **options: Any,
 ) -> Iterator[RunningProxy]:
     """The proxy before this model API, with its database."""
@@ -98,6 +99,7 @@ def running_proxy(
         open_stash,
         database=database,
         http2=http2,
+        secret=secret,
         clock=clock,
     )
     ready = threading.Event()

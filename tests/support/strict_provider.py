@@ -16,6 +16,7 @@ from typing import Any
 
 from contextstash.context.pairing.rules import violations
 from contextstash.tokenizer import count_with
+from tests.support.bound_reasoning import calls_without_reasoning, mismatched, reasoning_after
 from tests.support.loopback_server import served
 
 Body = dict[str, Any]
@@ -23,7 +24,9 @@ Body = dict[str, Any]
 
 @dataclass
 class StrictProvider:
-    """`accepted` and `over` are the tokens of each request, `invalid` says what was wrong with it."""
+    """`accepted` and `over` are the tokens of each request, `invalid` says what was wrong with it. With `binds` replies
+    hold reasoning that is bound to what stands before it; `mismatched` counts the pieces of each request that are not
+    any more, and `bare` are the calls without theirs."""
 
     window: int
     turns: int
@@ -33,6 +36,9 @@ class StrictProvider:
     over: list[int] = field(default_factory=list)
     invalid: list[str] = field(default_factory=list)
     requests: list[Body] = field(default_factory=list)
+    binds: bool = False
+    mismatched: list[int] = field(default_factory=list)
+    bare: list[frozenset[str]] = field(default_factory=list)
 
     def judge(self, fmt: str, body: Body, natives: list[Body], reply_tokens: int) -> tuple[int, str | None]:
         """The request's tokens, and the error with which it is refused."""
@@ -46,7 +52,15 @@ class StrictProvider:
             self.over.append(tokens)
             return tokens, f"prompt is too long: {tokens} tokens > {self.window} maximum"
         self.accepted.append(tokens)
+        if self.binds:
+            self.mismatched.append(mismatched(fmt, body))
+            self.bare.append(calls_without_reasoning(fmt, body))
         return tokens, None
+
+    def reasoning(self, fmt: str, body: Body) -> list[Body]:
+        """The reasoning with which the reply begins."""
+        found = reasoning_after(fmt, body, len(self.accepted)) if self.binds else None
+        return [] if found is None else [found]
 
     def next_call(self) -> tuple[str, str, dict[str, Any]] | None:
         """The id, name and arguments of the tool call that the next reply makes; None for the last reply."""
@@ -71,9 +85,9 @@ def _count(text: str) -> int:
 
 
 @contextmanager
-def strict_provider(*, window: int = 32_000, turns: int = 20) -> Iterator[StrictProvider]:
+def strict_provider(*, window: int = 32_000, turns: int = 20, binds: bool = False) -> Iterator[StrictProvider]:
     """A provider on a free port of this machine."""
-    provider = StrictProvider(window, turns)
+    provider = StrictProvider(window, turns, binds=binds)
     with served(_Handler, provider=provider) as provider.url:
         yield provider
 
@@ -108,7 +122,8 @@ def _anthropic(provider: StrictProvider, body: Body) -> tuple[int, Body]:
     if error:
         return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": error}}
     call = provider.next_call()
-    content: list[Body] = [{"type": "text", "text": "done" if call is None else "I read the next part."}]
+    content = provider.reasoning("anthropic", body)
+    content.append({"type": "text", "text": "done" if call is None else "I read the next part."})
     if call:
         content.append({"type": "tool_use", "id": call[0], "name": call[1], "input": call[2]})
     return 200, {
@@ -185,7 +200,7 @@ def _responses(provider: StrictProvider, body: Body) -> tuple[int, Body]:
         "created_at": 1_790_000_000,
         "status": "completed",
         "model": body["model"],
-        "output": [{**item, "status": "completed"}],
+        "output": [*provider.reasoning("openai-responses", body), {**item, "status": "completed"}],
         "usage": {**usage, **details},
         "parallel_tool_calls": True,
         "tool_choice": "auto",

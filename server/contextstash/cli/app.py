@@ -32,21 +32,32 @@ from contextstash.cli.scripts.gateway import gateway
 from contextstash.cli.scripts.hook import hook
 from contextstash.cli.scripts.proxy import proxy
 from contextstash.cli.scripts.serve import serve
+from contextstash.cli.scripts.statusline import statusline
 from contextstash.cli.scripts.token import token
 from contextstash.cli.sections import SectionedGroup
 from contextstash.cli.share.export import export
 from contextstash.cli.share.migrate_store import migrate_store
 from contextstash.cli.share.validate import validate
+from contextstash.cli.start.continue_ import continue_
 from contextstash.cli.start.demo import demo
 from contextstash.cli.start.doctor import doctor
 from contextstash.cli.start.import_ import import_files
 from contextstash.cli.start.install import install
 from contextstash.cli.start.run import run as run_behind_proxy
 from contextstash.cli.start.uninstall import uninstall
+from contextstash.cli.start.upgrade import upgrade
 from contextstash_storage.errors import ContextstashError
 
 INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""
+
+
+def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        from contextstash.hosts.install.installation import this_installation
+
+        click.echo(f"contextstash {__version__}\nfrom {this_installation().described}")
+        context.exit()
 
 
 @click.group(
@@ -54,7 +65,14 @@ INTERRUPTED = 130
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? `contextstash demo --sample` shows everything in a few seconds, with no set-up.",
 )
-@click.version_option(__version__, message="contextstash %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version, and where it is from.",
+)
 @click.option("--db", metavar="DATABASE", help="The database, for any command: a file, or postgresql://…")
 @click.option("--preset", metavar="NAME", help="The named set of settings to start from, for any command.")
 @click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="One setting, for any command; repeatable.")
@@ -84,6 +102,7 @@ COMMANDS = (
     export,
     migrate_store,
     demo,
+    continue_,
     status,
     ui,
     sessions,
@@ -101,8 +120,10 @@ COMMANDS = (
     validate,
     config,
     hook,
+    statusline,
     install,
     uninstall,
+    upgrade,
     doctor,
     completion,
 )

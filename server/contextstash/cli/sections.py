@@ -12,8 +12,10 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "install": "Add contextstash to a client's configuration.",
         "import": "Record the sessions that clients have written to disk.",
         "run": "Start a client behind a proxy that shortens its requests.",
+        "continue": "Go on with a session in another client.",
         "doctor": "Check database, settings, clients and hooks.",
         "uninstall": "Remove contextstash from a client's configuration.",
+        "upgrade": "Say how to upgrade this installation.",
     },
     "Look": {
         "sessions": "List the sessions, newest first.",
@@ -44,6 +46,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "gateway": "Serve other MCP servers' tools, with limited outputs.",
         "proxy": "Stand between a client and the model API.",
         "hook": "Handle an event of a client's hooks.",
+        "statusline": "Print Claude Code's status line.",
         "clip": "Print the text of a pipe within limits, archive all of it.",
         "completion": "Print the completion script of a shell.",
     },

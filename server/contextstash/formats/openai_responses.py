@@ -55,6 +55,9 @@ _OTHER_TYPES = frozenset(
         APPROVAL_RESPONSE,
     }
 )
+_CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
+"""Calls that the client answers by their id, or that may not be sent without one."""
+
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
 _FOREIGN_PARTS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image_url")
 
@@ -114,9 +117,17 @@ class OpenAIResponsesFormat:
         return with_parts_replaced(native, self.name, blocks, texts)
 
     def without_thinking(self, native: Native) -> Native | None:
-        """The item unchanged. Edits of earlier items do not invalidate reasoning, and the API refuses a call or message
-        whose reasoning is missing ("was provided without its required 'reasoning' item"), and the reverse."""
-        return native
+        """None for reasoning. Another item of the model loses its id: by that the API knows that there was reasoning,
+        and refuses the item ("was provided without its required 'reasoning' item"). Calls of the provider's own tools
+        cannot be sent without their ids: they are left out."""
+        kind = item_type(native)
+        if kind == "reasoning":
+            return None
+        if is_input(native) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
+            return native
+        if kind != "message" and call_id_of(native) is None:
+            return None if kind.endswith("_call") else native
+        return {key: value for key, value in native.items() if key != "id"}
 
     def user_message(self, text: str) -> Native:
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}

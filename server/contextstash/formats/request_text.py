@@ -33,6 +33,10 @@ RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
 """Items of the Responses API with the text of a tool's result. The second one answers tools that take free text: for
 GPT-6, Codex runs all its tools by one that takes a program (seen in 0.169)."""
 
+MAX_MESSAGES = 10_000
+"""A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
+session had 2,000."""
+
 BREAKPOINT_IN_JSON = f'"{BREAKPOINT_KEY}"'.encode()
 
 
@@ -288,6 +292,8 @@ class _ReadList:
         at = next_item(body, end, b"]") if self.spans else first_item(body, start, b"[")
         while at >= 0:
             place = len(self.messages)
+            if place >= MAX_MESSAGES:
+                raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
             message = _read_known(body, at, known[place] if place < len(known) else None)
             if message is None:
                 parser = parser or _Parser(body, at)

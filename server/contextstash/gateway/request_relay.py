@@ -70,28 +70,26 @@ async def call_tool(
 async def get_prompt(upstream: Upstream, name: str, params: GetPromptRequestParams, ctx: Request) -> Any:
     """A prompt as its server returns it."""
 
-    async def ask(session: Any) -> Any:
-        async def send(answers: Mapping[str, Any]) -> Any:
-            request = GetPromptRequest(params=_own_params(params, {"name": name, **answers}, GetPromptRequestParams))
-            return await session.send_request(request, _PROMPT_RESULT)
+    def request(answers: Mapping[str, Any]) -> GetPromptRequest:
+        return GetPromptRequest(params=_own_params(params, {"name": name, **answers}, GetPromptRequestParams))
 
-        return await _answered(upstream, session, send, ctx)
-
-    with upstream.backchannel.during(ctx):
-        return await upstream.ask(ask)
+    return await _repeatable(upstream, request, _PROMPT_RESULT, ctx)
 
 
 async def read_resource(upstream: Upstream, uri: str, params: ReadResourceRequestParams, ctx: Request) -> Any:
     """A resource as its server returns it."""
 
-    async def ask(session: Any) -> Any:
-        async def send(answers: Mapping[str, Any]) -> Any:
-            request = ReadResourceRequest(
-                params=_own_params(params, {"uri": uri, **answers}, ReadResourceRequestParams)
-            )
-            return await session.send_request(request, _RESOURCE_RESULT)
+    def request(answers: Mapping[str, Any]) -> ReadResourceRequest:
+        return ReadResourceRequest(params=_own_params(params, {"uri": uri, **answers}, ReadResourceRequestParams))
 
-        return await _answered(upstream, session, send, ctx)
+    return await _repeatable(upstream, request, _RESOURCE_RESULT, ctx)
+
+
+async def _repeatable(upstream: Upstream, request: Callable[[Mapping[str, Any]], Any], kind: Any, ctx: Request) -> Any:
+    """The result of a request that may be sent again if the connection breaks."""
+
+    async def ask(session: Any) -> Any:
+        return await _answered(upstream, session, lambda answers: session.send_request(request(answers), kind), ctx)
 
     with upstream.backchannel.during(ctx):
         return await upstream.ask(ask)

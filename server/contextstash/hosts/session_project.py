@@ -9,7 +9,7 @@ from contextstash.files.regular_files import open_regular
 from contextstash.hosts.readers.transcript import split_lines, text_of
 
 MAX_HEAD_BYTES = 200_000
-"""Bytes at the start of a transcript in which its folder is searched for. A guess: Claude Code and Codex name it in
+"""Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in
 their first records."""
 
 

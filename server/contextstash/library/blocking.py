@@ -1,9 +1,11 @@
 """`open_stash_sync`: the same for programs without an event loop. Each call runs on a loop in a thread of its own.
 
-with open_stash_sync() as stash:
-    session = stash.session("job-7", model="gpt-5.4")
-    request = session.request(messages, tools=tools)
-    messages += session.reply(client.chat.completions.create(messages=request.messages, **request.options))
+    with open_stash_sync() as stash:
+        session = stash.session("job-7", model="gpt-5.4")
+        request = session.request(messages, tools=tools)
+        messages += session.reply(client.chat.completions.create(messages=request.messages, **request.options))
+
+The methods and arguments are those of `open_stash` and its sessions.
 """
 
 from __future__ import annotations

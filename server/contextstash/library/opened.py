@@ -1,8 +1,10 @@
 """`open_stash`: the sessions' database, opened within a program.
 
-async with open_stash() as stash:
-    session = stash.session("job-7", window=200_000)
-    found = await stash.use_cases.search_history("connection refused", scope="everywhere")
+    async with open_stash() as stash:
+        session = stash.session("job-7", window=200_000)
+        found = await stash.use_cases.search_history("connection refused", scope="everywhere")
+
+Leaving the block closes the database; what was recorded is on the disk before that.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from contextstash.formats.reasoning_reports import DroppedReasoning, dropped_reasoning
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native
@@ -33,10 +34,12 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's reply as messages to record, with the usage that the provider reported."""
+    """A model's reply as messages to record, with the usage that the provider reported, and the reasoning of the
+    request that it dropped."""
 
     messages: list[Native]
     usage: Mapping[str, Any] | None = None
+    dropped: DroppedReasoning | None = None
 
 
 def read_reply(reply: object) -> Reply:
@@ -47,7 +50,7 @@ def read_reply(reply: object) -> Reply:
         return Reply([as_said(item) for item in data])
     if not isinstance(data, dict):
         raise BadInputError(_EXPECTED)
-    return Reply([as_said(native) for native in _messages(data)], _usage(data))
+    return Reply([as_said(native) for native in _messages(data)], _usage(data), dropped_reasoning(data))
 
 
 def _is_block(item: object) -> bool:
@@ -66,7 +69,19 @@ def _messages(data: Native) -> list[Native]:
     raise BadInputError(_EXPECTED)
 
 
-_ENVELOPE = frozenset({"id", "type", "model", "stop_reason", "stop_sequence", "usage", "container", "stop_details"})
+_ENVELOPE = frozenset(
+    {
+        "id",
+        "type",
+        "model",
+        "stop_reason",
+        "stop_sequence",
+        "usage",
+        "container",
+        "stop_details",
+        "input_transformations",
+    }
+)
 """Keys of an Anthropic Message around its role and content. An item of Responses has `type: message` too, but comes in
 a list."""
 

@@ -1,9 +1,11 @@
 """Tasks that no caller waits for: kept until they end, and logged if they fail.
 
-tasks = BackgroundTasks("recording")
-tasks.start(record(messages))
-...
-await tasks.idle()  # before the store is closed
+    tasks = BackgroundTasks("recording")
+    tasks.start(record(messages))
+    ...
+    await tasks.idle()  # before the store is closed
+
+A task that fails is logged by the kind of its error.
 """
 
 from __future__ import annotations

@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextstash.context.view.protected_outputs import fetched_again
 from contextstash.context.window.estimate import MIN_GROWTH
 from contextstash.proxy.preparation import Prepared, made_calls, pruned_at
-from contextstash.proxy.shown_sizes import size_of
+from contextstash.proxy.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92
 """The share of the window at which clients compact, for the estimate of compactions avoided: Claude Code's."""
+
+GUESSED_WINDOW = 200_000
+"""Tokens of an unknown model's window, for the same estimate."""
 
 AFTER_COMPACTION = 0.15
 """The share of the window that a conversation takes after a compaction. A guess, for the same estimate."""
@@ -23,38 +26,79 @@ PRIOR_TOKENS = 20_000
 """What is known weighs as much as so many new tokens: one large output of another kind changes little. A guess."""
 
 
-def booked(prepared: Prepared, usage: Usage, ended: float, window: int) -> ProxiedSession:
-    """The conversation's state after a reply, whose usage the provider reported."""
-    conversation, prices = prepared.conversation, prepared.prices
-    state, prompt = conversation.state, usage.prompt_tokens
-    direct = prompt + prepared.saved
-    paid = _cost(prepared, usage.cached_tokens, usage.cache_write_tokens, prompt)
-    read = usage.cached_tokens
-    if not prepared.cold and state.direct_prompt:
-        # Unedited, a warm request would have read all of the former one. A cold one reads what others keep warm.
-        read = max(read, min(state.direct_prompt, direct))
-    rest = direct - read
-    written = rest if usage.cache_write_tokens or not prices.write > 1 else 0
+READ_SHARE = 0.9
+"""A provider that reads less than this share of what must still be in its cache after an edit has lost it otherwise. A
+guess: what is in front of a place is estimated."""
+
+UNSURE_TOKENS = 1_024
+"""So few tokens more or less are not looked at: no provider caches a shorter prompt."""
+
+
+def booked(prepared: Prepared, usage: Usage, unedited: Usage, ended: float, window: int | None) -> ProxiedSession:
+    """The conversation's state after a reply. The provider reported its usage; `unedited` is what `unedited_usage`
+    estimates. `window` is the model's, if it is known."""
+    prices, state, prompt = prepared.prices, prepared.conversation.state, usage.prompt_tokens
     again = _fetched_again(prepared)
-    passed = COMPACTS_AT * window
-    shrunk = direct - state.compactions_avoided * (COMPACTS_AT - AFTER_COMPACTION) * window
+    window = window or GUESSED_WINDOW
+    passed, whole = COMPACTS_AT * window, prompt + prepared.saved
+    shrunk = whole - state.compactions_avoided * (COMPACTS_AT - AFTER_COMPACTION) * window
     return state.model_copy(
         update={
             "requests": state.requests + 1,
             "edited": state.edited + prepared.edited,
             "prunes": state.prunes + bool(prepared.pruned),
             "sent": state.sent + prompt,
-            "direct": state.direct + direct,
-            "paid": state.paid + paid,
-            "direct_cost": state.direct_cost + _cost(prepared, read, written, direct),
+            "direct": state.direct + unedited.prompt_tokens,
+            "paid": state.paid + _cost(prepared, usage),
+            "direct_cost": state.direct_cost + _cost(prepared, unedited),
             "refetched": state.refetched + len(again),
             "refetched_tokens": state.refetched_tokens + sum(again.values()),
             "compactions_avoided": state.compactions_avoided + (shrunk > passed > prompt),
             "last_at": ended,
             "cache_seconds": prices.seconds,
             "prompt": prompt,
-            "direct_prompt": direct,
+            "direct_prompt": unedited.prompt_tokens,
             "tokens_per_byte": _tokens_per_byte(prepared, prompt),
+        }
+    )
+
+
+def unedited_usage(prepared: Prepared, usage: Usage, window: int | None) -> Usage:
+    """What the provider would have reported of the request as the client wrote it: no more than fits into the model's
+    window, since a longer one cannot be sent."""
+    prompt = usage.prompt_tokens
+    direct = prompt + prepared.saved
+    if window is not None:
+        direct = max(prompt, min(direct, window))
+    read = _unedited_read(prepared, usage, direct)
+    plain = max(0, prompt - usage.cached_tokens - usage.cache_write_tokens)
+    written = max(0, direct - read - plain) if usage.cache_write_tokens else 0
+    return usage.model_copy(update={"prompt_tokens": direct, "cached_tokens": read, "cache_write_tokens": written})
+
+
+def _unedited_read(prepared: Prepared, usage: Usage, direct: int) -> int:
+    """The tokens that the unedited request would have read from the cache. What the provider did not find for another
+    reason than our edits, such as other tools, a rewind, or an entry that it dropped, it would have missed as well."""
+    conversation, read = prepared.conversation, usage.cached_tokens
+    former = conversation.state.direct_prompt
+    most = min(former, direct) if former else direct
+    still = prepared.still_cached
+    if still is not None and not prepared.cold and read >= min(READ_SHARE * still, still - UNSURE_TOKENS):
+        return max(read, most)
+    sizes = shown_sizes(conversation, prepared.request)
+    hidden = sizes.hidden_within(read)
+    return max(read, min(most, read + round(prepared.saved * hidden)))
+
+
+def priced(state: ProxiedSession, paid: float | None, unedited: float | None) -> ProxiedSession:
+    """The state with the price of a request, and of the same one unedited; unchanged if they are not known."""
+    if paid is None or unedited is None:
+        return state
+    return state.model_copy(
+        update={
+            "priced": state.priced + 1,
+            "dollars_paid": state.dollars_paid + paid,
+            "dollars_direct": state.dollars_direct + unedited,
         }
     )
 
@@ -86,9 +130,10 @@ def booked_without_usage(prepared: Prepared, ended: float) -> ProxiedSession:
     return state.model_copy(update={**changes, "cache_seconds": prepared.prices.seconds})
 
 
-def _cost(prepared: Prepared, read: int, written: int, prompt: int) -> float:
-    prices = prepared.prices
-    return read * prices.read + written * prices.write + max(0, prompt - read - written)
+def _cost(prepared: Prepared, usage: Usage) -> float:
+    """The cost of a prompt in units of one uncached input token."""
+    prices, read, written = prepared.prices, usage.cached_tokens, usage.cache_write_tokens
+    return read * prices.read + written * prices.write + max(0, usage.prompt_tokens - read - written)
 
 
 def _bytes_saved(prepared: Prepared) -> int:

@@ -9,12 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mutab
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from contextstash.proxy.encodings import decodable_only, packed, readable_error, unpacked
 from contextstash.proxy.engine import EDIT_REFUSALS, MAX_BODY_BYTES, Engine
+from contextstash.proxy.held_bodies import HeldBodies
 from contextstash.proxy.preparation import Prepared
 from contextstash.proxy.stream_start import held_start
 from contextstash.proxy.upstream import Upstream
-from contextstash.proxy.usage_tap import UsageTap, decoded
-from contextstash.proxy.wire import RawHeaders, header, is_foreign_page, is_web_socket, passed_on
+from contextstash.proxy.usage_tap import UsageTap
+from contextstash.proxy.wire import (
+    RawHeaders,
+    behind_secret,
+    header,
+    is_foreign_host,
+    is_foreign_page,
+    is_web_socket,
+    passed_on,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -41,6 +51,9 @@ MAX_ERROR_BYTES = 1 << 20
 """A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
 
 
+BODY_SECONDS = 30.0
+"""How long a body may stop to arrive. A guess: it comes from this machine, without a pause."""
+
 STREAMED_REFUSAL = 400
 """The status that stands for a refusal within a stream whose own status is 200."""
 
@@ -50,11 +63,11 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Reply:
     """A response of the model API: `chunks` are its body, `refusal` the status and the text with which it refuses the
-    request."""
+    request, None in place of a text that cannot be read."""
 
     response: httpx2.Response
     chunks: AsyncIterator[bytes]
-    refusal: tuple[int, bytes] | None = None
+    refusal: tuple[int, bytes | None] | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -66,23 +79,27 @@ class ClientGoneError(Exception):
     """The client closed its connection before the response ended."""
 
 
+class BodyTimeoutError(Exception):
+    """The rest of a request's body did not arrive."""
+
+
 class ProxyApp:
     """Handles one HTTP request at a time of each connection; see the module."""
 
-    def __init__(self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]]) -> None:
-        """`at_end` is called when the server has stopped."""
+    def __init__(
+        self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]], secret: str | None = None
+    ) -> None:
+        """`at_end` is called when the server has stopped. Only requests whose path begins with the `secret` are
+        served, if there is one."""
         self._upstream = upstream
         self._engine = engine
         self._at_end = at_end
+        self._secret = secret
+        self._held = HeldBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and is_foreign_page(scope["headers"]):
-            await self._refuse(send)
-        elif scope["type"] == "http" and is_web_socket(scope["headers"]):
-            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
-            await send_error(send, 426, "invalid_request_error", "contextstash proxy: WebSocket is not supported.")
-        elif scope["type"] == "http":
-            await Exchange(scope, receive, send, self._upstream, self._engine).run()
+        if scope["type"] == "http":
+            await self._serve(scope, receive, send)
         elif scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -90,23 +107,46 @@ class ProxyApp:
             await self._at_end()
             await send({"type": "lifespan.shutdown.complete"})
 
-    async def _refuse(self, send: Send) -> None:
-        logger.warning("refused a request of a web page")
-        await send_error(send, 403, "permission_error", "contextstash proxy: web pages of other hosts are refused.")
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse whoever is not a program of this machine that was told the address; serve the others."""
+        if is_foreign_host(scope["headers"]) or is_foreign_page(scope["headers"]):
+            logger.warning("refused a request of a web page")
+            await _refuse(send, "web pages of other hosts are refused.")
+            return
+        own = scope if self._secret is None else behind_secret(scope, self._secret)
+        if own is None:
+            await _refuse(send, "this proxy serves only the client that contextstash run has started.")
+            return
+        if is_web_socket(own["headers"]):
+            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+            await send_error(send, 426, "invalid_request_error", "contextstash proxy: WebSocket is not supported.")
+            return
+        await Exchange(own, receive, send, self._upstream, self._engine, self._held).run()
+
+
+async def _refuse(send: Send, reason: str) -> None:
+    await send_error(send, 403, "permission_error", f"contextstash proxy: {reason}")
 
 
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, engine: Engine) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, engine: Engine, held: HeldBodies
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._upstream = upstream
         self._engine = engine
+        self._all_held = held
+        self._held = 0
+        self._arrived = asyncio.Event()
         self._headers: RawHeaders = list(scope["headers"])
         query = scope["query_string"]
         self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
+        self._encoding = header(self._headers, b"content-encoding")
+        self._original = b""
         self._started = False
         self._finished = False
 
@@ -120,14 +160,18 @@ class Exchange:
                 await self._pass_read(format_name)
         except ClientGoneError:
             logger.debug("the client closed its connection")
+        except BodyTimeoutError:
+            await send_error(self._send, 408, "timeout_error", "contextstash proxy: the request did not arrive.")
         except Exception as error:
             if self._started or not _is_transport_error(error):
                 raise
             await self._no_response(error)
+        finally:
+            self._all_held.give_back(self._held)
 
     def _format(self) -> str | None:
         """The format of the request, None if it is passed on unread."""
-        if self._scope["method"] != "POST" or header(self._headers, b"content-encoding"):
+        if self._scope["method"] != "POST":
             return None
         path = self._scope["path"]
         return next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
@@ -137,10 +181,14 @@ class Exchange:
         if rest is not None:
             await self._pass_on(rest)
             return
-        prepared = await self._engine.prepare(format_name, self._headers, read)
+        body = read if self._encoding is None else unpacked(read, self._encoding, MAX_BODY_BYTES)
+        prepared = None
+        if body is not None and (body is read or self._hold(len(body))):
+            prepared = await self._unless_gone(self._engine.prepare(format_name, self._headers, body))
         if prepared is None:
             await self._pass_on(read)
             return
+        self._headers, self._original = decodable_only(self._headers), read
         try:
             await self._pass_prepared(prepared)
         finally:
@@ -159,22 +207,30 @@ class Exchange:
 
     async def _asked(self, prepared: Prepared) -> Reply:
         """The reply to a request, with what it says if the request is refused."""
-        response = await self._request(prepared.body)
+        response = await self._request(self._as_sent(prepared))
         encoding = response.headers.get("content-encoding")
         chunks = response.aiter_raw()
         if response.status_code in EDIT_REFUSALS and "json" in response.headers.get("content-type", ""):
             error, whole = await _beginning(chunks)
             if not whole:
                 return Reply(response, _joined([error], chunks))
-            return Reply(response, _listed([error]), (response.status_code, decoded(error, encoding)))
+            return Reply(response, _listed([error]), (response.status_code, readable_error(error, encoding)))
         if prepared.request.format == "openai-responses" and "event-stream" in response.headers.get("content-type", ""):
             held, refusal = await held_start(chunks, encoding)
             return Reply(response, _joined(held, chunks), None if refusal is None else (STREAMED_REFUSAL, refusal))
         return Reply(response, chunks)
 
+    def _as_sent(self, prepared: Prepared) -> bytes:
+        """The body in the encoding in which the client sent it: the client's own bytes if nothing is edited."""
+        if not prepared.edited:
+            return self._original
+        return prepared.body if self._encoding is None else packed(prepared.body, self._encoding)
+
     async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
-        response = await self._request(body if has_body else None)
+        if not has_body:
+            self._arrived.set()
+        response = await self._unless_gone(self._request(body if has_body else None))
         await self._relay(Reply(response, response.aiter_raw()), None)
 
     async def _request(self, body: bytes | AsyncIterator[bytes] | None) -> httpx2.Response:
@@ -239,24 +295,34 @@ class Exchange:
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 raise ClientGoneError
+            if not message.get("more_body"):
+                self._arrived.set()
             if body := message.get("body"):
                 yield body
             if not message.get("more_body"):
                 return
 
     async def _read_body(self) -> tuple[bytes, AsyncIterator[bytes] | None]:
-        """The whole body; or, if it is too large to be read, all of it as a stream."""
+        """The whole body; or all of it as a stream, if it is too large to be read or all requests together hold too
+        much. Raises BodyTimeoutError if it stops to arrive: what it holds would be missing for others."""
         chunks: list[bytes] = []
         size = 0
         body = self._body()
-        async for chunk in body:
+        while (chunk := await _next(body)) is not None:
             chunks.append(chunk)
             size += len(chunk)
-            if size > MAX_BODY_BYTES:
+            if size > MAX_BODY_BYTES or not self._hold(len(chunk)):
                 return b"", _joined(chunks, body)
         return b"".join(chunks), None
 
+    def _hold(self, size: int) -> bool:
+        """Whether so many bytes more may be held until the request has ended."""
+        fits = self._all_held.take(size)
+        self._held += size if fits else 0
+        return fits
+
     async def _gone(self) -> None:
+        await self._arrived.wait()  # until then, whoever reads the body notices it
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -274,9 +340,17 @@ async def _listed(chunks: list[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
+async def _next(body: AsyncIterator[bytes]) -> bytes | None:
+    """The next bytes of a body, None at its end. Raises BodyTimeoutError."""
+    try:
+        return await asyncio.wait_for(anext(body, None), BODY_SECONDS)
+    except TimeoutError:
+        raise BodyTimeoutError from None
+
+
 async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    for chunk in chunks:
-        yield chunk
+    while chunks:
+        yield chunks.pop(0)
     async for chunk in rest:
         yield chunk
 

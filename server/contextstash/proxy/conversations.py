@@ -88,13 +88,13 @@ class StoredLine:
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `sent_bytes` is how much of the last request was sent of the prompt. `recorded` are the messages that the session
-    holds of the last recorded request, `stored` says where.
-    `followed` is the transcript by which the session is recorded, if it is; `usage` is that of the last reply;
-    `edits` are those in force, `shown` those of the last request; `kept` are the pins of the user or the model: handles
-    and files that stay; parts of `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated
-    calls that are booked already; `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds
-    since 1970.
+    `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
+    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the
+    messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
+    which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
+    those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
+    `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated calls that are booked already;
+    `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
     is the hash of their credentials. While the client has the model summarize, it is `compacting`. `responses` are the
@@ -118,6 +118,8 @@ class Conversation:
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
     kept: tuple[str, ...] = ()
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
+    calibration: float = 1.0
+    anchor: int | None = None
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None
@@ -262,13 +264,13 @@ class Conversations:
     def __init__(self, sessions: ProxiedSessions | None) -> None:
         """Without `sessions` nothing is looked up or recorded."""
         self._sessions = sessions
-        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
         self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
-        for conversation in reversed(self._known.values()):
+        for conversation in self._known.newest_first():
             request = conversation.request
             if request is not None:
                 first = request.spans[0]
@@ -300,16 +302,13 @@ class Conversations:
         found.flights = [flight for flight in found.flights if not flight.ended]
         if not is_compaction(asked.request.latest.native):
             found.flights.append(asked)
-        self._known[found.session_id] = found
-        self._known.move_to_end(found.session_id)
-        while len(self._known) > MAX_CONVERSATIONS:
-            self._known.popitem(last=False)
+        self._known.set(found.session_id, found)
 
     def _group(self, asked: AskedRequest) -> list[Conversation]:
         """The known conversations that this sender could continue, the newest first."""
         return [
             each
-            for each in reversed(self._known.values())
+            for each in self._known.newest_first()
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
             and each.sender in (None, asked.sender)

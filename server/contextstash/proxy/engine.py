@@ -25,6 +25,7 @@ from contextstash.proxy.conversations import (
     replied_line,
 )
 from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
 from contextstash.proxy.occurrences import Inherited, inherited
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
@@ -105,14 +106,6 @@ class Ingest(Protocol):
     async def __call__(self, path: Path) -> object: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """A model's window in tokens, and what an uncached input token costs in millionths of a dollar, if it is known."""
-
-    window: int = 200_000
-    dollars: float | None = None
-
-
 @dataclass
 class Totals:
     """What this process did, for the line at its end."""
@@ -142,9 +135,8 @@ class Engine:
         self._options = options
         self._clock = clock
         self._ingest = ingest
-        self._facts_of = facts_of
         self._still_stored = still_stored
-        self._facts: dict[str, ModelFacts] = {}
+        self._models = KnownModels(facts_of)
         self._conversations = Conversations(self._sessions)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
@@ -168,7 +160,8 @@ class Engine:
             return None
         self.totals.sessions.add(conversation.session_id)
         request, cold = asked.request, cold_now(conversation, now)
-        original = Prepared(conversation, request, body, prices_of(request), now, cold=cold, asked=asked)
+        prices = prices_of(request, self._models.now(request.value("model")).ratios)
+        original = Prepared(conversation, request, body, prices, now, cold=cold, asked=asked)
         try:
             return await self._prepared(original, agent_of(headers))
         except Exception as error:
@@ -255,13 +248,6 @@ class Engine:
         model = request.value("model")
         if isinstance(model, str) and model != conversation.state.model:
             conversation.state = conversation.state.model_copy(update={"model": model})
-            if model not in self._facts:
-                self._facts[model] = ModelFacts()
-                self._in_background(self._learn(model))
-
-    async def _learn(self, model: str) -> None:
-        """Look up a model's window and price in a thread: the first look-up takes half a second."""
-        self._facts[model] = await asyncio.to_thread(self._facts_of, model)
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -284,6 +270,7 @@ class Engine:
             return
         conversation.kept = self._sessions.kept(session)
         conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
+        conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source
             conversation.catalog = await self._sessions.catalog(conversation.session_id, Catalog())
@@ -334,12 +321,14 @@ class Engine:
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived
 
-    async def after_refusal(self, prepared: Prepared, status: int, error: bytes) -> Prepared | None:
-        """The request to send once more after the provider refused it; None if the client gets the refusal. Never
-        raises."""
+    async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
+        """The request to send once more after the provider refused it; None if the client gets the refusal. What
+        cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
         if status not in EDIT_REFUSALS:
             return None
         try:
+            if error is None:
+                return prepared.as_original() if prepared.edited else None
             text = error.decode("utf-8", "replace")
             overflow = recognize(text)
             if overflow is not None:
@@ -394,12 +383,13 @@ class Engine:
         self.ended(prepared)
         try:
             ended = self._clock()
+            unedited = None
             if usage is None:
                 state = accounts.booked_without_usage(prepared, ended)
             else:
-                facts = self._facts.get(conversation.state.model or "", ModelFacts())
-                state = accounts.booked(prepared, usage, ended, facts.window)
-                state = state.model_copy(update={"dollars": facts.dollars})
+                window = self._models.now(conversation.state.model).window
+                unedited = accounts.unedited_usage(prepared, usage, window)
+                state = accounts.booked(prepared, usage, unedited, ended, window)
             conversation.state = state.model_copy(update={"healed": state.healed + healed})
             conversation.advance(prepared.request, response)
             former, conversation.usage = conversation.usage, usage
@@ -408,11 +398,14 @@ class Engine:
             )
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
-            self._in_background(self._keep(prepared, former if extends else None, response))
+            bill = Bill(usage, unedited, prepared.prices.seconds)
+            self._in_background(self._keep(prepared, former if extends else None, response, bill))
         except Exception as error:
             self._fault(conversation, error)
 
-    async def _keep(self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None) -> None:
+    async def _keep(
+        self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None, bill: Bill
+    ) -> None:
         conversation, request = prepared.conversation, prepared.request
         if self._sessions is None or conversation.deleted:
             return
@@ -426,6 +419,14 @@ class Engine:
                 conversation.session_id,
                 type(error).__name__,
             )
+        facts = self._models.of(conversation.state.model)
+        if not facts.done():  # the proxy may end before the price table is loaded
+            await self._keep_state(conversation)
+        conversation.state = bill.added_to(conversation.state, await asyncio.shield(facts))
+        await self._keep_state(conversation)
+
+    async def _keep_state(self, conversation: Conversation) -> None:
+        assert self._sessions is not None
         if not conversation.deleted:
             state = conversation.state
             if self._options.project and not state.project:
@@ -474,6 +475,8 @@ class Engine:
             await self._pin_again(conversation, again)
         await self._sessions.catalog(session_id, conversation.catalog)
         session = await self._present(conversation)
+        if session is not None:
+            conversation.calibration = self._sessions.calibration(session)
         if session is not None and session.counters.edits != conversation.edits.edits:
             conversation.edits = await self._sessions.edits(session_id, conversation.catalog)
 

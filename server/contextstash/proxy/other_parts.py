@@ -13,7 +13,7 @@ from contextstash.formats.request_text import RequestText, TextMessage, output_s
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.occurrences import Naming, call_names
 from contextstash.proxy.part_kinds import PartKinds
-from contextstash.service.requests.proxied import ProxiedEdits
+from contextstash.service.requests.proxied import Pin, ProxiedEdits
 from contextstash.service.requests.proxied_parts import MessagePart
 
 
@@ -89,11 +89,12 @@ def image_text(image: Image) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PinnedParts:
-    """The placeholders of a message's other parts, by their paths; `images` are the images among them, with their
-    tokens."""
+    """The placeholders of a message's other parts, by their paths. `images` are the tokens of the images among them,
+    which the provider counts by their pixels, and `saved` the tokens that the others take less, by our count."""
 
     texts: Mapping[Path, str]
-    images: Mapping[Path, int]
+    images: int
+    saved: int
 
 
 def pinned_parts(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> dict[int, PinnedParts]:
@@ -102,20 +103,22 @@ def pinned_parts(conversation: Conversation, request: RequestText, edits: Proxie
     places = _positions(conversation, request) if edits.images else {}
     name = call_names(conversation, request)
     for place, message in enumerate(request.messages if edits.inputs or places else ()):
-        texts = _pinned_inputs(message, edits, place, name) if edits.inputs and message.is_models else {}
-        images: dict[Path, int] = {}
+        inputs = _pinned_inputs(message, edits, place, name) if edits.inputs and message.is_models else {}
+        texts = {path: pin.text for path, pin in inputs.items()}
+        images = 0
         for block, image, tokens in _recorded_images(conversation, message, places[place]) if place in places else ():
             pin = edits.images.get((places[place], block))
             if pin is not None and image.path is not None and pin.sha256 == output_sha256(image_text(image)):
-                texts[image.path], images[image.path] = pin.text, tokens
+                texts[image.path] = pin.text
+                images += tokens
         if texts:
-            found[place] = PinnedParts(texts, images)
+            found[place] = PinnedParts(texts, images, sum(pin.saved for pin in inputs.values()))
     return found
 
 
-def _pinned_inputs(message: TextMessage, edits: ProxiedEdits, place: int, name: Naming) -> dict[Path, str]:
+def _pinned_inputs(message: TextMessage, edits: ProxiedEdits, place: int, name: Naming) -> dict[Path, Pin]:
     return {
-        given.path: pin.text
+        given.path: pin
         for given in message.inputs
         if (pin := edits.inputs.get(name(place, given.call_id))) is not None and pin.sha256 == output_sha256(given.text)
     }

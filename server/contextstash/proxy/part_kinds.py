@@ -1,4 +1,4 @@
-"""Which parts of a request may leave it beside tool outputs."""
+"""Which parts of a request may leave it in addition to tool outputs."""
 
 from __future__ import annotations
 

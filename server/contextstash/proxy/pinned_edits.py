@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from contextstash.formats.breakpoints import content_of
 from contextstash.formats.request_edits import MessageEdit, SummaryOf
-from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.formats.request_text import RequestText, TextMessage, is_thinking
 from contextstash.proxy.conversations import Conversation
 from contextstash.proxy.occurrences import Inherited, Naming, has_results, inherited, result_names
 from contextstash.proxy.other_parts import pinned_parts
@@ -28,7 +29,7 @@ def pinned_edits(
         found[again.place] = _with_pin(found.get(again.place, NO_EDIT), request.messages[again.place], again)
     for place, parts in pinned_parts(conversation, request, edits).items():
         found[place] = replace(found.get(place, NO_EDIT), parts=parts.texts)
-    for place in _stripped(conversation, request, edits):
+    for place in stripped(conversation, request, edits):
         found[place] = replace(found.get(place, NO_EDIT), thinking_left_out=True)
     return found
 
@@ -41,18 +42,41 @@ def thinks(message: TextMessage) -> bool:
     return message.thinks
 
 
+def thinking_size(message: TextMessage) -> int:
+    """The bytes of its thinking that can be read. What the provider bills of it is not known: at least as much."""
+    blocks = (block for block in content_of(message.native) if is_thinking(block))
+    return sum(len(str(block.get("thinking") or "")) for block in blocks)
+
+
 def pinned_results(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> MessageEdit | None:
     """The placeholders of the results of message `place`; None if it has none. It is the same object as long as the
     pins are."""
+    return _pinned(message, pins, place, name)[0]
+
+
+def saved_by_results(conversation: Conversation, request: RequestText) -> dict[int, int]:
+    """The tokens that the placeholders of results take less than what they stand for, by our count and by message."""
+    edits, name = conversation.edits, result_names(conversation, request)
+    found: dict[int, int] = {}
+    for place in request.places(has_results) if edits.pins else ():
+        found[place] = _pinned(request.messages[place], edits.pins, place, name)[1]
+    for again in inherited(conversation, request, edits):
+        found[again.place] = found.get(again.place, 0) + again.pin.saved
+    return found
+
+
+def _pinned(message: TextMessage, pins: Mapping[str, Pin], place: int, name: Naming) -> tuple[MessageEdit | None, int]:
     names = tuple(name(place, result.call_id) for result in message.results)
-    known: tuple[Mapping[str, Pin], tuple[str, ...], MessageEdit | None] | None = message.notes.get("pinned")
+    known: tuple[Mapping[str, Pin], tuple[str, ...], tuple[MessageEdit | None, int]] | None
+    known = message.notes.get("pinned")
     if known is None or known[0] is not pins or known[1] != names:
-        texts = {
-            result.path: pins[named].text
+        shown = {
+            result.path: pins[named]
             for result, named in zip(message.results, names, strict=True)
             if named in pins and message.hashes.get(result.path) == pins[named].sha256
         }
-        known = message.notes["pinned"] = pins, names, MessageEdit(texts) if texts else None
+        edit = MessageEdit({path: pin.text for path, pin in shown.items()}) if shown else None
+        known = message.notes["pinned"] = pins, names, (edit, sum(pin.saved for pin in shown.values()))
     return known[2]
 
 
@@ -61,7 +85,7 @@ def _with_pin(edit: MessageEdit, message: TextMessage, again: Inherited) -> Mess
     return replace(edit, texts={**edit.texts, **paths})
 
 
-def _stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:
+def stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[int]:
     """The messages whose thinking is left out."""
     if not edits.strips:
         return []

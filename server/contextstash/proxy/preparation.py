@@ -12,6 +12,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import NamedTuple
 
+from contextstash.configuration.models import CachePriceRatios
 from contextstash.context.view.cached_prune import (
     AUTOMATIC,
     FIVE_MINUTES,
@@ -27,16 +28,24 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
-from contextstash.context.view.thinking_blocks import preserves_thinking
-from contextstash.formats.request_edits import MessageEdit, edited
+from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
+from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
+from contextstash.formats.whole_request import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces, is_compaction
-from contextstash.proxy.cache_anchor import anchor, anchor_place, takes_anchor
+from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
 from contextstash.proxy.occurrences import has_results, result_names
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.pinned_edits import pinned_edits, pinned_summaries, thinks
+from contextstash.proxy.pinned_edits import (
+    pinned_edits,
+    pinned_summaries,
+    saved_by_results,
+    stripped,
+    thinking_size,
+    thinks,
+)
 from contextstash.proxy.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.service.requests.proxied_parts import MessagePart
 from contextstash_storage.records import Output
@@ -90,7 +99,8 @@ class PruneLimits:
 @dataclass(frozen=True)
 class Prepared:
     """A request ready to be sent. `saved` are the tokens that the edits take out; `pruned` says how many outputs were
-    pruned for this request; `cold` whether the provider's cache had expired."""
+    pruned for this request; `cold` whether the provider's cache had expired; `still_cached` how many tokens the cache
+    holds in spite of edits that the former request did not show, None if there are none."""
 
     conversation: Conversation
     request: RequestText
@@ -100,6 +110,7 @@ class Prepared:
     saved: int = 0
     pruned: int = 0
     cold: bool = False
+    still_cached: int | None = None
     texts: Mapping[int, MessageEdit] = field(default_factory=dict)
     asked: AskedRequest | None = None
 
@@ -112,8 +123,16 @@ class Prepared:
         return replace(self, body=self.request.body, saved=0, pruned=0, texts={})
 
 
-def prices_of(request: RequestText) -> CachePrices:
-    """The prices of the cache that the request's breakpoints ask for: of two kinds the longer one."""
+def prices_of(request: RequestText, ratios: CachePriceRatios | None) -> CachePrices:
+    """The prices of the cache that the request asks for, by its model's price table if that is known."""
+    prices = _cache_of(request)
+    if ratios is None:
+        return prices
+    return replace(prices, read=ratios.read, write=ratios.long_write if prices is ONE_HOUR else ratios.write)
+
+
+def _cache_of(request: RequestText) -> CachePrices:
+    """The cache that the request's breakpoints ask for: of two kinds the longer one."""
     if request.format != "anthropic":
         return AUTOMATIC
     around = [request.value("system"), request.value("tools")]
@@ -153,7 +172,7 @@ def _lets_programs_search(message: TextMessage) -> bool:
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
-        return request.value("previous_response_id") is None and request.value("conversation") is None
+        return all(request.value(key) is None for key in SERVER_STATE_KEYS)
     return not request.places(_is_strange)
 
 
@@ -193,7 +212,7 @@ def _bound_thinking(conversation: Conversation, request: RequestText, first: int
 
 def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
     """Whether the API refuses thinking behind an edit: the model checks it, and the request does not let it drop it."""
-    if request.format != "anthropic" or not preserves_thinking(conversation.state.model):
+    if request.format != "anthropic" or reasoning_binding(conversation.state.model) is not CLAUDE:
         return False
     thinking = request.value("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
@@ -204,21 +223,39 @@ def rendered(original: Prepared, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
     edits = pinned_edits(conversation, request)
+    still = None if conversation.edits is conversation.shown else _still_cached(conversation, request, original.prices)
     unchanged = original.cold or conversation.edits is conversation.shown
     former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
-    edits |= anchor(request, edits, former)
+    anchored = anchor(request, edits, former)
+    edits |= anchored
+    conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
-    saved = _saved_tokens(conversation, request, len(request.body) - len(body))
-    return replace(original, body=body, saved=max(0, saved), pruned=pruned, texts=edits)
+    saved = max(0, _saved_tokens(conversation, request, summaries))
+    return replace(original, body=body, saved=saved, pruned=pruned, still_cached=still, texts=edits)
 
 
-def _saved_tokens(conversation: Conversation, request: RequestText, freed: int) -> int:
-    """The tokens of the bytes that the edits freed. An image takes tokens by its pixels, not by its bytes."""
-    left_out = pinned_parts(conversation, request, conversation.edits) if conversation.edits.images else {}
-    for place, parts in left_out.items():
-        freed -= sum(len(request.messages[place].raw[slice(*request.messages[place].span(p))]) for p in parts.images)
-    return round(freed * conversation.tokens_per_byte) + sum(sum(p.images.values()) for p in left_out.values())
+def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices) -> int:
+    """The tokens in front of the first change of what the former request showed that the provider surely finds: if it
+    looks back a few blocks only, those up to a breakpoint that stays."""
+    sizes = shown_sizes(conversation, request)
+    [before] = sizes.before([_first_changed(conversation, request)])
+    if prices.look_back is None:
+        return before
+    return max((a for a in _surely_cached(conversation, request, sizes) if a <= before), default=0)
+
+
+def _saved_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> int:
+    """The tokens that the edits take out: of tool outputs and inputs as they are counted from their text, since their
+    bytes hold other tokens than those of the whole request, and calibrated by what the provider reports."""
+    edits, rate, messages = conversation.edits, conversation.tokens_per_byte, request.messages
+    hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
+    parts = [each for place, each in pinned_parts(conversation, request, edits).items() if place not in hidden]
+    counted = sum(each.saved for each in parts)
+    counted += sum(saved for place, saved in saved_by_results(conversation, request).items() if place not in hidden)
+    thoughts = sum(thinking_size(messages[p]) for p in stripped(conversation, request, edits) if p not in hidden)
+    freed = thoughts + sum(len(messages[place].raw) for place in hidden) - sum(len(each.text) for each in summaries)
+    return round(counted * conversation.calibration + freed * rate) + sum(each.images for each in parts)
 
 
 def prunables(
@@ -227,8 +264,11 @@ def prunables(
     keep_tokens: int,
     sizes: ShownSizes,
     others: Mapping[int, Sequence[OtherPart]],
+    *,
+    unread: bool = False,
 ) -> list[Prunable]:
-    """The recorded tool results and `others` that are old enough to be replaced, in order."""
+    """The recorded tool results and `others` that are old enough to be replaced, in order. With `unread` also those
+    that no reply of the model follows yet: it has not seen them, also if a reply to them was cut off."""
     # Column by column and without a loop over messages: this is asked for each request, and some have a thousand.
     shown = _shown_parts(conversation, request, others)
     sums = list(accumulate(part.tokens for part in reversed(shown)))[::-1]
@@ -240,7 +280,8 @@ def prunables(
     starts = reply_starts(request)
     until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
     blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
-    old = [part for part in old if part.is_recorded]
+    last_reply = len(request.messages) if unread else starts[-1] if starts else 0
+    old = [part for part in old if part.is_recorded and part.place < last_reply]
     before = sizes.before([part.place for part in old])
     return [
         Prunable(
@@ -328,15 +369,17 @@ def plan(
 
 
 def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
-    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own."""
-    place = anchor_place(pinned_edits(conversation, request, conversation.shown)) if takes_anchor(request) else None
+    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own, which is
+    not always on the last placeholder: right after a prune it is still on the last one of the prune before."""
+    place = conversation.anchor if takes_anchor(request) else None
     return tuple(sizes.before([0] if place is None else [0, place + 1]))
 
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
     """Which outputs to prune after the provider refused the request as too long."""
     others = other_parts(conversation, request, limits.others)
-    candidates = prunables(conversation, request, limits.keep_tokens, shown_sizes(conversation, request), others)
+    sizes = shown_sizes(conversation, request)
+    candidates = prunables(conversation, request, limits.keep_tokens, sizes, others, unread=True)
     return plan_needed_prune(_unprotected(conversation, request, candidates, limits))
 
 

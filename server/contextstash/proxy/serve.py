@@ -18,17 +18,22 @@ from typing import TYPE_CHECKING
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
-from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
     from contextstash.proxy.app import ProxyApp
-    from contextstash.proxy.engine import ModelFacts, ProxyOptions
+    from contextstash.proxy.engine import ProxyOptions
+    from contextstash.proxy.model_facts import ModelFacts
+    from contextstash.proxy.upstream import Upstream
     from contextstash.service.stash import Stash
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS = 10.0
-"""How long the last requests may take to be recorded after a signal. A guess."""
+END_SECONDS = 1.4
+"""How long the last requests may take to be recorded after a signal. A guess: most take milliseconds. With the second
+that replies have (see web/loopback), the proxy ends within three seconds of a signal."""
+
+CLOSE_SECONDS = 0.5
+"""How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
 
 
 READ_AHEAD_BYTES = 4 << 20
@@ -47,7 +52,9 @@ FORGOTTEN = (
 class ServedProxy:
     """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
     recorded, if it is one; `descriptor` is that of a socket that a parent process
-    listens on already, so that no connection is refused while this process is started again."""
+    listens on already, so that no connection is refused while this process is started again. With a `secret`, only
+    requests whose path begins with it are served. `at_once` ends the process after a signal even if the database is
+    locked."""
 
     upstream: str
     options: ProxyOptions
@@ -58,6 +65,8 @@ class ServedProxy:
     database: Path | None = None
     http2: bool = False
     verbose: bool = False
+    secret: str | None = None
+    at_once: bool = False
     clock: Callable[[], float] = field(default=time.time)
 
 
@@ -111,11 +120,21 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     async def at_end() -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(engine.idle(), END_SECONDS)
-        await upstream.close()
-        if stash is not None:
-            await stash.close()
+        closing = asyncio.ensure_future(_close(upstream, stash))
+        await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
+        if served.at_once and not closing.done():
+            # A thread that waits for a locked database would keep this process for as long.
+            logger.warning("ended while the database was locked: the last requests may not be recorded")
+            logging.shutdown()
+            os._exit(0)
 
-    return ProxyApp(upstream, engine, at_end)
+    return ProxyApp(upstream, engine, at_end, served.secret)
+
+
+async def _close(upstream: Upstream, stash: Stash | None) -> None:
+    await upstream.close()
+    if stash is not None:
+        await stash.close()
 
 
 async def _process_of(served: ServedProxy) -> ProxyApp:
@@ -143,10 +162,15 @@ def _presence_of(database: Path | None) -> Callable[[], bool]:
 
 
 def _facts(model: str) -> ModelFacts:
-    from contextstash.configuration.models import model_facts, price_of
-    from contextstash.proxy.engine import ModelFacts
+    from contextstash.configuration.models import cache_price_ratios, model_facts, price_of
+    from contextstash.proxy.model_facts import ModelFacts
 
-    return ModelFacts(model_facts(model).window, price_of(model, Usage(prompt_tokens=1_000_000)))
+    found = model_facts(model)
+    return ModelFacts(
+        found.window if found.known else None,
+        cache_price_ratios(model),
+        lambda usage, long_writes: price_of(model, usage, long_writes=long_writes),
+    )
 
 
 async def _stash(served: ServedProxy) -> Stash | None:

@@ -50,6 +50,12 @@ class ShownSizes:
             for at, start in zip(places, starts, strict=True)
         ]
 
+    def hidden_within(self, tokens: int) -> float:
+        """Which share of all that is hidden stands within the first `tokens` tokens as they are shown."""
+        if not self.places or not self.hidden[-1]:
+            return 0.0
+        return self.hidden[bisect_left(self.before(self.places), tokens)] / self.hidden[-1]
+
     def of_messages(self) -> float:
         """The tokens of all messages."""
         size = self.request.spans[-1].end - self.request.spans[0].start

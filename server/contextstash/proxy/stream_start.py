@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from contextstash.proxy.usage_tap import decoder
+from contextstash.proxy.encodings import decoder
 
 EMPTY_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
 """The events in front of the first one that says something (OpenAI's reference of streaming events). Only these are
@@ -26,10 +26,7 @@ async def held_start(chunks: AsyncIterator[bytes], encoding: str | None) -> tupl
     """The first chunks of a stream, up to the first event that says something, and that event if it refuses the
     request. Never raises for what the stream contains: one that cannot be read is passed on."""
     held: list[bytes] = []
-    try:
-        decoded = decoder(encoding)
-    except ValueError:
-        return held, None
+    decoded = decoder(encoding)
     text, size = b"", 0
     async for chunk in chunks:
         held.append(chunk)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -11,13 +13,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from contextstash.proxy.wire import SECRET_VARIABLE
+
 MAX_RESTARTS = 5
 """How often a proxy is started again within RESTART_SECONDS. A guess: one that dies at once would do so for ever."""
 
 RESTART_SECONDS = 60.0
 
-STOP_SECONDS = 15.0
-"""How long the proxy may take to record the last requests after the client's end. A guess."""
+STOP_SECONDS = 5.0
+"""How long the proxy may take to end after its client: longer than the three seconds that it needs at most."""
+
+SECRET_BYTES = 18
+"""Of the path that only the client knows: 24 characters, which nobody tries out."""
 
 PASSED_ON = ("SIGTERM", "SIGHUP")
 """Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends
@@ -35,14 +42,16 @@ class Supervisor:
         self._log = log
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.set_inheritable(True)
+        self._secret = secrets.token_urlsafe(SECRET_BYTES)
         self._process: subprocess.Popen[bytes] | None = None
         self._ending = threading.Event()
         self._watching = threading.Thread(target=self._watch, daemon=True)
 
     @property
     def url(self) -> str:
-        """The proxy's address."""
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        """The proxy's address for its one client: other users of this machine can reach the port, but not guess the
+        path."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/{self._secret}"
 
     @property
     def pid(self) -> int | None:
@@ -76,6 +85,7 @@ class Supervisor:
             stdout=self._log if self._log is not None else subprocess.DEVNULL,
             stderr=self._log if self._log is not None else subprocess.DEVNULL,
             start_new_session=True,
+            env={**os.environ, SECRET_VARIABLE: self._secret},  # all users see a program's arguments
         )
 
     def _watch(self) -> None:

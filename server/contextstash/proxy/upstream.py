@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 30.0
 """How long an idle connection is kept. Providers close theirs after a minute or more; a request on a connection that is
-just being closed would fail. A guess."""
+just being closed would fail."""
 
 
 class Upstream:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import zlib
 from typing import Any
 
 from contextstash.formats.usage import read_usage
+from contextstash.proxy.encodings import decoder
 from contextstash_storage.records import Usage
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
 """Longer events and bodies are not read for their usage; they are passed on all the same. Guesses."""
-
-MAX_DECODED_BYTES = 4 << 20
-"""What one chunk, of 64 KB, may hold decoded. Text is compressed to a tenth, zeros to a thousandth: a megabyte of those
-would take a gigabyte of memory. A guess."""
 
 
 class UsageTap:
@@ -79,37 +75,3 @@ class UsageTap:
             found = holder.get("usage") if isinstance(holder, dict) else None
             if isinstance(found, dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})
-
-
-def decoded(data: bytes, encoding: str | None) -> bytes:
-    """A whole body without its compression; empty if it cannot be decoded."""
-    try:
-        return bytes(decoder(encoding)(data))
-    except (ValueError, zlib.error):
-        return b""
-
-
-def decoder(encoding: str | None) -> Any:
-    """A function that decodes the next bytes of a compressed response. Raises ValueError for an unknown encoding."""
-    name = (encoding or "identity").strip().lower()
-    if name in ("", "identity"):
-        return lambda data: data
-    if name in ("gzip", "x-gzip", "deflate"):
-        return _bounded(zlib.decompressobj(zlib.MAX_WBITS | 32 if name != "deflate" else zlib.MAX_WBITS))
-
-    def unknown(_: bytes) -> bytes:
-        raise ValueError(f"unknown encoding {name}")
-
-    return unknown
-
-
-def _bounded(decoder: Any) -> Any:
-    """A function that decodes the next bytes. Raises ValueError if they hold more than MAX_DECODED_BYTES."""
-
-    def decode(data: bytes) -> bytes:
-        found: bytes = decoder.decompress(data, MAX_DECODED_BYTES)
-        if decoder.unconsumed_tail:
-            raise ValueError("too long")
-        return found
-
-    return decode

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from contextstash.context.window import estimate as counting
 from contextstash.context.window import thresholds
+from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import WindowBudget
 from contextstash.context.window.token_counters import measure
 from contextstash.formats import detect_format, get_format
@@ -25,23 +27,13 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     counters = session.counters
     followed = await sends_own_history(access.store, session)
     tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
-    level = thresholds.level_of(tokens, budget)
     return Estimate(
         session_id=session.session_id,
-        tokens=tokens,
         view_tokens=counters.view_tokens if followed else None,
-        window=budget.window,
-        usable=budget.usable,
-        percent=thresholds.percent_of(tokens, budget),
-        level=level,
+        **_measures(tokens, budget, settings, since=thresholds.since_summary(counters), followed=followed),
         method=method,
         model=model,
         breakdown=counting.breakdown(counters, tokens, followed=followed),
-        messages_trigger=_trigger(thresholds.since_summary(counters), budget.messages_at)
-        if budget.messages_at
-        else None,
-        tokens_trigger=_trigger(tokens, thresholds.automatic_threshold(budget, settings)),
-        next_step=thresholds.next_step(level, followed=followed),
     )
 
 
@@ -74,20 +66,29 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
         )
         counters = counting.count_message(counters, message, seq)
     tokens, method = counting.estimate(counters, settings, counter.name)
-    level = thresholds.level_of(tokens, budget)
     return Estimate(
-        tokens=tokens,
-        window=budget.window,
-        usable=budget.usable,
-        percent=thresholds.percent_of(tokens, budget),
-        level=level,
+        **_measures(tokens, budget, settings, since=len(natives)),
         method=method,
         model=model,
         breakdown=counting.breakdown(counters, tokens),
-        messages_trigger=_trigger(len(natives), budget.messages_at) if budget.messages_at else None,
-        tokens_trigger=_trigger(tokens, thresholds.automatic_threshold(budget, settings)),
-        next_step=thresholds.next_step(level),
     )
+
+
+def _measures(
+    tokens: int, budget: WindowBudget, settings: ContextSettings, *, since: int, followed: bool = False
+) -> dict[str, Any]:
+    """The fields of an estimate that follow from its tokens; `since` is the number of messages since a summary."""
+    level = thresholds.level_of(tokens, budget)
+    return {
+        "tokens": tokens,
+        "window": budget.window,
+        "usable": budget.usable,
+        "percent": thresholds.percent_of(tokens, budget),
+        "level": level,
+        "messages_trigger": _trigger(since, budget.messages_at) if budget.messages_at else None,
+        "tokens_trigger": _trigger(tokens, thresholds.automatic_threshold(budget, settings)),
+        "next_step": thresholds.next_step(level, followed=followed),
+    }
 
 
 def _trigger(value: int, threshold: int) -> Trigger:

@@ -104,7 +104,8 @@ class ProxyReport(Result):
     tokens_sent: int = Field(description="Input tokens of these requests, as the provider counted them")
     tokens_unedited: int = Field(description="What the same requests would have taken without edits")
     cost_percent: float | None = Field(default=None, description="Input cost, of that of unedited requests")
-    dollars_saved: float | None = Field(default=None, description="US dollars, net of cache rewrites")
+    dollars_paid: float | None = Field(default=None, description="US dollars by list prices, replies included")
+    dollars_saved: float | None = Field(default=None, description="US dollars, net of cache rewrites, estimated")
     refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
     refetched_tokens: int = Field(description="Tokens of these outputs")
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
@@ -226,12 +227,17 @@ class ThinkingChange(Result):
     reason: str = Field(description="Why that was chosen")
 
 
-class PruneResult(Result):
+class ViewChange(Result):
+    """The outcome of a change of the view, which is not that of the window of a client that sends its own history."""
+
     session_id: str
     note: str | None = Field(default=None, description="What this did not change, and other remarks")
     client_tokens: int | None = Field(
         default=None, description="Tokens that the client sends, which this does not change"
     )
+
+
+class PruneResult(ViewChange):
     archived: list[ArchivedOutput]
     more: int | None = Field(default=None, description="Further outputs archived, not listed")
     tokens_before: int
@@ -252,12 +258,7 @@ class AuditResult(Result):
     missing: list[str] = Field(description="The most important missing ones")
 
 
-class CompactResult(Result):
-    session_id: str
-    note: str | None = Field(default=None, description="What this did not change, and other remarks")
-    client_tokens: int | None = Field(
-        default=None, description="Tokens that the client sends, which this does not change"
-    )
+class CompactResult(ViewChange):
     compacted: bool
     summary_id: str | None = None
     summary: str | None = None
@@ -333,12 +334,7 @@ class RestoredOutput(Result):
     tokens: int
 
 
-class RestoreResult(Result):
-    session_id: str
-    note: str | None = Field(default=None, description="What this did not change, and other remarks")
-    client_tokens: int | None = Field(
-        default=None, description="Tokens that the client sends, which this does not change"
-    )
+class RestoreResult(ViewChange):
     restored: list[RestoredOutput]
     not_archived: list[str] | None = None
     tokens_before: int

@@ -1,9 +1,11 @@
 """The service: every use case as one method, in the tools' own words.
 
-store = await open_store(path)
-stash = Stash(store)
-await stash.record_messages(messages, session_id="job-7")
-await stash.prune_tool_outputs("job-7")
+    store = await open_store(path)
+    stash = Stash(store)
+    await stash.record_messages(messages, session_id="job-7")
+    await stash.prune_tool_outputs("job-7")
+
+`Stash.close` ends the reductions in the background and closes the store.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import wraps
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.service.queries import (
     diagnosis,
@@ -30,7 +33,7 @@ from contextstash.service.recording import output_archive, session_settings, sin
 from contextstash.service.recording.recorder import Recorder
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.requests import call_log, get_context, handoff, overflow_recovery, sampling
+from contextstash.service.requests import call_log, dropped_reasoning, get_context, handoff, overflow_recovery, sampling
 from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.late_usage import book_late
 from contextstash.service.requests.proxied import ProxiedSessions, with_effect
@@ -241,11 +244,20 @@ class Stash:
     get_summary = _use_case(summaries.get_summary)
 
     async def hand_off(
-        self, session_id: str, *, max_tokens: int = 2_500, to: str | None = None, resumed: bool = False
+        self,
+        session_id: str,
+        *,
+        max_tokens: int | None = None,
+        to: str | None = None,
+        resumed: bool = False,
+        part: Part = WHOLE,
     ) -> str | None:
         """What a new window needs to know of a session, with handles; None if there is nothing to hand off, or if the
-        window has had it. `to` is the session whose window it is, if it is another one."""
-        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed)
+        window has had it. `to` is the session whose window it is, if it is another one; `part` is the part to return,
+        if the client takes the hand-off in parts."""
+        return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
+
+    hand_off_text = _use_case(handoff.hand_off)
 
     # Sessions, and what happened to them.
 
@@ -265,6 +277,7 @@ class Stash:
     read_side_by_side = _use_case(side_by_side.read_side_by_side)
     export_session = _use_case(transfer.export_session)
     import_session = _use_case(transfer.import_session)
+    log_dropped_reasoning = _use_case(dropped_reasoning.log_dropped_reasoning)
     list_calls = _use_case(call_log.list_calls)
     read_request = _use_case(call_log.read_request)
     read_calls = _of_store(SessionStore.read_calls)

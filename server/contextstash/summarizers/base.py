@@ -40,7 +40,8 @@ class SummaryRequest:
     say how things stand at its end. `instructions` are the user's. `prompt` is the name or the text of a prompt (see
     `summarizers.prompts`). The summary may have `max_tokens` tokens, counted with `count`. `history` are more of the
     turns before its end, also such as an earlier summary covers, for names that are in use for longer; `shown` are the
-    turns that stay in the view after it, so that it need not repeat their names.
+    turns that stay in the view after it, so that it need not repeat their names. `words_kept` says that the view has
+    the user's words beside the summary.
     """
 
     turns: tuple[Turn, ...]
@@ -54,6 +55,7 @@ class SummaryRequest:
     prompt: str = "handoff"
     history: tuple[Turn, ...] = ()
     shown: tuple[Turn, ...] = ()
+    words_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

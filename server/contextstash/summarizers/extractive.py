@@ -27,5 +27,6 @@ class ExtractiveSummarizer:
             instructions=request.instructions,
             history=request.history,
             shown=request.shown,
+            words_kept=request.words_kept,
         )
         return WrittenSummary(text, self.strategy)

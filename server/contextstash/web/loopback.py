@@ -27,9 +27,11 @@ PROXY_SETTINGS: dict[str, Any] = {
     "proxy_headers": False,
     "lifespan": "on",
     "timeout_keep_alive": 600,
+    "timeout_graceful_shutdown": 1,
 }
 """uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (longer than clients keep theirs)."""
+to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
+left: it may take minutes, and who ends the proxy waits for it."""
 
 
 def read_ahead(size: int) -> None:
@@ -115,8 +117,7 @@ async def _serve(
             await app(),
             log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            **{"http": "h11", **settings},
+            **{"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, **settings},
         )
         stop.http = _Server(config)
         stop.http.should_exit = stop.requested

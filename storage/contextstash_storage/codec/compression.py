@@ -27,7 +27,7 @@ WINDOW = 32_768
 """How much deflate looks back, in bytes."""
 
 MIN_BYTES = 24
-"""Shorter data is not compressed: it would hardly become smaller. A guess."""
+"""Shorter data is not compressed: it would hardly become smaller."""
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,8 @@ MIN_SOURCE = 3
 """Characters of a string that is worth a reference: two digits and a comma."""
 
 MAX_TRIES = 8
-"""How many strings with the same first line are compared at one place of a text. A guess; a message of 1,000 equal
+"""How many strings with the same first line are compared at one place of a text. A message of 1,000 equal
 calls would take the square of it otherwise."""
-
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 

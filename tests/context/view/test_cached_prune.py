@@ -121,3 +121,10 @@ def test_only_a_reading_call_made_after_the_prune_is_a_repeated_fetch() -> None:
         MadeCall("tests again", "Bash", "make test", 15.0),
     ]
     assert fetched_again(calls, {"first": 10.0, "tests": 10.0}) == {"after"}
+
+
+def test_of_what_was_fetched_again_only_the_newest_output_stays() -> None:
+    calls = [
+        MadeCall(name, "Read", "/src/a.py", at) for name, at in (("first", 1.0), ("second", 15.0), ("third", 25.0))
+    ]
+    assert protected_calls(calls, {"first": 10.0}) == {"third"}

@@ -5,31 +5,10 @@ from __future__ import annotations
 import pytest
 
 from contextstash.context.view.compaction_plan import CompactPlan, plan_without_thinking
-from contextstash.context.view.thinking_blocks import DROP_REQUEST, preserves_thinking, thinking_effect
+from contextstash.context.view.thinking_blocks import DROP_REQUEST, thinking_effect
 from contextstash.context.view.view import Entry
 from contextstash_storage.records import Block, Message
 from tests.support.handmade_views import loop, message, text
-
-
-@pytest.mark.parametrize(
-    ("model", "preserves"),
-    [
-        ("claude-fable-5-1", True),
-        ("claude-fable-5.2-20261001", True),
-        ("claude-mythos-5-1", True),
-        ("anthropic/claude-opus-5.5", True),
-        ("claude-sonnet-5-5", True),
-        ("claude-haiku-6", True),
-        ("claude-fable-5", False),
-        ("claude-opus-5", False),
-        ("claude-opus-4-8", False),
-        ("claude-sonnet-4-5-20250929", False),
-        ("gpt-5.2", False),
-        (None, False),
-    ],
-)
-def test_models_with_preserved_thinking_are_recognized_by_name(model: str | None, preserves: bool) -> None:
-    assert preserves_thinking(model) == preserves
 
 
 def thought(seq: int, tokens: int = 30) -> Message:
@@ -46,38 +25,38 @@ IN_A_LOOP = [*ANSWERED[:4], CALLING]
 
 
 @pytest.mark.parametrize(
-    ("messages", "choice", "level", "chosen"),
+    ("messages", "choice", "needed", "chosen"),
     [
-        (ANSWERED, "auto", "prune", "strip"),
-        (IN_A_LOOP, "auto", "prune", "wait"),
-        (IN_A_LOOP, "auto", "critical", "drop"),
-        (IN_A_LOOP, "strip", "prune", "drop"),
-        (ANSWERED, "drop", "prune", "drop"),
-        (ANSWERED, "keep", "prune", "none"),
+        (ANSWERED, "auto", False, "strip"),
+        (IN_A_LOOP, "auto", False, "wait"),
+        (IN_A_LOOP, "auto", True, "strip"),
+        (IN_A_LOOP, "strip", False, "strip"),
+        (ANSWERED, "drop", False, "drop"),
+        (ANSWERED, "keep", False, "none"),
     ],
 )
-def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, level: str, chosen: str) -> None:
-    effect = thinking_effect(messages, 0, preserved=True, choice=choice, level=level)
+def test_what_happens_to_invalidated_thinking(messages: list[Message], choice: str, needed: bool, chosen: str) -> None:
+    effect = thinking_effect(messages, 0, bound=True, choice=choice, needed=needed)
     assert effect.choice == chosen
     assert bool(effect.reason) == (chosen != "none")
 
 
 def test_only_thinking_after_the_change_is_invalidated() -> None:
-    effect = thinking_effect(ANSWERED, 2, preserved=True, choice="auto", level="prune")
+    effect = thinking_effect(ANSWERED, 2, bound=True, choice="auto", needed=False)
     assert (effect.broken_seqs, effect.broken_tokens) == ((3,), 30)
-    assert thinking_effect(ANSWERED, 4, preserved=True, choice="auto", level="prune").choice == "none"
-    assert thinking_effect(ANSWERED, 0, preserved=False, choice="auto", level="prune").broken_seqs == ()
+    assert thinking_effect(ANSWERED, 4, bound=True, choice="auto", needed=False).choice == "none"
+    assert thinking_effect(ANSWERED, 0, bound=False, choice="auto", needed=False).broken_seqs == ()
 
 
 def test_the_first_message_after_a_cut_thought_on_top_of_what_is_summarized() -> None:
-    effect = thinking_effect(ANSWERED, 3, preserved=True, choice="auto", level="prune")
+    effect = thinking_effect(ANSWERED, 3, bound=True, choice="auto", needed=False)
     assert (effect.choice, effect.broken_seqs) == ("strip", (3,))
 
 
 def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
     calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
     answer = message(6, "user", Block(type="tool_result", call_id="c"))
-    effect = thinking_effect([*ANSWERED, calling, answer], 0, preserved=True, choice="auto", level="prune")
+    effect = thinking_effect([*ANSWERED, calling, answer], 0, bound=True, choice="auto", needed=False)
     assert (effect.choice, effect.open_loop) == ("strip", False)
 
 
@@ -90,8 +69,8 @@ def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None
 def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
     marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
     messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
-    assert thinking_effect(messages, 2, preserved=False, choice="auto", level="prune").breakpoints == 1
-    assert thinking_effect(messages, 3, preserved=False, choice="auto", level="prune").breakpoints == 0
+    assert thinking_effect(messages, 2, bound=False, choice="auto", needed=False).breakpoints == 1
+    assert thinking_effect(messages, 3, bound=False, choice="auto", needed=False).breakpoints == 0
 
 
 def plan(kept: list[Message]) -> CompactPlan:

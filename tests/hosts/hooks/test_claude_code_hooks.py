@@ -31,10 +31,10 @@ class Hooked:
         self.transcript.parent.mkdir(parents=True)
         self._number = 0
 
-    def fire(self, event: str, **fields: Any) -> Any:
+    def fire(self, event: str, part: str = "1/1", **fields: Any) -> Any:
         """The hook's response to an event, None if it has none."""
         named = {"session_id": SESSION, "transcript_path": str(self.transcript), "hook_event_name": event, **fields}
-        done = self.command_line.run("hook", "claude-code", typed=json.dumps(named))
+        done = self.command_line.run("hook", "claude-code", "--part", part, typed=json.dumps(named))
         assert (done.returncode, done.stderr) == (0, "")
         return json.loads(done.stdout) if done.stdout else None
 
@@ -69,7 +69,13 @@ class Hooked:
 
     def call(self, number: int, output: str | None, agent: str | None = None, tokens: int = 0) -> None:
         """A tool call and its result, as the transcript has them; without an output the tool still runs."""
-        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "Bash", "input": {"command": f"make {number}"}}
+        self.tool(number, "Bash", {"command": f"make {number}"}, output, agent, tokens)
+
+    def tool(
+        self, number: int, name: str, given: Any, output: str | None, agent: str | None = None, tokens: int = 0
+    ) -> None:
+        """A call of any tool, and its result."""
+        use = {"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": given}
         self.write("assistant", [use], agent, tokens)
         if output is not None:
             self.write("user", [{"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": output}], agent)
@@ -223,6 +229,30 @@ def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hoo
     found = hooked.command_line.json("search", "fatal disk full")
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
     assert found["hits"]
+
+
+def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hooked) -> None:
+    hooked.write("user", "Fix the build. Never touch the public API.")
+    for number in range(40):
+        line = "return the_sum_of_all_fines_of_one_reader_in_one_year"
+        functions = "".join(f"def part_{number}_{each}():\n    {line}_{each}\n\n" for each in range(60))
+        hooked.tool(number, "Write", {"file_path": f"/srv/part{number}.py", "content": functions}, "created")
+    hooked.write("user", "This session continues from before.", isCompactSummary=True)
+    answers = [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)]
+    parts = [answer["hookSpecificOutput"]["additionalContext"] for answer in answers if answer]
+    assert [len(part) <= 10_000 for part in parts] == [True, True]
+    first, second = parts
+    assert "part 1 of 2 of a hand-off" in first
+    assert "part 2 of 2 of a hand-off, continued" in second
+    assert "Never touch the public API." in first
+    assert all("def part_39_" in part for part in parts)
+    assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
+
+
+def test_hooks_of_further_parts_do_nothing_else(hooked: Hooked) -> None:
+    assert hooked.fire("PreCompact", "2/3", trigger="auto") is None
+    assert hooked.fire("SessionStart", "2/3", source="startup") is None
+    assert not hooked.command_line.database.exists()
 
 
 def started_sub_agents(hooked: Hooked, *agents: str, tokens: int = 150_000, waits: bool = True) -> None:

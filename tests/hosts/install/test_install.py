@@ -151,6 +151,21 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(contextstash: 
     assert json.loads(path.read_text()) == json.loads(json.dumps(own).replace("fmt", "fmt2"))
 
 
+def test_the_single_hook_of_an_older_version_becomes_the_first_of_three(contextstash: CommandLine) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    older = {"type": "command", "command": "/old/contextstash hook claude-code", "timeout": 30}
+    own = {"type": "command", "command": "greet"}
+    path.write_text(json.dumps({"hooks": {"SessionStart": [{"hooks": [own, older]}]}}))
+    run(contextstash, "install", "claude-code", "--hooks", "--yes")
+    [group] = json.loads(path.read_text())["hooks"]["SessionStart"]
+    assert group["hooks"][0] == own
+    assert [hook["command"].split("--part ")[1][:3] for hook in group["hooks"][1:]] == ["1/3", "2/3", "3/3"]
+    path.write_text(path.read_text() + "\n")
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert json.loads(path.read_text()) == {"hooks": {"SessionStart": [{"hooks": [own]}]}}
+
+
 @pytest.mark.parametrize("named", ["by an option", "by the environment"])
 def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine, named: str) -> None:
     database = contextstash.folder / "named here.db" if named == "by an option" else contextstash.database
@@ -166,9 +181,13 @@ def test_the_database_named_at_the_installation_reaches_server_and_hooks(context
     served = entry("claude-code", place(contextstash, "claude-code").read_text())
     assert served["args"][-2:] == ["--db", str(database)]
     settings = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
-    for [group] in settings["hooks"].values():
-        [hook] = group["hooks"]
-        assert shlex.split(hook["command"])[-4:] == ["hook", "claude-code", "--db", str(database)]
+    for event, [group] in settings["hooks"].items():
+        commands = [shlex.split(hook["command"]) for hook in group["hooks"]]
+        given = [["--part", f"{number}/3"] for number in (1, 2, 3)] if event == "SessionStart" else [[]]
+        assert [command[command.index("hook") :] for command in commands] == [
+            ["hook", "claude-code", *part, "--db", str(database)] for part in given
+        ]
+    hook = settings["hooks"]["PostToolUse"][0]["hooks"][0]
     output = {"tool_name": "Bash", "tool_response": {"stdout": "line\n" * 9_000, "stderr": ""}}
     event = json.dumps({"hook_event_name": "PostToolUse", "session_id": "one", **output})
     called = subprocess.run(shlex.split(hook["command"]), input=event, text=True, capture_output=True, check=True)
@@ -184,7 +203,11 @@ def test_the_projects_own_file_is_written_if_that_scope_is_given(contextstash: C
 
 
 def test_the_difference_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
-    assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run")
+    summary = run(contextstash, "install", "cursor", "--dry-run")
+    assert '"contextstash": {' not in summary
+    assert "mcp.json is created: 12 lines added" in summary
+    assert "  the MCP server contextstash: " in summary
+    assert '+    "contextstash": {' in run(contextstash, "install", "cursor", "--dry-run", "--diff")
     done = contextstash.run("install", "cursor")
     assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
     assert not place(contextstash, "cursor").exists()
@@ -235,7 +258,8 @@ def test_hooks_of_other_clients_are_put_in_and_taken_out_to_the_byte(
     hooks = json.loads(path.read_text())["hooks"]
     called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     assert called.count("greet") == 1
-    assert sum(f"hook {client} --db" in command for command in called) == 5
+    # Codex bounds what one hook may add, so three give a part of a hand-off each.
+    assert sum(f"hook {client} " in command for command in called) == {"codex": 7, "gemini": 5}[client]
     assert "already" in run(contextstash, "install", client, "--hooks", "--yes")
     run(contextstash, "uninstall", client, "--yes")
     assert path.read_text() == own
@@ -263,3 +287,62 @@ def test_a_scope_or_hooks_that_a_client_does_not_have_are_refused(contextstash: 
 
 def test_uninstalling_what_is_not_installed_says_so(contextstash: CommandLine) -> None:
     assert "not installed" in run(contextstash, "uninstall", "gemini", "--yes")
+
+
+def test_an_installation_with_hooks_is_summed_up_in_a_line_for_each_thing(contextstash: CommandLine) -> None:
+    shown = run(contextstash, "install", "claude-code", "--hooks", "--dry-run").splitlines()
+    assert len(shown) == 6, shown
+    assert shown[3].startswith("  hooks for PostToolUse, PreCompact, SessionStart, SessionEnd, SubagentStop: ")
+    assert "contextstash hook claude-code" in shown[3]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("claude-cod", "There is no client 'claude-cod'. Did you mean claude-code? See: contextstash install --help"),
+        ("claude", "Did you mean claude-code or claude-desktop?"),
+        ("Gemni", "Did you mean gemini?"),
+        ("pi", "pi starts no MCP servers, but its sessions can be read: contextstash import ~/.pi/agent/sessions"),
+        ("emacs", "CLIENT is claude-code, claude-desktop, codex, "),
+    ],
+)
+def test_an_unknown_client_gets_the_name_that_was_meant(contextstash: CommandLine, given: str, says: str) -> None:
+    done = contextstash.run("install", given)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def settings_of(contextstash: CommandLine) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((contextstash.folder / ".claude" / "settings.json").read_text())
+    return loaded
+
+
+def test_the_status_line_is_set_and_removed_with_the_rest(contextstash: CommandLine) -> None:
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text('{"model": "opus"}\n')
+    shown = run(contextstash, "install", "claude-code", "--hooks", "--statusline", "--yes")
+    assert "  the status line: " in shown
+    assert "contextstash statusline" in settings_of(contextstash)["statusLine"]["command"]
+    assert "PostToolUse" in settings_of(contextstash)["hooks"]
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert path.read_text() == '{"model": "opus"}\n'
+
+
+def test_another_status_line_stays_and_is_not_removed(contextstash: CommandLine) -> None:
+    mine = {"type": "command", "command": "my-line --short"}
+    path = contextstash.folder / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"statusLine": mine}))
+    done = contextstash.run("install", "claude-code", "--hooks", "--statusline", "--yes")
+    assert done.returncode == 0
+    assert "The status line stays as it is: my-line --short." in done.stderr
+    assert settings_of(contextstash)["statusLine"] == mine
+    path.write_text(json.dumps({**settings_of(contextstash), "theme": "dark"}))
+    run(contextstash, "uninstall", "claude-code", "--yes")
+    assert settings_of(contextstash) == {"statusLine": mine, "theme": "dark"}
+
+
+def test_only_claude_code_has_a_status_line(contextstash: CommandLine) -> None:
+    done = contextstash.run("install", "codex", "--statusline", "--yes")
+    assert (done.returncode, "status line for claude-code only" in done.stderr) == (1, True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from contextstash.files.zstandard import zstandard
 from contextstash.hosts.following.discovery import transcripts_in
 from contextstash.hosts.following.ingest import ingest
-from contextstash.hosts.readers import codex_compressed
-from contextstash.hosts.readers.codex_compressed import ZSTANDARD
 from contextstash_storage.errors import BadInputError
 from tests.support.host_files import write_lines
 from tests.support.stashes import history, stash_at
@@ -27,9 +25,8 @@ LINES = [
 
 def compressed(plain: Path) -> Path:
     """The rollout as Codex leaves it once it is old."""
-    zstd = pytest.importorskip(ZSTANDARD[0] if sys.version_info >= (3, 14) else ZSTANDARD[1])
     path = plain.with_name(f"{plain.name}.zst")
-    path.write_bytes(zstd.compress(plain.read_bytes()))
+    path.write_bytes(zstandard().compress(plain.read_bytes()))
     return path
 
 
@@ -58,15 +55,4 @@ async def test_a_damaged_rollout_is_refused(tmp_path: Path) -> None:
     archived.write_bytes(archived.read_bytes()[:-5])
     async with stash_at(tmp_path / "d.db") as stash:
         with pytest.raises(BadInputError, match="damaged"):
-            await ingest(stash, archived)
-
-
-async def test_without_a_decompressor_the_error_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(codex_compressed, "ZSTANDARD", ())
-    archived = tmp_path / "rollout-1.jsonl.zst"
-    archived.write_bytes(b"\x28\xb5\x2f\xfd")
-    async with stash_at(tmp_path / "w.db") as stash:
-        with pytest.raises(BadInputError, match="zstd -d"):
             await ingest(stash, archived)

@@ -10,6 +10,7 @@ import pytest
 from contextstash.service.stash import Stash
 from tests.support.client_transcripts import SESSION, ClientTranscript
 from tests.support.stashes import stash_at
+from tests.support.turns import quarter
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 PROMPT = "Fix the build. Never touch the public API."
@@ -145,3 +146,40 @@ async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: Clie
     assert PROMPT in text
     for added in ("Set model", "bullet points", "never restart", "never stop", "never mention"):
         assert added not in text
+
+
+async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    text = "".join(f"{number:6}→{line}\n" for number, line in enumerate(["def f():", "    return 1"], 1))
+    client.call("Read", {"file_path": "/srv/a.py"}, text)
+    client.call("Edit", {"file_path": "/srv/a.py", "old_string": "return 1", "new_string": "return 2"}, "updated")
+    client.compact()
+    assert "`/srv/a.py`, whole:\n```\ndef f():\n    return 2\n```" in await handed_off(stash, client)
+
+
+async def test_what_the_clients_own_summary_holds_is_not_repeated(stash: Stash, client: ClientTranscript) -> None:
+    client.write("user", PROMPT)
+    client.say("Which port?")
+    client.write("user", "Use port 5433 for the test database, always.")
+    client.call("Bash", {"command": "grep -rn orders_by_region src"}, "src/report.py:7: orders_by_region(total_fines)")
+    client.compact(f"This session is being continued from a previous conversation. The user said: {PROMPT}")
+    text = await handed_off(stash, client)
+    assert "is not repeated" in text
+    assert "Use port 5433" in text
+    assert PROMPT not in text
+    assert "orders_by_region" in text
+
+
+async def test_a_hand_off_is_at_most_as_long_as_the_setting_says(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "other.db", handoff_tokens=0) as silent:
+        client = ClientTranscript(tmp_path, silent)
+        client.write("user", PROMPT)
+        client.say("Working on it.")
+        client.compact()
+        assert not await handed_off(silent, client)
+    async with stash_at(tmp_path / "another.db", handoff_tokens=700) as short:
+        client = ClientTranscript(tmp_path, short)
+        for number in range(60):
+            client.call("Bash", {"command": f"make {number}"}, LARGE[:9_000])
+        client.compact()
+        assert quarter(await handed_off(short, client)) < 900

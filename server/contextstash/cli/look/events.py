@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -11,10 +13,15 @@ from contextstash.cli.options import StashOpener, database_options, find_session
 from contextstash.cli.output import dollars, echo, echo_json, print_table, seconds
 from contextstash.cli.scripts.completion import session_ids
 from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import counted
 
 if TYPE_CHECKING:
     from contextstash.service.stash import Stash
     from contextstash_storage.records import Event
+
+TOGETHER_SECONDS = 2.0
+"""Prunes with less time between them were made for one request. A guess: a request's prunes take milliseconds, and the
+next request comes after the model's reply. If it is wrong, the list is longer or shorter by a line."""
 
 PAGE = 500
 """Events that are read in one call. The result is the same with any value."""
@@ -42,9 +49,47 @@ def events(opener: StashOpener, as_json: bool, session: str | None, limit: int) 
     elif not found:
         echo(f"No events in session {session_id} yet.")
     else:
-        rows = [_event_row(event) for event in found]
+        rows = [_event_row(event) for event in _together(found)]
         columns = ["when", "event", "tokens", "messages", "took", "cost", "what"]
         print_table(columns, rows, less_wanted=["cost", "took", "messages", "tokens"])
+
+
+def _together(found: Sequence[Event]) -> Iterator[Event]:
+    """The events; prunes that follow each other without a pause are one, as they were made for one request."""
+    for _, group in groupby(found, _Run()):
+        first, *others = list(group)
+        if not others:
+            yield first
+            continue
+        last = others[-1]
+        yield last.model_copy(
+            update={
+                "tokens_before": first.tokens_before,
+                "messages_before": first.messages_before,
+                "duration_ms": sum(each.duration_ms for each in (first, *others)),
+                "reason": f"{counted(1 + len(others), 'prune')}; the last: {last.reason}",
+            }
+        )
+
+
+class _Run:
+    """Numbers the events: those of one number are shown as one."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._last: Event | None = None
+
+    def __call__(self, event: Event) -> int:
+        last, self._last = self._last, event
+        if last is None or not _is_same_request(last, event):
+            self._number += 1
+        return self._number
+
+
+def _is_same_request(last: Event, event: Event) -> bool:
+    if last.kind != "prune" or event.kind != "prune" or last.created_at is None or event.created_at is None:
+        return False
+    return (event.created_at - last.created_at).total_seconds() <= TOGETHER_SECONDS
 
 
 def _event_row(event: Event) -> tuple[object, ...]:

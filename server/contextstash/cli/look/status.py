@@ -45,10 +45,10 @@ PART_STYLES = {
     "thinking": "bright_black",
 }
 
-PART_NAMES = {"unrecorded": "not recorded", "archived": "placeholders"}
+PART_NAMES = {"unrecorded": "unlogged text", "archived": "placeholders"}
 
-NOT_RECORDED = (
-    "Not recorded: what the provider counted beyond the recorded messages, such as the system prompt, tool definitions"
+UNLOGGED = (
+    "Unlogged text: what the provider counted beyond the recorded messages, such as the system prompt, tool definitions"
     " and what the client adds unseen."
 )
 
@@ -141,7 +141,7 @@ def _estimate_lines(estimate: Estimate, out: Console) -> Iterator[RenderableType
     yield _triggers(estimate, out)
     yield _parts(estimate, out)
     if estimate.breakdown.get("unrecorded"):
-        yield Text(NOT_RECORDED, style="dim")
+        yield Text(UNLOGGED, style="dim")
 
 
 def _triggers(estimate: Estimate, out: Console) -> RenderableType:

@@ -12,6 +12,10 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from contextstash.configuration.settings import Configuration
+    from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
@@ -52,18 +56,13 @@ def proxy(
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.configuration.api_key import api_key_from
     from contextstash.configuration.locations import default_database
-    from contextstash.mcp.serve import ServeOptions, opener
     from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
     from contextstash.proxy.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.wire import SECRET_VARIABLE
 
     host, port = address(listen)
-    settings = settings_from(preset, given)
-    options = ServeOptions(
-        db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
-    )
     location = db or default_database()
     serve_proxy(
         ServedProxy(
@@ -75,13 +74,26 @@ def proxy(
                 configured=configured,
                 project=project,
             ),
-            open_stash=opener(options),
+            open_stash=_opener(db, settings_from(preset, given)),
             host=host,
             port=port,
             descriptor=descriptor,
             database=location if isinstance(location, Path) else None,
             http2=http2,
             verbose=verbose,
+            at_once=True,
+            secret=os.environ.pop(SECRET_VARIABLE, None),
+        )
+    )
+
+
+def _opener(db: Location | None, settings: Configuration) -> Callable[[], Awaitable[Stash]]:
+    from contextstash.configuration.api_key import api_key_from
+    from contextstash.mcp.serve import ServeOptions, opener
+
+    return opener(
+        ServeOptions(
+            db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
         )
     )
 

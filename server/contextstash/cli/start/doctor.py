@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -106,9 +106,21 @@ def _database(path: Location) -> Iterator[Finding]:
         which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
+    yield from _deleted(health.sources)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
+    """Sessions whose transcripts their clients have deleted: they exist here alone."""
+    from contextstash.hosts.deleted_transcripts import is_deleted
+
+    gone = [(session, changed) for source, session, changed in sources if is_deleted(source)]
+    if gone:
+        session, changed = gone[0]
+        says = f"{counted(len(gone), 'session')} deleted by the client, kept here whole"
+        yield Finding("transcripts", "ok", f"{says}; the newest: {session}, last recorded on {changed[:10]}")
 
 
 def _server(address: Address) -> Iterator[Finding]:
@@ -218,12 +230,14 @@ def _hooks(client: str, scope: Scope, machine: Machine) -> Iterator[Finding]:
         yield Finding(f"{client} ({scope}) hooks", "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
     missing = hooks.missing(settings)
-    state = "note" if missing else "ok"
+    state = "note" if missing or hooks.lacks_parts(settings) else "ok"
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
+    elif not missing and state == "note":
+        says = "those of an older version: a hand-off is half as long as it could be"
     else:
         says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client} --hooks" if missing else hooks.remark or ""
+    advice = f"contextstash install {client} --hooks" if state == "note" else hooks.remark or ""
     yield Finding(f"{client} ({scope}) hooks", state, says, advice)
 
 
@@ -251,7 +265,17 @@ def _round_trip() -> Iterator[Callable[[], Iterator[Finding]]]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         # Without a vocabulary, which is checked by itself: loading it takes longer than all else of the call
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
-        with RoundTrip(command, ROUND_TRIP_SECONDS) as trip:
+        try:
+            started_trip = RoundTrip(command, ROUND_TRIP_SECONDS)
+        except OSError as error:
+            failed = ContextstashError(f"The server cannot be started: {error}")
+
+            def fail() -> Iterator[Finding]:
+                raise failed
+
+            yield fail
+            return
+        with started_trip as trip:
 
             def check() -> Iterator[Finding]:
                 tools, tokens = trip.result()

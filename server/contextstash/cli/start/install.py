@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from contextstash.cli.options import DatabaseType, TokensType
-from contextstash.cli.start.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.display.visible_text import visible
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from contextstash.hosts.install.clients import Scope
     from contextstash_storage.databases import Location
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @CLIENT
 @click.option("--hooks", is_flag=True, help="Also install hooks: they archive large outputs and write hand-offs.")
+@click.option("--statusline", is_flag=True, help="Also make ours the status line of claude-code.")
 @click.option(
     "--db",
     type=DatabaseType(),
@@ -30,16 +35,24 @@ if TYPE_CHECKING:
 @SCOPE
 @YES
 @DRY_RUN
+@DIFF
 def install(
-    client: str, hooks: bool, db: Location | None, window: int | None, scope: Scope, yes: bool, dry_run: bool
+    client: str,
+    hooks: bool,
+    statusline: bool,
+    db: Location | None,
+    window: int | None,
+    scope: Scope,
+    yes: bool,
+    dry_run: bool,
+    diff: bool,
 ) -> None:
     """Add contextstash to CLIENT's own configuration. Safe to repeat; uninstall removes it.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
     from contextstash.hosts.compaction_points import compaction_setting, remark_on
-    from contextstash.hosts.install.changes import apply_install, plan_install
-    from contextstash.hosts.install.client_hooks import HOOKS
+    from contextstash.hosts.install.changes import apply_install, other_status_line, plan_install
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
 
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
@@ -51,18 +64,45 @@ def install(
         )
     if window is not None and (remark := remark_on(compaction_setting(client), window)):
         click.echo(remark, err=True)
+    machine = Machine.this()
+    statusline = statusline and _may_replace(other_status_line(CLIENTS[client], scope, machine))
     changes = plan_install(
-        CLIENTS[client], scope, Machine.this(), own_command(), hooks=hooks, database=database, window=window
+        CLIENTS[client],
+        scope,
+        machine,
+        own_command(),
+        hooks=hooks,
+        statusline=statusline,
+        database=database,
+        window=window,
     )
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
         return
-    if confirm_changes(changes, yes, dry_run):
+    if confirm_changes(changes, yes, dry_run, diff):
         apply_all(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
-        if database is not None:
-            click.echo(f"It uses the database {database}.")
-        if hooks and (remark := HOOKS[client].remark):
-            click.echo(remark)
-        if window is not None and not hooks:
-            click.echo(f"For a hand-off after each compaction: contextstash install {client} --hooks")
+        for line in _remarks(client, hooks, window, database):
+            click.echo(line)
+
+
+def _remarks(client: str, hooks: bool, window: int | None, database: Location | None) -> Iterator[str]:
+    from contextstash.hosts.install.client_hooks import HOOKS
+
+    if database is not None:
+        yield f"It uses the database {database}."
+    if hooks and (remark := HOOKS[client].remark):
+        yield remark
+    if window is not None and not hooks:
+        yield f"For a hand-off after each compaction: contextstash install {client} --hooks"
+
+
+def _may_replace(line: str | None) -> bool:
+    """Whether ours may become the status line; if there is another, the user is asked, also with --yes."""
+    if line is None:
+        return True
+    shown = visible(line)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo(f"The status line stays as it is: {shown}. Run this in a terminal to be asked.", err=True)
+        return False
+    return click.confirm(f"There is a status line already: {shown}. Replace it?", err=True)

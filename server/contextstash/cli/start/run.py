@@ -13,22 +13,19 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, TokensType, settings_from
+from contextstash.cli.start.run_window import ChosenWindow, chosen_window, report_refills, with_window
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from contextstash.hosts.compaction_points import CompactionSetting
-    from contextstash.hosts.launch import Launch, LaunchedClient
+    from contextstash.hosts.launch import LaunchedClient
     from contextstash.service.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
 
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""
-
-MAX_EVENTS = 500
-"""Events of a session in which compactions are looked for. A guess: more than a session of one run has."""
 
 MAX_REPORTED = 100
 """Sessions that the line at the end sums up. A guess: more than one client uses at a time."""
@@ -40,6 +37,7 @@ MAX_REPORTED = 100
     "--no-record", is_flag=True, help="Store nothing: then only outputs that the model can read again are pruned."
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
@@ -52,6 +50,7 @@ def run(
     upstream: str | None,
     no_record: bool,
     no_prune: bool,
+    keep_tokens: int | None,
     window: int | None,
     quiet: bool,
     yes: bool,
@@ -67,8 +66,6 @@ def run(
     """
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.configuration.locations import default_database
-    from contextstash.hosts.compaction_points import compaction_setting
     from contextstash.hosts.launch import launched_client
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
     from contextstash.proxy.wire import check_upstream
@@ -77,65 +74,28 @@ def run(
     if program is None:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
         return NOT_FOUND
-    if arguments[:1] == ("--",):
-        arguments = arguments[1:]
-    setting = None if window is None else compaction_setting(Path(program).name)
+    arguments = arguments[arguments[:1] == ("--",) :]
+    chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = [*_database(db), *_flags(no_record, no_prune), *["--configured"] * configured, *_settings(preset, given)]
-    options += ["--project", str(Path.cwd())]
+    flags = _flags(no_record, no_prune, keep_tokens, configured=configured)
+    options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
-    before: dict[str, ProxiedSession] = {}
-    if reported and _may_exist(db or default_database()):
-        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
-            before = _states(reported, 0.0)
+    before = _states_before(reported)
     started = time.time()
     with _log_file(db) as log:
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, address, options), log.fileno())
         supervisor.start()
         try:
             launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
-            if setting is not None and window is not None:
-                launch = _with_window(setting, window, launch, db)
+            launch = with_window(chosen, launch, db)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()
     if reported:
-        _report(reported, started, before)
-        if setting is not None and window is not None:
-            _report_refills(reported, started, setting.nearest(window))
+        _report(reported, started, before, chosen)
     return code
-
-
-def _with_window(setting: CompactionSetting, window: int, launch: Launch, db: Location | None) -> Launch:
-    """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
-    from contextstash.hosts.compaction_points import remark_on
-    from contextstash.hosts.install.clients import Machine
-    from contextstash.hosts.run_hooks import with_hand_offs
-
-    if remark := remark_on(setting, window):
-        click.echo(f"contextstash: {remark}", err=True)
-    launch = setting.for_run(launch, setting.value(setting.nearest(window)))
-    hooked = with_hand_offs(setting.client, launch, Machine.this(), db)
-    if hooked is None:
-        command = f"contextstash install {setting.client} --hooks"
-        click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
-    return hooked or launch
-
-
-def _report_refills(opener: StashOpener, started: float, window: int) -> None:
-    """Print that the window is too small, if a session of this run was compacted again and again within a few turns."""
-    from contextstash.context.window.rapid_refill import compactions_of, rapid_compactions, refill_advice
-
-    async def rapid(stash: Stash) -> list[int]:
-        names = [name for name, _ in await stash.proxied.recent(started, MAX_REPORTED)]
-        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in names]
-        return [rapid_compactions(compactions_of(events)) for events in found]
-
-    with suppress(ContextstashError):  # the report before this has said what is wrong
-        if advice := refill_advice(max(opener.run(rapid), default=0), window):
-            click.echo(f"contextstash: {advice}", err=True)
 
 
 def _database(db: Location | None) -> list[str]:
@@ -145,12 +105,10 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _may_exist(database: Location) -> bool:
-    return not isinstance(database, Path) or database.exists()
-
-
-def _flags(no_record: bool, no_prune: bool) -> list[str]:
-    return ["--no-record"] * no_record + ["--no-prune"] * no_prune
+def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False) -> list[str]:
+    known = ["--configured"] * configured
+    kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
+    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *kept]
 
 
 def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
@@ -192,7 +150,9 @@ def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, q
     return is_configured(launched, arguments, Machine.this())
 
 
-def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
+def _report(
+    opener: StashOpener, started: float, before: Mapping[str, ProxiedSession], chosen: ChosenWindow | None
+) -> None:
     """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
     from contextstash.service.queries.proxy_report import lines_since
 
@@ -202,6 +162,18 @@ def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSes
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+    report_refills(chosen, opener, started)
+
+
+def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:
+    """The states of all sessions, for a report on what comes after them; none if there is to be none."""
+    from contextstash.configuration.locations import default_database
+
+    database = default_database() if opener is None else opener.database or default_database()
+    if opener is not None and (not isinstance(database, Path) or database.exists()):
+        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
+            return _states(opener, 0.0)
+    return {}
 
 
 def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.start.client_changes import CLIENT, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
+from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 
 if TYPE_CHECKING:
     from contextstash.hosts.install.clients import Scope
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @SCOPE
 @YES
 @DRY_RUN
-def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
+@DIFF
+def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool, diff: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
@@ -29,6 +30,6 @@ def uninstall(client: str, scope: Scope, yes: bool, dry_run: bool) -> None:
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
         return
-    if confirm_changes(changes, yes, dry_run):
+    if confirm_changes(changes, yes, dry_run, diff):
         apply_all(changes, apply_uninstall)
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")

@@ -79,7 +79,7 @@ class Action:
     def _harmless(self) -> bool:
         if self.output is None or self.output.exit_code not in (None, 1):
             return False
-        # A guess: a search or comparison that prints more than 2,000 characters has found something.
+        # A search or comparison that prints more than 2,000 characters has found something.
         return len(self.output.text) < 2_000 and bool(_HARMLESS_FAILURE.match(bare_command(self.command or "")))
 
     @property

@@ -21,17 +21,17 @@ from contextstash.context.text.sanitize import one_line
 FactKind = Literal["path", "id", "error", "open item", "constraint"]
 
 MAX_OF_A_KIND: dict[FactKind, int] = {"path": 28, "id": 14, "error": 10, "open item": 10, "constraint": 18}
-"""At most this many facts of each kind, 80 in total. Guesses: paths are the most numerous facts, and constraints the
-most expensive to lose."""
+"""At most this many facts of each kind, 80 in total; further ones are not audited. Paths are the most numerous facts,
+and constraints the most expensive to lose."""
 
 MAX_FACT_LENGTH = 260
-"""In characters. A guess: about two lines."""
+"""Characters of a fact, about two lines; the rest is not compared."""
 
 MAX_CONSTRAINT_LENGTH = 400
 """In characters, as long as the longest sentence that counts as a rule (`MAX_RULE_LENGTH`): it must not be cut."""
 
 MAX_REQUEST_LENGTH = 160
-"""Characters of the newest request as an open item. A guess: one line that identifies it."""
+"""Characters of the newest request as an open item: one line that identifies it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AuditedFact:
 class RankedFact:
     """A fact and its value, which is higher if it cannot be found out again, and if it is recent.
 
-    The values below are guesses that only order the facts: constraints (6), then open items (5 to 6), open errors
+    The values below only order the facts: constraints (6), then open items (5 to 6), open errors
     (3.5), changed files (3 to 4), and at the end what was only read. Recency adds up to 1 or 2.
     """
 
@@ -122,7 +122,7 @@ _NO_RULE = re.compile(
     re.IGNORECASE,
 )
 MIN_RULE_WORDS = 3
-"""A guess: fewer words, such as "only this", are meaningless without what was said before."""
+"""Fewer words, such as "only this", are meaningless without what was said before."""
 
 
 def _constraints(requests: Sequence[Request], ages: _Ages) -> Iterator[RankedFact]:
@@ -364,13 +364,13 @@ def _ids_of(turn: Turn, kind: str) -> set[str]:
 
 
 def _ids_in(text: str) -> set[str]:
-    text = text[:20_000]  # a guess, about 5,000 tokens: a longer text lists ids rather than uses them
+    text = text[:20_000]  # about 5,000 tokens: a longer text lists ids rather than uses them
     found = {*find_facts(text, 100).ids, *(match.group(1).rstrip("-_") for match in _LABELLED.finditer(text))}
     return {name for name in found if _ID_SHAPED.match(name) and not _STANDARD.match(name)}
 
 
 MAX_COMPARED_IDS = 200
-"""How many ids are compared with each other. A guess that limits the quadratic comparison below."""
+"""How many ids are compared with each other. It bounds the quadratic comparison below."""
 
 
 def _longest(names: Iterable[str]) -> list[str]:

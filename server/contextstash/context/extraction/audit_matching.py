@@ -10,15 +10,14 @@ from contextstash.context.extraction.audit_facts import AuditedFact
 from contextstash.context.extraction.files import base_of
 
 MIN_WORD_SHARE = 0.6
-"""The share of a fact's content words that must occur in one passage of the text, for the text to contain it. A
-guess."""
+"""The share of a fact's content words that must occur in one passage of the text, for the text to contain it."""
 
 PASSAGE_LINES = 2
 """Lines of a passage: a bullet point and the line that continues it."""
 
 MAX_SHORT_RULE_WORDS = 3
 """A constraint with at most this many content words is only found in a passage that also has a word of a rule: so few
-words occur together by chance. A guess."""
+words occur together by chance."""
 
 _PATH_TOKEN = re.compile(r"[\w.@+~/-]+")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -93,7 +92,7 @@ class FactIndex:
 
     def _has_error(self, text: str) -> bool:
         """Its message verbatim, or most of the message's specific words in one passage."""
-        # The lengths below are guesses: 60 characters identify a message, 12 or fewer do not.
+        # By the lengths below, 60 characters identify a message, 12 or fewer do not.
         _, _, error_message = text.partition("`: ")
         error_message = re.sub(r"^exit \d+: ", "", error_message or text).rstrip("…")
         core = error_message.casefold()[:60].strip()

@@ -19,8 +19,8 @@ from contextstash.context.text.pasted import without_pasted
 from contextstash.context.text.sentences import sentences
 
 REVISED_SHARE = 0.5
-"""A sentence that says that something changes revises a decision of which it repeats at least this share of the words.
-A guess."""
+"""A sentence that says that something changes revises a decision of which it repeats at least this share of the
+words."""
 
 
 def weighted_decisions(
@@ -114,7 +114,7 @@ def takes_back_last(text: str) -> bool:
 
 
 MIN_REVISED_WORDS = 2
-"""A request shares at least so many words with the one that it changes. A guess: one may be the project's name."""
+"""A request shares at least so many words with the one that it changes. One may be the project's name."""
 
 
 def revises(later: str, before: str) -> bool:

@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import one_line
 
 MAX_COMMAND_LENGTH = 100
 MAX_ERROR_LENGTH = 220
-"""In characters. Guesses: together, an error takes about three lines of a summary."""
+"""In characters. Together, an error takes about three lines of a summary."""
 
 _EDITING_TOOLS = frozenset({"Edit", "Write", "Read", "MultiEdit", "Glob", "Grep", "apply_patch"})
 _ENTRY = re.compile(r"^(unresolved|resolved): `([^`]{1,300})` — (.*)$", re.DOTALL)

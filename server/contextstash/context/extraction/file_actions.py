@@ -16,7 +16,7 @@ from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 Verb = Literal["read", "run", "edited", "created", "renamed", "deleted"]
 
 MAX_SCANNED = 20_000
-"""How many characters of a command or text are searched. A guess that limits the work on a huge here-document."""
+"""How many characters of a command or text are searched. It bounds the work on a huge here-document."""
 
 
 @dataclass(frozen=True, slots=True)

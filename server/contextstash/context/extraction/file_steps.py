@@ -13,7 +13,7 @@ from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
 MAX_TEXT = 400_000
-"""Characters of one text that are followed. A guess: 10,000 lines; of a longer text nothing is known."""
+"""Characters of one text that are followed. About 10,000 lines; a longer text is not followed."""
 
 
 MAX_READ = 2_000

@@ -64,7 +64,7 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         oldest = uses[0][0] if uses else 0
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
     uses += [(action.seq, use) for action in actions for use in file_uses(action)]
-    base = _base_folder([use.path for _, use in uses])
+    base = base_folder([use.path for _, use in uses])
     records: dict[str, _Record] = {}
     for when, use in uses:
         records.setdefault(_below(use.path, base), _Record()).touch(use, when)
@@ -113,7 +113,7 @@ def _absolute(use: FileUse, base: str) -> FileUse:
     return FileUse(f"{base}/{use.path}", use.verb, use.names)
 
 
-def _base_folder(paths: Iterable[str]) -> str:
+def base_folder(paths: Iterable[str]) -> str:
     """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
     paths. Both limits are guesses."""
     absolute = {path for path in paths if path.startswith("/")}

@@ -17,6 +17,7 @@ from contextstash.context.extraction.file_steps import (
     Written,
     file_steps,
 )
+from contextstash.context.extraction.files import base_folder
 from contextstash.context.extraction.known_text import KnownText
 
 MAX_NAMES = 6
@@ -176,6 +177,11 @@ def _change(file: EditedFile) -> str:
     names = f" ({', '.join(file.affected)})" if file.affected and not file.deleted else ""
     note = "; changed since by a command that does not show how" if file.unseen and file.text.runs else ""
     return f"{file.what_was_done()}{names}{note}"
+
+
+def common_folder(files: Iterable[EditedFile]) -> str:
+    """The folder that most of the files are in; empty if there is none."""
+    return base_folder([file.path for file in files])
 
 
 def path_below(path: str, base: str) -> str:

@@ -14,11 +14,11 @@ from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
 
 MAX_LENGTH = 420
-"""Characters of a sentence; a longer one is a pasted text or a list. A guess."""
+"""Characters of a sentence; a longer one is a pasted text or a list."""
 
 MIN_VALUE = 1.0
 """A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or contain a name
-and end a turn. A guess."""
+and end a turn."""
 
 _INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
@@ -128,7 +128,7 @@ def _assistant_texts(turns: Iterable[Turn]) -> list[tuple[Turn, str, bool]]:
 
 
 def _value(sentence: str, closing: bool) -> float:
-    """0 if the sentence is to be left out. The summands are guesses that only order the sentences."""
+    """0 if the sentence is to be left out. The summands only order the sentences."""
     if not 25 <= len(sentence) <= MAX_LENGTH or _NARRATION.match(sentence) or sentence.endswith((":", "?")):
         return 0.0
     if not is_statement(sentence) or _OF_USER.search(sentence):

@@ -13,7 +13,7 @@ UNCHANGED = -1
 
 MIN_RECOGNIZED = 8
 """Characters. A changed line that is read again is recognized by its text if it has at least as many: shorter ones,
-such as a closing bracket, are everywhere. A guess."""
+such as a closing bracket, are everywhere."""
 
 
 @dataclass(slots=True)

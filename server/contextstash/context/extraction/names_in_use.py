@@ -26,24 +26,23 @@ DECAY = 0.3
 and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 keeps more than 0.5 and 0.8."""
 
 EARLIER_WEIGHT = 6.0
-"""The weight of a name in an earlier summary, which was among the most used ones then. A guess: two uses."""
+"""The weight of a name in an earlier summary, which was among the most used ones then: two uses."""
 
 NUMBERED_SHARE = 0.3
-"""The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script. A
-guess."""
+"""The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
 
 NAME_TOKENS = 3
 """What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
-part of the line's path. A guess."""
+part of the line's path."""
 
 CHARACTERS_PER_TOKEN = 3.5
 """Of names; measured with o200k_base on recorded sessions. Only for the ranking, the text is counted exactly."""
 
 MAX_SCANNED = 100_000
-"""Characters of one text that are searched; a guess that bounds the work on a huge output."""
+"""Characters of one text that are searched; it bounds the work on a huge output."""
 
 MAX_RANKED = 1_500
-"""Names that are considered for the list. A guess: far more than fit."""
+"""Names that are considered for the list. Far fewer fit."""
 
 ELSEWHERE = "Elsewhere"
 FILES = "Files"

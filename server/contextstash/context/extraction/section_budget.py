@@ -11,7 +11,7 @@ from contextstash.context.text.sanitize import encodable, one_line
 Count = Callable[[str], int]
 
 MIN_CUT = 12
-"""An item is not cut to fewer tokens than this, but left out. A guess: less than a short sentence."""
+"""An item is not cut to fewer tokens than this, but left out: a short sentence has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ SHARES: Mapping[Section, float] = {
     Section.ARCHIVED: 0.06,
     Section.POINTERS: 0.06,
 }
-"""The share of the budget that each section gets at first, relative to the sum of the sections that exist. Guesses: the
+"""The share of the budget that each section gets at first, relative to the sum of the sections that exist. The
 task, the findings and an earlier summary have the most text. What a section does not use goes to others, see REFILL."""
 
 RESERVED: Mapping[Section, float] = {Section.OPEN: 0.25, Section.STATE: 0.12}
 """The share of the budget up to which these sections are filled before all others: a plan without some of its entries,
-or a state without the last message, would be wrong. Guesses; both sections are usually much shorter."""
+or a state without the last message, would be wrong. Both sections are usually much shorter."""
 
 REFILL = (
     Section.OPEN,

@@ -130,7 +130,8 @@ def _pieces(run: Run) -> Iterator[tuple[int, int]]:
 
 
 def _divided(lines: Sequence[str], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    while stop - start > MAX_PIECE_LINES:
+    # A rest of a few lines stays with what precedes it.
+    while stop - start > MAX_PIECE_LINES * 4 // 3:
         ends = range(start + MAX_PIECE_LINES, start + MAX_PIECE_LINES // 3, -1)
         end = next((place for place in ends if not lines[place - 1].strip()), start + MAX_PIECE_LINES)
         yield from _divided(lines, start, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MIN_WORDS = 3
-"""A guess: fewer words outside of code, such as "Option 2", state nothing."""
+"""Fewer words outside of code, such as "Option 2", state nothing."""
 
 _STARTS = re.compile(r"[^\W_a-z]|[`“\"'(.~/]|[a-z][\w-]*[._/(:A-Z]")
 """How a statement begins: with a capital letter, a digit, a quotation, or the name of something in the code. A letter
@@ -71,7 +71,8 @@ def takes_back(sentence: str) -> bool:
 
 
 def asks_itself(question: str) -> bool:
-    """Whether a question is a thought aloud of its author, such as "But what if it is a file?", and asks nobody."""
+    """Whether a question is a thought aloud of its author, such as "But what if it is a file?", and no question to the
+    reader."""
     return bool(_CONTINUES.match(question) or takes_back(question) or _MUSING.search(question))
 
 

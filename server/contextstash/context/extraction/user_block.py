@@ -24,18 +24,17 @@ from contextstash.context.extraction.user_requests import (
 )
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import shortened
-from contextstash.context.text.sanitize import MARKER, one_line, unforged
+from contextstash.context.text.sanitize import USER_BLOCK_OPENING, one_line, unforged
 
 Count = Callable[[str], int]
 
-OPENING = f"{MARKER} user: word for word what the user said"
 RULE_PREFIX = "rule:"
 """How a pin begins that is a rule, and neither a handle nor a path."""
 
 MIN_ENTRY_TOKENS = 60
 """An entry is not shortened to fewer tokens than this. A guess: two sentences."""
 
-_HEADER = re.compile(rf"{re.escape(OPENING)} in messages (\d{{1,12}}) to (\d{{1,12}})")
+_HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
 _ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
 _RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
 _UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
@@ -105,21 +104,26 @@ def user_block(
     first_tokens: int,
     tokens: int,
     count: Count,
+    renew: bool = False,
 ) -> str:
     """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
 
     `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
     most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
-    what is left out is pasted text first, and a line says where it is.
+    what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
+    ones say too, and takes their place: it is shorter than all of them together.
     """
     before = before or Block()
     words = words_of(turns, before.words)
+    if renew:
+        words, before = joined_words(before.words, words), Block()
+        span = (0, span[1])
     lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in before.rules]
     lines += [f"- (no longer pinned) {rule}" for rule in before.rules if rule not in rules]
     lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
     if not lines and not words.answered and not words.withdrawn:
         return ""
-    head = f"{OPENING} in messages {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
+    head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{_SHORT if _cuts(lines) else ''}]"
     return "\n".join([head, *lines, *_marks(words)])
 
 
@@ -171,8 +175,18 @@ def _read_entry(seq: int, text: str) -> Said:
     return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
 
 
+def joined_words(before: UserWords, after: UserWords) -> UserWords:
+    """The words of two successive parts of a session as one."""
+    return UserWords(
+        (*before.entries, *after.entries),
+        {**before.answered, **after.answered},
+        {**before.withdrawn, **after.withdrawn},
+    )
+
+
 def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
     """The entries as they are written. If they do not all fit, the longest are shortened to one length."""
+    words, left_out = _bounded(words, first, tokens, count)
     newest = words.open
     whole = [_written(entry, entry is not newest) for entry in words.entries]
     costs = [count(text) + 1 for text in whole]
@@ -186,7 +200,33 @@ def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count:
             kept = {rule for rule, _ in user_rules(Request(entry.seq, entry.text))}
             text = _written(replace(entry, text=shortened(entry.text, most, count, kept, note)))
         lines.append(text)
-    return lines
+    return [*lines[:first], *left_out, *lines[first:]]
+
+
+def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
+    """The words that fit if each entry is shortened to MIN_ENTRY_TOKENS, and a line about those that are left out:
+    withdrawn ones and commands first, then answers and requests without a rule, the oldest of each first."""
+    head, rest = words.entries[:first], words.entries[first:]
+    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(_written(entry)) + 1) for entry in rest}
+    over = sum(costs.values()) - tokens
+    gone: set[int] = set()
+    for entry in sorted(rest, key=lambda entry: (_worth(words, entry), entry.seq)):
+        if over <= 0:
+            break
+        gone.add(entry.seq)
+        over -= costs[entry.seq]
+    if not gone:
+        return words, []
+    line = f"- [left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
+    return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
+
+
+def _worth(words: UserWords, entry: Said) -> int:
+    if entry.command or entry.seq in words.withdrawn:
+        return 0
+    if user_rules(Request(entry.seq, entry.text)):
+        return 3
+    return 1 if entry.asked else 2
 
 
 def _level(costs: Sequence[int], room: int) -> int:

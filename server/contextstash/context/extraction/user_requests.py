@@ -296,6 +296,11 @@ _SAID = re.compile(
 _PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode"})
 
 
+def is_dialog(tool: str) -> bool:
+    """Whether a tool asks the user, so that its output holds the user's words."""
+    return tool in _ASKING_TOOLS or tool.lower() in _PLAN_TOOLS
+
+
 def dialog_decisions(actions: Sequence[Action]) -> list[tuple[int, str]]:
     """The user's decisions in dialogs of tools, each with its message: answers, refusals, approved plans."""
     found = []

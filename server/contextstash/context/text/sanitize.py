@@ -8,6 +8,14 @@ from functools import cache
 MARKER = "[contextstash"
 """The beginning of everything that contextstash itself writes into the model's context."""
 
+USER_BLOCK = f"{MARKER} user:"
+"""The beginning of our messages that hold the user's words; they stay at the head of the view."""
+
+USER_BLOCK_OPENING = f"{USER_BLOCK} word for word what the user said in messages"
+
+USER_BLOCK_WHOLE = f"{USER_BLOCK_OPENING} 0 to "
+"""The beginning of one that begins with the session: it takes the place of those before it."""
+
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _INVISIBLE = (
     "\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f\u2060-\u206f\u3164"

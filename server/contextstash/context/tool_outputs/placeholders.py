@@ -30,12 +30,25 @@ _READS_FILE = re.compile(r"read|view|open|cat|file|get_content|show", re.IGNOREC
 """Names of tools whose main argument is the path of the file that they show."""
 
 
-def placeholder(tool: str, argument: str, tokens: int, lines: int, handle: str, digest: str) -> str:
-    """The placeholder of an archived output: what the output was, and how to read it again."""
+def placeholder(
+    tool: str,
+    argument: str,
+    tokens: int,
+    lines: int,
+    handle: str,
+    digest: str,
+    *,
+    seq: int,
+    changed_at: int | None = None,
+) -> str:
+    """The placeholder of the archived output in message `seq`: what the output was, and how to read it again. If it
+    shows a file that was changed since, `changed_at` is the message of the newest change. It stays as it is while the
+    session goes on, so it says nothing about how things stand now."""
     size = f"{tokens:,} tokens, {lines:,} line{'' if lines == 1 else 's'}"
+    since = "" if changed_at is None else f" The file was changed since, at message {changed_at}."
     return (
         f"{MARKER}: archived output of {_call(tool, argument)} ({size}): {_sentence(digest)}"
-        f" Unchanged in get_archived_output, handle {handle}; don't repeat the call.]"
+        f"{since} As it was at message {seq}: get_archived_output, handle {handle}.]"
     )
 
 
@@ -44,7 +57,7 @@ def input_placeholder(tool: str, argument: str, tokens: int, handle: str) -> str
     must not take this for what it wrote, or write it itself."""
     return (
         f"{MARKER}: {tokens:,} tokens that {_call(tool, argument)} was called with are not shown here any more; the"
-        f" call itself was made with all of them. Unchanged in get_archived_output, handle {handle}.]"
+        f" call itself was made with all of them. As it was: get_archived_output, handle {handle}.]"
     )
 
 

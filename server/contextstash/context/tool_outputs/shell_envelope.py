@@ -29,6 +29,7 @@ _PLAIN = re.compile(r"\AExit code (\d{1,5})\n?")
 REMINDER_START, REMINDER_END = "<system-reminder>", "</system-reminder>"
 FOLDER_RESET = "Shell cwd was reset to "
 _FOLDER_RESET = re.compile(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z")
+_JSON_ENVELOPE = '{"output":'
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
 MAX_HEADER_CHARACTERS = 2_000
 """How much of each end is searched for an envelope: Codex's headers are a few short lines."""
@@ -41,7 +42,7 @@ def unwrap(text: str) -> Printed:
     text = without_reminders(text)
     if FOLDER_RESET in text[-MAX_HEADER_CHARACTERS:]:
         text = text[:-MAX_HEADER_CHARACTERS] + _FOLDER_RESET.sub("", text[-MAX_HEADER_CHARACTERS:])
-    if text.startswith('{"output":'):
+    if text.startswith(_JSON_ENVELOPE):
         return _from_envelope(text)
     tagged = _TAGGED.match(text[:MAX_HEADER_CHARACTERS])
     if tagged:
@@ -81,6 +82,14 @@ def _from_envelope(text: str) -> Printed:
     metadata = envelope.get("metadata")
     code = metadata.get("exit_code") if isinstance(metadata, dict) else None
     return Printed(envelope["output"], code if isinstance(code, int) else None)
+
+
+def without_json_envelopes(text: str) -> str:
+    """The text; each line that is a JSON envelope is what the command printed, with its line breaks."""
+    if _JSON_ENVELOPE not in text:
+        return text
+    lines = text.split("\n")
+    return "\n".join(_from_envelope(line).text if line.startswith(_JSON_ENVELOPE) else line for line in lines)
 
 
 def without_heredocs(command: str) -> tuple[str, list[str]]:

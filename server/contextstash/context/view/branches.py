@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from contextstash_storage.records import Cover, Edit, RestoreEdit, RewindEdit, SummaryEdit
+from contextstash_storage.records import Cover, DigestEdit, Edit, RestoreEdit, RewindEdit, SummaryEdit
 
 HOST = "host"
 """The strategy of edits that repeat what a client or a program did to its own conversation."""
@@ -112,10 +112,12 @@ def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
         for first, end in _gaps(path, messages)
         if not any(start <= first and end <= stop for start, stop in standing)
     ]
-    return [*restored(undone, at=messages), *again[-1:], *hidden]
+    gone = {cover.summary_id for cover in undone if isinstance(cover, SummaryEdit)}
+    words = [edit for edit in live if isinstance(edit, DigestEdit) and set(edit.handles) <= gone]
+    return [*restored([*undone, *words], at=messages), *again[-1:], *hidden]
 
 
-def restored(edits: Sequence[Cover], *, at: int | None = None) -> list[RestoreEdit]:
+def restored(edits: Sequence[Cover | DigestEdit], *, at: int | None = None) -> list[RestoreEdit]:
     """The edit that undoes these; `at` is the position of the next message, if the conversation changes its branch."""
     if not edits:
         return []

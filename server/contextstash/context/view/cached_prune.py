@@ -6,7 +6,7 @@ be earned back by cheaper reads in the requests that follow. A prune by level al
 that price again and again: replayed on recorded sessions, a prune at each turn made the worst session cost 1.26 times
 as much as no prune (bench/proxy).
 
-When to pay the price once more is the problem of renting or buying skis: nobody knows how long the session goes on. So
+When to pay the price once more is the problem of renting or buying skis: how long the session continues is unknown. So
 a batch is pruned as soon as carrying it, this request included, has cost what pruning it does. Whatever follows, the
 cost stays within twice that of the best decision; batches grow with the price of writing and with what must be written
 again; and what costs more to carry once than to prune, such as a large output that was just read, leaves at once. Many
@@ -43,7 +43,7 @@ AUTOMATIC = CachePrices(0.1, 1.0, 3600)
 minutes and at most an hour, so only then is the cache surely gone. Source: OpenAI's guide to prompt caching."""
 
 MIN_TOKENS = 3_000
-"""What a prune must free, also if it costs nothing. A guess: less is not worth an output that may be fetched again."""
+"""Tokens that a prune must free, also if it costs nothing: less is not worth an output that may be fetched again."""
 
 MAX_TURNS = 50
 """The most further requests that a prune may count on before the cache expires, the client compacts or the session
@@ -51,15 +51,15 @@ ends. In a simulation of recorded sessions 50 and 100 were equally good, and no 
 prune."""
 
 MIN_WORTHWHILE = 1.2
-"""A warm prune must save this many times its cost. A guess: a margin for outputs that are fetched again."""
+"""A warm prune must save this many times its cost. It is a margin for outputs that are fetched again."""
 
 MAX_LOSS = 0.03
-"""By which share of what a session would have cost unedited it may cost more, if it ends right after a prune. A guess:
+"""By which share of what a session would have cost unedited it may cost more, if it ends right after a prune.
 1 to 3 % make no difference in a simulation of recorded sessions, but with 1 % a session of small outputs waits very
 long."""
 
 SLACK_SECONDS = 15
-"""Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere. A guess."""
+"""Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere."""
 
 
 class Prunable(NamedTuple):
@@ -118,7 +118,7 @@ def affordable(paid: float, unedited: float) -> float:
 
 
 def likely_turns(turns: int) -> int:
-    """How many more requests will probably profit: as many as there were, the best guess about something of unknown
+    """How many more requests will probably profit: as many as there were, the best estimate for something of unknown
     length, but not more than MAX_TURNS."""
     return min(turns, MAX_TURNS)
 

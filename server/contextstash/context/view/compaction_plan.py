@@ -92,11 +92,11 @@ def plan_compaction(
 ) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
-    System messages at the head are always kept. Of the rest about `keep.tokens` of the newest are kept, at most half
-    unless `keep.either`, and at least `keep.messages` messages. The view is split only where no provider's rule is
-    violated.
+    System messages and the user's words at the head are always kept. Of the rest about `keep.tokens` of the newest are
+    kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only where no
+    provider's rule is violated.
     """
-    head = leading_system(entries)
+    head = leading_fixed(entries)
     if keep.levels:
         head += _leading_summaries(entries[head:])
     body = entries[head:]
@@ -145,7 +145,7 @@ def plan_same(
     entries: Sequence[Entry], first_seq: int, last_seq: int, beyond: Beyond | None = None
 ) -> CompactPlan | None:
     """The plan that covers exactly these messages again; None if the view cannot be split there any more."""
-    head = leading_system(entries)
+    head = leading_fixed(entries)
     while head < len(entries) and entries[head].last_seq < first_seq:
         head += 1
     body = entries[head:]
@@ -165,11 +165,11 @@ def _leading_summaries(entries: Sequence[Entry]) -> int:
     return count
 
 
-def leading_system(entries: Sequence[Entry]) -> int:
-    """How many entries at the head are system messages."""
+def leading_fixed(entries: Sequence[Entry]) -> int:
+    """How many entries at the head stay in every view: the system messages, and our messages with the user's words."""
     count = 0
     for entry in entries:
-        if not entry.is_system:
+        if not (entry.is_system or entry.is_user_block):
             break
         count += 1
     return count
@@ -272,7 +272,7 @@ def keep_limits(snapshot: SessionSnapshot, importance: Importance = UNKNOWN) -> 
 
 def _one_more_fits(snapshot: SessionSnapshot) -> bool:
     """Whether the standing summaries and a further one stay within their share of the window."""
-    head = leading_system(snapshot.entries)
+    head = leading_fixed(snapshot.entries)
     standing = snapshot.entries[head : head + _leading_summaries(snapshot.entries[head:])]
     share = int(snapshot.budget.usable * snapshot.settings.summaries_share)
     return total_tokens(standing) + snapshot.budget.summary_tokens <= share
@@ -283,7 +283,7 @@ def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
     recorded."""
     estimated, _ = counting.estimate(snapshot.session.counters, snapshot.settings, snapshot.counter.name)
     unrecorded = max(0, estimated - snapshot.session.counters.view_tokens)
-    head = leading_system(snapshot.entries)
+    head = leading_fixed(snapshot.entries)
     if levels:
         head += _leading_summaries(snapshot.entries[head:])
     return unrecorded + total_tokens(snapshot.entries[:head])

@@ -35,7 +35,16 @@ def archive_edit(snapshot: SessionSnapshot, output: Output, digest: str) -> Arch
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
     """The placeholder of an output, in the words that the settings choose."""
     if snapshot.settings.placeholder == DESCRIBED:
-        return placeholder(output.tool, output.argument, output.tokens, output.lines, output.handle, digest)
+        return placeholder(
+            output.tool,
+            output.argument,
+            output.tokens,
+            output.lines,
+            output.handle,
+            digest,
+            seq=output.seq,
+            changed_at=snapshot.changed_since(output),
+        )
     return filled_placeholder(snapshot.settings.placeholder, output, digest)
 
 

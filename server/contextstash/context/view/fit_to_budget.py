@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.context.view.compaction_plan import cuts_of, leading_system
+from contextstash.context.view.compaction_plan import cuts_of, leading_fixed
 from contextstash.context.view.session_snapshot import Place
 from contextstash.context.view.view import Entry, output_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Message, Output, Replacement
@@ -108,7 +108,7 @@ def _tail_start(entries: Sequence[Entry]) -> int:
 
 
 def _drop_oldest(entries: list[Entry], excess: int, keep: int) -> tuple[list[Entry], tuple[Entry, ...]]:
-    head = leading_system(entries)
+    head = leading_fixed(entries)
     while head < len(entries) and entries[head].summary is not None:
         head += 1
     freed = 0

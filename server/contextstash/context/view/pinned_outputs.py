@@ -16,7 +16,7 @@ from contextstash.context.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Output
 
 PINNED_SHARE = 4
-"""Pinned outputs behind summaries take at most the usable window divided by this; beyond, each is cut. A guess: with
+"""Pinned outputs behind summaries take at most the usable window divided by this; beyond, each is cut. With
 the summaries they leave more than half of the window to the work."""
 
 HANDLE_PREFIX = "out_"
@@ -67,8 +67,9 @@ def is_same_file(one: str, other: str) -> bool:
 
 
 def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) -> str:
-    """The text that shows pinned outputs of messages that are not shown, each word for word between two lines of ours;
-    empty if there are none. If all pinned outputs exceed their share of the window, each is cut to an equal part."""
+    """The text that shows pinned outputs of messages that are not shown, each word for word between two lines that name
+    it; empty if there are none. If all pinned outputs exceed their share of the window, each is cut to an equal
+    part."""
     if not texts:
         return ""
     pinned = pinned_outputs(snapshot)

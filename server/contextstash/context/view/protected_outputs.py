@@ -86,11 +86,13 @@ def fetched_again(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set
 
 def protected_calls(calls: Sequence[MadeCall], pruned: Mapping[str, float]) -> set[str]:
     """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
-    and outputs that were fetched again after they had been pruned: the model needs them."""
+    and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy."""
     edited = {path for call in calls[-RECENT_CALLS:] if call.writes for path in call.paths}
     newest: dict[str, str] = {}
     for call in calls:
         if call.reads:
             newest.update(dict.fromkeys(call.paths & edited, call.call_id))
     own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
-    return own | set(newest.values()) | fetched_again(calls, pruned)
+    again = fetched_again(calls, pruned)
+    newest_again = {(call.tool, call.argument): call.call_id for call in calls if call.call_id in again}
+    return own | set(newest.values()) | set(newest_again.values())

@@ -15,7 +15,7 @@ from contextstash.context.window.token_counters import Counter
 from contextstash_storage.records import Part
 
 MANY_WINDOWS = 2
-"""A view of at most so many times the budget is read whole. A guess: that takes about as long as the request itself."""
+"""A view of at most so many times the budget is read whole. That takes about as long as the request itself."""
 
 SHORTEST_PLACEHOLDER = 20
 """No placeholder of our own wording takes fewer tokens; most take about 50."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from contextstash.context.view.protected_outputs import MadeCall
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.view import Entry, Overlay, parts_of, total_tokens
 from contextstash.context.window import estimate as counting
@@ -70,6 +71,24 @@ class SessionSnapshot:
         """The messages of the view that were read with their bodies, by position."""
         messages = [entry.message for entry in self.entries if entry.message is not None]
         return {message.seq: message for message in messages if message.body is not None}
+
+    def changed_since(self, output: Output) -> int | None:
+        """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
+        file, or if no call changed it by its name."""
+        call = MadeCall(output.handle, output.tool, output.argument)
+        changes = (self._changes.get(path, -1) for path in call.paths) if call.shows_file else ()
+        newest = max(changes, default=-1)
+        return newest if newest > output.seq else None
+
+    @cached_property
+    def _changes(self) -> Mapping[str, int]:
+        """The message of the newest change of each file, by the paths that calls name it with."""
+        newest: dict[str, int] = {}
+        for output in self.outputs.values():
+            call = MadeCall(output.handle, output.tool, output.argument)
+            for path in call.paths if call.writes and not output.is_error else ():
+                newest[path] = max(output.seq, newest.get(path, -1))
+        return newest
 
     @cached_property
     def handles(self) -> Mapping[Place, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from contextstash.context.view.compaction_plan import leading_system
+from contextstash.context.view.compaction_plan import leading_fixed
 from contextstash.context.view.view import Entry
 from contextstash_storage.records import SummaryEdit, SummaryLevel
 
@@ -42,7 +42,7 @@ class MergePlan:
 def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
     """The summaries at the head of a view, after the system messages, oldest first."""
     found: list[SummaryEdit] = []
-    for entry in entries[leading_system(entries) :]:
+    for entry in entries[leading_fixed(entries) :]:
         if entry.summary is None:
             break
         found.append(entry.summary)

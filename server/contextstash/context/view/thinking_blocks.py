@@ -1,16 +1,13 @@
-"""Preserved thinking: which thinking blocks an edit of earlier messages invalidates, and what to do with them.
+"""Bound reasoning: which thinking an edit of earlier messages invalidates, and what to do with it.
 
-Anthropic's newer models bind each thinking block to everything before it: system prompt, tools, messages. If any of
-that has changed when the block is sent again, the API refuses this block and every later one, or drops them if the
-request says so (`thinking.block_binding.prefix_mismatch_behavior`). Blocks before the change stay valid, and so do
-blocks that the model writes after it. The thinking that is sent must be an unbroken run of the original: it can be left
-out at the start, at the end or completely, but not in the middle. Cache breakpoints are not part of the check. Source:
-Anthropic's guides to preserved thinking and to prefix checks on thinking blocks.
+Newer models bind each piece of their reasoning to everything before it (`reasoning_binding`). If any of that has
+changed when the piece is sent again, the provider refuses it and all later ones, or drops them. Reasoning before the
+change stays valid, and so does what the model writes after it; all of it from the change on may be left out. So what
+was sent stays as it was sent, and edits come together: at a compaction, which leaves out all reasoning behind it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,10 +17,6 @@ from contextstash.context.view.view import Entry
 from contextstash_storage.records import Message
 
 Choice = Literal["none", "strip", "drop", "later_cut", "wait"]
-
-_PRESERVING = re.compile(
-    r"claude-(?:(?:fable|mythos)-(?:5-[1-9]|[6-9]|[1-9]\d)|(?:opus|sonnet|haiku)-(?:5-[5-9]|[6-9]|[1-9]\d))(?!\d)"
-)
 
 DROP_REQUEST: dict[str, Any] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
@@ -48,26 +41,18 @@ class ThinkingEffect:
     reason: str = ""
 
 
-def preserves_thinking(model: str | None) -> bool:
-    """Whether the API checks that nothing before a thinking block has changed: for Claude Fable and Mythos from 5.1 on,
-    for Opus, Sonnet and Haiku from 5.5 on (Anthropic's list of the models with prefix checks). Accounts created before
-    2026-08-31 are checked only if the request asks for it, which is unknown here."""
-    return bool(_PRESERVING.search((model or "").lower().replace(".", "-")))
-
-
 def thinking_effect(
-    messages: Sequence[Message], first_seq: int, *, preserved: bool, choice: str, level: str
+    messages: Sequence[Message], first_seq: int, *, bound: bool, choice: str, needed: bool
 ) -> ThinkingEffect:
     """What an edit invalidates, and what to do: what `choice` says, or the best if it is `auto`. `first_seq` is the
     first message that is shown differently or follows one that is.
 
-    The thinking of an open tool loop must not be stripped: the model needs it to finish the loop. An edit that would
-    invalidate some of it waits for the end of the loop, unless the window is almost full: then the request asks the API
-    to drop what is invalid.
+    The model needs the thinking of an open tool loop to finish the loop. An edit that would invalidate some of it waits
+    for the loop's end, unless it is `needed`: a compaction, or a request that would not fit.
     """
     later = [message for message in messages if message.seq >= first_seq]
     breakpoints = sum([block.breakpoint for message in later for block in message.blocks])
-    if not preserved or choice == "keep":
+    if not bound or choice == "keep":
         return ThinkingEffect(breakpoints=breakpoints)
     broken = [(message.seq, _thinking_tokens(message)) for message in later]
     broken = [(seq, tokens) for seq, tokens in broken if tokens]
@@ -75,7 +60,7 @@ def thinking_effect(
         return ThinkingEffect(breakpoints=breakpoints)
     seqs = tuple(seq for seq, _ in broken)
     open_loop = seqs[-1] >= _open_loop_start(messages)
-    chosen = _chosen(choice, open_loop, level)
+    chosen = _chosen(choice, open_loop, needed)
     tokens = sum(tokens for _, tokens in broken)
     reason = _REASONS[chosen].format(count=len(seqs), tokens=tokens)
     return ThinkingEffect(seqs, tokens, breakpoints, open_loop, chosen, reason)
@@ -102,22 +87,20 @@ LATER_CUT = "The cut was moved so that no thinking follows it."
 
 _REASONS: dict[Choice, str] = {
     "none": "",
-    "strip": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit and is no"
+    "strip": "The thinking of {count} later messages ({tokens:,} tokens) is bound to what this edit changes and is no"
     " longer shown.",
-    "drop": "The thinking of {count} later messages ({tokens:,} tokens) would be refused after this edit; the request"
-    " asks the API to drop it.",
+    "drop": "The thinking of {count} later messages ({tokens:,} tokens) is bound to what this edit changes; the"
+    " provider drops it.",
     "later_cut": LATER_CUT,
     "wait": "The thinking of {count} later messages ({tokens:,} tokens) belongs to a tool loop that is still open; this"
     " edit waits for its end.",
 }
 
 
-def _chosen(choice: str, open_loop: bool, level: str) -> Choice:
+def _chosen(choice: str, open_loop: bool, needed: bool) -> Choice:
     if choice == "drop":
         return "drop"
-    if not open_loop:
-        return "strip"
-    return "drop" if level in ("critical", "overflow") or choice == "strip" else "wait"
+    return "wait" if open_loop and not needed and choice != "strip" else "strip"
 
 
 def _thinking_tokens(message: Message) -> int:

@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TypedDict
 
+from contextstash.context.text.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
 from contextstash_storage.records import (
     ArchiveEdit,
     Block,
@@ -85,6 +86,8 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
             case ArchiveEdit() | TruncateEdit():
                 replaced[edit.seq, edit.block] = edit
             case DigestEdit():
+                if edit.text.startswith(USER_BLOCK_WHOLE):
+                    digests = [each for each in digests if not each.text.startswith(USER_BLOCK)]
                 digests.append(edit)
             case StripEdit():
                 strips.append(edit)
@@ -187,6 +190,11 @@ class Entry:
     @property
     def is_system(self) -> bool:
         return self.message is not None and self.message.role == "system"
+
+    @property
+    def is_user_block(self) -> bool:
+        """Whether this is a message of ours that holds the user's words."""
+        return self.digest is not None and self.digest.text.startswith(USER_BLOCK)
 
     @property
     def is_user_turn(self) -> bool:

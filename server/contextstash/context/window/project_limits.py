@@ -65,6 +65,8 @@ BOUNDS: Mapping[str, Bounds] = {
     "summary_tokens": Bounds(500, 8_000),
     "summary_share": Bounds(0.1, 1),
     "summary_audit_tokens": Bounds(0, 2_000),
+    # Below, a hand-off does not hold the task and the state; 8,000 is the largest default.
+    "handoff_tokens": Bounds(1_500, 8_000),
     # Head, tail and error lines of an output fit into 4,000 characters; no preset has a smaller limit. No output is
     # larger than the largest window, 2,000,000 tokens of about four characters.
     "output_lines": Bounds(50, 1_000_000),

@@ -200,8 +200,8 @@ class ContextSettings(BaseModel):
     compact_keep_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Newest messages that a compaction keeps, in tokens; if not set, what `low_water` leaves beside the"
-        " summary, without `low_water` an eighth of the usable window, at most 20,000.",
+        description="Newest messages that a compaction keeps, in tokens; if not set, the part of `low_water` that the"
+        " summary leaves, without `low_water` an eighth of the usable window, at most 20,000.",
     )
     # As many as `staged` keeps.
     compact_keep_messages: int = Field(
@@ -245,6 +245,12 @@ class ContextSettings(BaseModel):
         default=300,
         ge=0,
         description="Maximum length of the list of facts that a summary lacks, in tokens; 0 disables the audit.",
+    )
+    handoff_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        description="Maximum length of the hand-off to a client's new window, in tokens; if not set, a fortieth of the"
+        " window and an eighth of the session, whichever is less, at least 1,500 and at most 8,000. 0 gives none.",
     )
     summarizer: Literal["auto", "anthropic", "sampling", "extractive"] = Field(
         default="auto",

@@ -25,6 +25,21 @@ MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
 """Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; a
 longer one takes room from the work. Large models wrote 2,700 in recorded sessions (median)."""
 
+REQUEST_SHARE = 4
+"""The first request of a session stays as it was written if it takes at most the usable window divided by this, within
+the limits below. If it is too small, a long task is shortened; if it is too large, a pasted document stays for ever."""
+
+MIN_REQUEST, MAX_REQUEST = 1_600, 4_000
+"""Smallest and largest default of that, in tokens. First requests of recorded agents with long instructions take 1,150
+to 1,720 tokens."""
+
+WORDS_SHARE = 16
+"""What a compaction adds to the user's words takes at most the usable window divided by this, beside the first request.
+A guess: recorded users write 100 to 900 tokens in a window of 16,000."""
+
+MIN_WORDS, MAX_WORDS = 300, 4_000
+"""Smallest and largest default of that, in tokens: some ten short requests; more than a user types in most windows."""
+
 MAX_KEPT = 20_000
 """Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
 
@@ -33,7 +48,8 @@ MAX_KEPT = 20_000
 class WindowBudget:
     """A window and its thresholds, in tokens. A level starts above its threshold. `free` is what of the usable window
     the fixed parts of a session leave: its system prompt, tool definitions and unlogged text. `messages_at` (in
-    messages) and `tokens_at` are further thresholds of a compaction, None if they are not used."""
+    messages) and `tokens_at` are further thresholds of a compaction, None if they are not used. `request_tokens` and
+    `words_tokens` are for the user's words: the first request, and what else a compaction adds."""
 
     window: int
     usable: int
@@ -49,6 +65,8 @@ class WindowBudget:
     low_water: int | None
     summary_tokens: int
     recovery_tokens: int
+    request_tokens: int
+    words_tokens: int
 
 
 def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fixed: int = 0) -> WindowBudget:
@@ -83,6 +101,8 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         low_water=None if settings.low_water is None else _share(usable, settings.low_water),
         summary_tokens=_summary_tokens(settings, free),
         recovery_tokens=_or(settings.recovery_tokens, usable // 2),
+        request_tokens=min(MAX_REQUEST, max(MIN_REQUEST, usable // REQUEST_SHARE), usable // 2),
+        words_tokens=min(MAX_WORDS, max(MIN_WORDS, usable // WORDS_SHARE)),
     )
 
 

@@ -66,7 +66,7 @@ def recorded_cost(steps: Sequence[Step], price: Price) -> WindowCost:
 
 def replayed(steps: Sequence[Step], compaction_point: int, price: Price, handoff_tokens: int = 0) -> WindowCost:
     """What the requests of one conversation would have cost if the client had compacted whenever a request would have
-    exceeded `compaction_point` tokens. `handoff_tokens` is the size of what a new window is given of ours."""
+    exceeded `compaction_point` tokens. `handoff_tokens` is the size of the hand-off that a new window is given."""
     if not steps:
         return WindowCost(0.0, 0, 0)
     prefix = hidden_prefix(steps)

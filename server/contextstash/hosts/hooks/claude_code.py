@@ -54,6 +54,8 @@ HOST = HookHost(
     cut_at_end=frozenset({"Read"}),
     # Of a Bash output above 30,000 characters Claude Code 2.1 shows the first 2,000 and the path of its file.
     preview_limit=2_000,
+    # Of more than 10,000 characters that one hook adds, 2.1.197 keeps all in a file and shows the first 2,000 bytes.
+    context_limit=9_800,
     own_folders=_own_folders,
     persisted_output=persisted_output,
     sub_agents=_sub_agents,

@@ -57,6 +57,8 @@ HOST = HookHost(
     mcp_prefix="mcp__",
     texts_of=texts_of,
     replacement=replacement,
+    # More than 10,000 characters of one hook are cut to their head and tail (its default `additionalContextLimit`).
+    context_limit=9_800,
     own_folders=_own_folders,
     is_of_same_project=_is_of_same_project,
 )

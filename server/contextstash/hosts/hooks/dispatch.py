@@ -31,11 +31,12 @@ HANDED_OFF = ("compact", "clear", "resume")
 client recorded, with the hand-off that it was given, so it usually needs none."""
 
 
-def run(host: HookHost, read: Any = None) -> int:
-    """Handle one event; the exit code is always 0."""
+def run(host: HookHost, read: Any = None, part: tuple[int, int] = (1, 1)) -> int:
+    """Handle one event; the exit code is always 0. `part` is the part of a hand-off that this hook gives, and of how
+    many."""
     try:
         event = lenient_value(_bounded(read or sys.stdin.buffer.read))
-        response = response_to(host, event, os.environ) if isinstance(event, dict) else None
+        response = response_to(host, event, os.environ, part) if isinstance(event, dict) else None
         if response is not None:
             sys.stdout.write(json.dumps(response))
             sys.stdout.flush()
@@ -56,15 +57,19 @@ def _bounded(read: Any) -> bytes:
     raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
 
 
-def response_to(host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any] | None:
+def response_to(
+    host: HookHost, event: Mapping[str, Any], environment: Mapping[str, str], part: tuple[int, int] = (1, 1)
+) -> dict[str, Any] | None:
     """The hook's response to an event; None if there is nothing to say. Does not catch any error."""
     name = event.get("hook_event_name")
+    if name == "SessionStart" and event.get("source") in HANDED_OFF:
+        return _run(_hand_off(host, event, part))
+    if part[0] > 1:
+        return None  # the hook with the first part handles every other event
     if name == host.after_tool:
         return _after_tool(host, event, environment)
-    if name == "SessionStart" and event.get("source") in HANDED_OFF:
-        return _run(_hand_off(host, event))
     if name == host.after_compaction and _awaits_hand_off(event):
-        return _run(_hand_off(host, event))
+        return _run(_hand_off(host, event, part))
     if name in host.read_to_its_end or _compacts(host, event):
         return _run(_read_transcripts(host, event))
     return None
@@ -131,11 +136,11 @@ async def _read_transcripts(host: HookHost, event: Mapping[str, Any]) -> None:
         _compaction_marker(event).touch(mode=0o600)
 
 
-async def _hand_off(host: HookHost, event: Mapping[str, Any]) -> dict[str, Any] | None:
+async def _hand_off(host: HookHost, event: Mapping[str, Any], part: tuple[int, int]) -> dict[str, Any] | None:
     from contextstash.hosts.hooks.stash import hand_off, hook_stash
 
     async with hook_stash(host.name, _log_remarks(host)) as stash:
-        text = await hand_off(host, stash, event)
+        text = await hand_off(host, stash, event, part)
     if event.get("hook_event_name") == host.after_compaction:
         _compaction_marker(event).unlink(missing_ok=True)
     if text is None:

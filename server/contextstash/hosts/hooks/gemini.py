@@ -51,7 +51,7 @@ HOST = HookHost(
     mcp_prefix="mcp_",
     texts_of=texts_of,
     replacement=replacement,
-    # A file is read to be worked with, so it is cut only if it is very long: a guess, the same as for Claude Code.
+    # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
     limits={"read_file": 40_000, "read_many_files": 40_000},
     own_folders=_own_folders,
 )

@@ -33,6 +33,8 @@ class HookHost:
     keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the middle would
     shift the numbers of all lines behind it.
 
+    Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
+
     Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
     outputs: a hook reads no file outside of them. `sub_agents` returns the transcripts of a session's sub-agents,
     and `compacted`, given the session's transcript and these, the one that was just compacted, None if that is unclear.
@@ -49,6 +51,7 @@ class HookHost:
     replacement: Callable[[str, Any, list[str]], dict[str, Any]]
     own_folders: Callable[[Path], Sequence[Path]]
     after_compaction: str | None = None
+    context_limit: int | None = None
     only_manual_is_sure: bool = False
     # A guess: about 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000

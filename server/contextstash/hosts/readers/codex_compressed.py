@@ -6,20 +6,16 @@ Names as in openai/codex, codex-rs/rollout/src/compression.rs; if both files exi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from contextstash.files.regular_files import read_regular
+from contextstash.files.zstandard import zstandard
 from contextstash.hosts.readers.codex import CodexReader
 from contextstash.hosts.readers.documents import stamp_of
 from contextstash.hosts.readers.transcript import Batch, Line, Stamp, State, split_lines
 from contextstash_storage.errors import BadInputError
 
 SUFFIX = ".jsonl.zst"
-
-ZSTANDARD = ("compression.zstd", "backports.zstd")
-"""The modules that can decompress: Python's own from 3.14 on, else a package with the same interface."""
 
 
 class CompressedCodexReader:
@@ -35,8 +31,8 @@ class CompressedCodexReader:
         return stamp_of([path])
 
     def load(self, path: Path) -> list[Line]:
-        """Raises BadInputError if this Python cannot decompress it."""
-        zstd = _zstandard()
+        """Raises BadInputError if it is damaged."""
+        zstd = zstandard()
         try:
             data = zstd.decompress(read_regular(path))
         except zstd.ZstdError as error:
@@ -50,15 +46,3 @@ class CompressedCodexReader:
 def is_superseded(path: Path) -> bool:
     """Whether the uncompressed rollout exists next to this compressed one."""
     return path.name.endswith(SUFFIX) and path.with_suffix("").is_file()
-
-
-def _zstandard() -> ModuleType:
-    for name in ZSTANDARD:
-        try:
-            return import_module(name)
-        except ImportError:
-            continue
-    raise BadInputError(
-        "This rollout is compressed, which Python reads from 3.14 on. Install the package backports.zstd with"
-        " contextstash, or decompress the file first: zstd -d FILE."
-    )

@@ -32,11 +32,13 @@ async def overview(access: Access) -> Overview:
     """The totals, what was saved, the busiest sessions, and the use by tool and day. Reads every session's row: call it
     once for many pages."""
     totals = await access.store.totals(without_agent=OUTPUTS_AGENT)
-    proxied = [state for _, state in await access.store.recent_proxied(0, MAX_PROXIED)]
+    proxied = dict(await access.store.recent_proxied(0, MAX_PROXIED))
     savings: list[Savings] = []
     busiest: list[Session] = []
     async for session in _all_sessions(access):
-        if session.source is None and session.counters.own and (found := await savings_of(access, session)):
+        # What the proxy saved is in its own report.
+        is_ours = session.source is None and session.counters.own and session.session_id not in proxied
+        if is_ours and (found := await savings_of(access, session)):
             savings.append(found)
         busiest = sorted([*busiest, session], key=lambda each: -each.counters.appended)[:BUSIEST]
     days = _days(totals.days)
@@ -52,7 +54,7 @@ async def overview(access: Access) -> Overview:
         cost=sum(costs) if costs else None,
         unpriced_calls=sum(day.calls for day in totals.days if _cost(day) is None),
         savings=_together(savings),
-        proxy=report_of_all(proxied) if proxied else None,
+        proxy=report_of_all(proxied.values()) if proxied else None,
         days=days,
         tools=_tools(totals.tools),
         busiest=[await _line(access, session) for session in busiest],

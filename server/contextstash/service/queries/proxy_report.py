@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from contextstash.service.results import ProxyReport
 from contextstash_storage.records import ProxiedSession
 
-MILLION = 1_000_000
-
 
 def report_of(state: ProxiedSession) -> ProxyReport:
     """The totals of one session."""
@@ -18,8 +16,8 @@ def report_of(state: ProxiedSession) -> ProxyReport:
 def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
     """The totals of several sessions together."""
     listed = list(states)
-    priced = [state for state in listed if state.dollars is not None]
-    saved = sum((state.direct_cost - state.paid) * (state.dollars or 0.0) for state in priced) / MILLION
+    priced = sum(state.priced for state in listed)
+    spent, unedited = sum(state.dollars_paid for state in listed), sum(state.dollars_direct for state in listed)
     paid, direct = sum(state.paid for state in listed), sum(state.direct_cost for state in listed)
     return ProxyReport(
         requests=sum(state.requests for state in listed),
@@ -27,7 +25,8 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         tokens_sent=sum(state.sent for state in listed),
         tokens_unedited=sum(state.direct for state in listed),
         cost_percent=round(100 * paid / direct, 1) if direct else None,
-        dollars_saved=round(saved, 2) if priced else None,
+        dollars_paid=round(spent, 4) if priced else None,
+        dollars_saved=round(unedited - spent, 4) if priced else None,
         refetched=sum(state.refetched for state in listed),
         refetched_tokens=sum(state.refetched_tokens for state in listed),
         healed=sum(state.healed for state in listed),
@@ -38,8 +37,8 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
 
 
 TOTALS = (
-    "requests", "edited", "prunes", "sent", "direct", "paid", "direct_cost", "refetched", "refetched_tokens", "healed",
-    "refused", "faults", "compactions_avoided",
+    "requests", "edited", "prunes", "sent", "direct", "paid", "direct_cost", "priced", "dollars_paid", "dollars_direct",
+    "refetched", "refetched_tokens", "healed", "refused", "faults", "compactions_avoided",
 )  # fmt: skip
 """The fields of a ProxiedSession that only grow."""
 
@@ -76,9 +75,10 @@ def report_lines(report: ProxyReport) -> list[str]:
         f" {sent:,} tokens sent of {unedited:,}{share}."
     ]
     if report.edited and report.cost_percent is not None:
-        dollars = report.dollars_saved
-        money = f", {_dollars(dollars)}" if dollars is not None and abs(dollars) >= 0.005 else ""
-        lines.append(f"Input cost, cache rewrites included: {report.cost_percent:.1f} % of unedited{money}.")
+        lines.append(f"Input cost, cache rewrites included: {report.cost_percent:.1f} % of unedited (estimated).")
+    if report.dollars_paid is not None and report.dollars_saved is not None:
+        saved = f", {_dollars(report.dollars_saved)} (estimated)" if abs(report.dollars_saved) >= 0.005 else ""
+        lines.append(f"Billed by the model's list prices: {report.dollars_paid:.2f} US dollars{saved}.")
     if report.refetched:
         lines.append(f"Fetched again after a prune: {report.refetched:,} outputs, {report.refetched_tokens:,} tokens.")
     if report.healed or report.compactions_avoided:

@@ -10,6 +10,7 @@ from functools import partial
 
 from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
+from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
 from contextstash.service.queries.project_sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
@@ -216,7 +217,7 @@ def _time(text: str | None, name: str, *, included: bool = False) -> datetime | 
 
 
 def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
-    text, matched = snippet(hit.text, terms, line_breaks=line_breaks)
+    text, matched = snippet(without_json_envelopes(hit.text), terms, line_breaks=line_breaks)
     return Hit(
         handle=hit.handles[0] if hit.handles else None,
         session_id=hit.session_id,

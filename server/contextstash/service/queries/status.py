@@ -21,7 +21,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
-    events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
+    events = await access.store.last_events(session.session_id, (*SHRINKING, "reasoning_dropped"), CHANGES_SHOWN)
     return ContextStatus(
         session_id=session.session_id,
         title=await title_of(access, session),
@@ -32,7 +32,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         last_summary=_made(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
-        savings=await savings_of(access, session),
+        savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
         changes=[change_of(event) for event in events],
     )

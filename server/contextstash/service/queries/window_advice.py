@@ -23,7 +23,7 @@ MIN_PROMPT_TOKENS = 1_000
 """A smaller request is a side call of the client, such as one that makes a title."""
 
 HANDOFF_TOKENS = 5_000
-"""What a new window is given of ours, as counted for the replay: the default size of a hand-off."""
+"""Tokens of the hand-off to a new window, as counted for the replay: its default size."""
 
 MAX_CALLS = 100_000
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.formats import detect_format, get_format
@@ -11,7 +13,6 @@ from contextstash.formats.base import Format, Reading
 from contextstash.service.recording.batches import REPEATED, BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, check_session_id, ensure_session, with_usage
 from contextstash.service.recording.output_limits import check_limits, limit_outputs
-from contextstash.service.recording.session_locks import SessionLocks
 from contextstash.service.recording.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.service.recording.transcripts import record_transcript
 from contextstash.service.reduction.automatic import AutoReducer
@@ -22,6 +23,38 @@ from contextstash.service.results import RecordResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionNotFoundError
 from contextstash_storage.records import Appended, Cursor, Native, Session
+
+
+@dataclass
+class _Counted:
+    """`users` counts the holder and the waiting tasks: if the lock were deleted while one of them has it, the next
+    caller would get a second lock for the same session."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+class SessionLocks:
+    """Locks by session."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, _Counted] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def of(self, session_id: str) -> AsyncIterator[None]:
+        """Holds the session's lock for the block."""
+        counted = self._locks.setdefault(session_id, _Counted())
+        counted.users += 1
+        try:
+            async with counted.lock:
+                yield
+        finally:
+            counted.users -= 1
+            if not counted.users:
+                del self._locks[session_id]
 
 
 class Recorder:
@@ -65,42 +98,44 @@ class Recorder:
         single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
         recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
         """
-        if limits is not None:
-            check_limits(limits)
-        declares = system is not None or tools is not None
-        if declares:
-            check_declared(system, tools)
-        if not messages:
-            raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+        _check(messages, limits, system, tools)
         identity = BatchIdentity(first_seq, batch_id, whole, seen)
-        known = await self._known(session_id := session_id or await self._access.current_session_id())
-        if known is None:
-            _check_first_batch(messages, first_seq, format, usage)
-        session = await ensure_session(
-            self._access,
-            session_id,
-            messages,
-            known=known,
-            system=system,
-            tools=tools,
-            format=format,
-            model=model,
-            agent=agent,
-            title=title,
-            parent_session_id=parent_session_id,
+        facts = {"format": format, "model": model, "agent": agent, "title": title, "system": system, "tools": tools}
+        session = await self._session(
+            session_id, messages, identity, usage, parent_session_id=parent_session_id, **facts
         )
         async with self.locks.of(session.session_id):
             extras = await self._extras(session, messages, usage, request_id)
             recent = await self.recent.of(session)
             appended = await record_batch(self._access, session, messages, recent, identity, extras)
             self.recent.keep(appended.session, recent)
-            if declares:
+            if system is not None or tools is not None:
                 declared = await declare(self._access, appended.session, system=system, tools=tools)
                 appended = appended.model_copy(update={"session": declared})
             session = await limit_outputs(self._access, appended, limits)
             if usage is not None and not any(message.usage for message in appended.messages):
                 session = await book_late(self._access, session, usage)
         return await self._recorded(appended.model_copy(update={"session": session}))
+
+    async def _session(
+        self,
+        session_id: str | None,
+        messages: Sequence[Native],
+        identity: BatchIdentity,
+        usage: Mapping[str, Any] | None,
+        **facts: Any,
+    ) -> Session:
+        """The session to record into, created if it does not exist. Raises BadInputError for a first batch that would
+        be refused once its session is made: it must not leave an empty session."""
+        known = await self._known(session_id := session_id or await self._access.current_session_id())
+        if known is None and identity.first_seq:
+            raise BadInputError(
+                f"first_seq is {identity.first_seq}, but there is no session of this id yet: record its messages from"
+                " position 0 on."
+            )
+        if known is None and usage is not None:
+            with_usage(messages, get_format(facts["format"] or detect_format(messages)), usage)
+        return await ensure_session(self._access, session_id, messages, known=known, **facts)
 
     async def record_transcript(
         self, session: TranscriptSession, messages: Sequence[TranscriptMessage], cursor: Cursor, *, reduce: bool = True
@@ -158,17 +193,16 @@ class Recorder:
         )
 
 
-def _check_first_batch(
-    natives: Sequence[Native], first_seq: int | None, format_name: str | None, usage: Mapping[str, Any] | None
+def _check(
+    messages: Sequence[Native], limits: Mapping[str, Any] | None, system: System | None, tools: Tools | None
 ) -> None:
-    """Raises BadInputError for a first batch that would be refused once its session is made: it must not leave an empty
-    session."""
-    if first_seq:
-        raise BadInputError(
-            f"first_seq is {first_seq}, but there is no session of this id yet: record its messages from position 0 on."
-        )
-    if usage is not None:
-        with_usage(natives, get_format(format_name or detect_format(natives)), usage)
+    """Raises BadInputError if an argument is invalid."""
+    if limits is not None:
+        check_limits(limits)
+    if system is not None or tools is not None:
+        check_declared(system, tools)
+    if not messages:
+        raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
 
 
 def check_reply_is_listed(fmt: Format, natives: Sequence[Native]) -> None:

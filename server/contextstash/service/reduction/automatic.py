@@ -23,6 +23,7 @@ from contextstash.service.proxied_clients import sends_own_history
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune, prune_oldest, prune_to_mark
 from contextstash.service.reduction.recent_reductions import attempts_of
+from contextstash.service.reduction.thinking import binds
 from contextstash.service.reduction.write_summary import Writers
 from contextstash.service.results import CompactResult, Estimate, PruneResult
 from contextstash.service.session_access import Access
@@ -191,7 +192,7 @@ class AutoReducer:
     async def _prune_and_compact(self, session_id: str, wanted: Due, done: list[str]) -> None:
         session = await self._access.session(session_id)
         settings = self._access.settings(session)
-        if wanted.prune:
+        if wanted.prune and not binds(settings, session.model):
             oldest = results_due(session.counters, settings)
             pruned = await (prune_oldest(self._access, session_id) if oldest else prune(self._access, session_id))
             _add_prune(done, pruned)

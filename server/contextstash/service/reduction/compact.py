@@ -26,7 +26,6 @@ from contextstash.context.view.prune_plan import Candidate, plan_oldest
 from contextstash.context.view.reach import Beyond
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.summary_tiers import standing_summaries
-from contextstash.context.view.thinking_blocks import preserves_thinking
 from contextstash.context.view.view import Changes, Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
@@ -35,7 +34,8 @@ from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
 from contextstash.service.reduction.pinned_texts import pinned_within
 from contextstash.service.reduction.prune import archive_outputs, client_note
-from contextstash.service.reduction.thinking import Stripping, plan_stripping
+from contextstash.service.reduction.thinking import Stripping, binds, plan_stripping
+from contextstash.service.reduction.user_words import keeps_words, words_with
 from contextstash.service.reduction.write_summary import Writers, covered_turns, recent_history, shown_turns, written
 from contextstash.service.results import AuditResult, CompactResult
 from contextstash.service.session_access import Access
@@ -98,19 +98,17 @@ async def _compact(
     async def attempt() -> CompactResult:
         session = await access.session(session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
+        is_bound = binds(snapshot.settings, snapshot.session.model)
         importance = await importance_in_view(access, snapshot)
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
         plan = earlier.plan(snapshot)
         if plan is None:
             earlier.summary = None
-            plan = await asyncio.to_thread(_plan, snapshot, keep, asked)
+            # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
+            plan = await asyncio.to_thread(_plan, snapshot, keep, asked or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
-        if (
-            earlier.summary is None
-            and snapshot.settings.thinking == "auto"
-            and preserves_thinking(snapshot.session.model)
-        ):
+        if earlier.summary is None and snapshot.settings.thinking == "auto" and is_bound:
             plan = plan_without_thinking(plan)
         return await _carry_out(access, snapshot, plan, keep, writers, earlier, dry_run, lease)
 
@@ -148,6 +146,7 @@ def summary_request(
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
         max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3)),
+        words_kept=keeps_words(snapshot.settings),
         history=tuple(history),
         shown=tuple(shown),
         count=snapshot.counter.count,
@@ -166,9 +165,7 @@ async def _carry_out(
 ) -> CompactResult:
     started = time.perf_counter()
     span = (plan.first_seq, plan.last_seq)
-    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1)
-    if stripping.waits:
-        return _nothing(snapshot, stripping.reason)
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
     turns = await covered_turns(access, snapshot, plan)
     archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
@@ -180,18 +177,19 @@ async def _carry_out(
         summary, earlier.cost = await lease.while_held(writing)
         earlier.summary = replace(summary, note=summary.note or writers.missed(summary.strategy))
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
-    audit = await audited(
-        snapshot, turns, earlier.summary.text, plan.tokens, request.previous if request.replaces else None
-    )
+    words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
+    audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
     pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
         summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
     )
-    if edit.tokens >= plan.tokens * MAX_SUMMARY_SHARE:
-        sizes = f"{edit.tokens:,} tokens and replace only {plan.tokens:,}"
+    told = words.edits(snapshot, edit.summary_id)
+    tokens = edit.tokens + sum(each.tokens for each in told)
+    if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
+        sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
         return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
-    edits = await _edits(access, snapshot, plan, edit, archived, stripping)
+    edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *told]
     entries = await entries_after(access, snapshot, edits)
     verb, count = "Would summarize" if dry_run else "Summarized", plan.messages
     reason = f"{verb} {count} messages, {edit.first_seq} to {edit.last_seq}."
@@ -317,14 +315,17 @@ class Audited:
 
 
 async def audited(
-    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, previous: str | None
+    snapshot: SessionSnapshot, turns: Sequence[Turn], summary: str, tokens: int, request: SummaryRequest, words: str
 ) -> Audited:
     """Compare the summary with the messages that it replaces, which took `tokens`, and with the pointers of the
-    `previous` summary if it replaces one. Returns it unchanged if the settings turn the audit off."""
+    previous summary if it replaces one. What the user's `words` beside the summary hold, it does not lack. Returns it
+    unchanged if the settings turn the audit off."""
     max_tokens = min(snapshot.settings.summary_audit_tokens, tokens // MAX_POINTER_SHARE)
     if not max_tokens or not turns:
         return Audited(summary)
-    audit = await asyncio.to_thread(audit_summary, turns, summary, previous=previous)
+    previous = request.previous if request.replaces else None
+    held = f"{words}\n\n{summary}"
+    audit = await asyncio.to_thread(audit_summary, turns, held, previous=previous)
     text, pointers = await asyncio.to_thread(
         append_pointers, summary, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
     )

@@ -12,6 +12,7 @@ from contextstash.context.view.view import difference
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.lease import Lease, LeaseLostError
 from contextstash.service.reduction.pinned_texts import pinned_within
+from contextstash.service.reduction.user_words import keeps_words
 from contextstash.service.reduction.write_summary import Writers, written
 from contextstash.service.session_access import Access
 from contextstash.summarizers.base import SummaryRequest, WrittenSummary
@@ -88,6 +89,7 @@ def _request(snapshot: SessionSnapshot, plan: MergePlan) -> SummaryRequest:
         turns=(),
         merging=tuple(edit.summary for edit in plan.summaries),
         superseded=plan.superseded,
+        words_kept=keeps_words(snapshot.settings),
         prompt=snapshot.settings.summary_prompt,
         max_tokens=max(MIN_MERGED_TOKENS, min(int(plan.tokens * MERGED_SHARE), snapshot.budget.summary_tokens)),
         count=snapshot.counter.count,

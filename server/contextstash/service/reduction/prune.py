@@ -64,15 +64,18 @@ class Archived:
     digest: str
 
 
-async def prune(access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS) -> PruneResult:
-    """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
+async def prune(
+    access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS, *, needed: bool = False
+) -> PruneResult:
+    """Archive the tool outputs that are not protected; if that is `needed`, also if reasoning of an open tool loop has
+    to be left out for it. Those beyond the reach of any request, in a view far larger than
     the window, are left as they are: no request can show them, and a compaction covers them."""
 
     async def attempt() -> PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH)
         limits = prune_limits(snapshot, options)
         plan = await asyncio.to_thread(plan_prune, snapshot.entries, unpinned_outputs(snapshot), limits)
-        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run)
+        return await _carry_out(access, snapshot, plan, dry_run=options.dry_run, needed=needed)
 
     return await retrying(attempt)
 
@@ -90,7 +93,7 @@ async def prune_to_mark(access: Access, session_id: str) -> PruneResult:
         freed = sum(candidate.content_tokens for candidate in chosen)
         if freed <= snapshot.budget.prune_minimum_tokens:
             return _nothing(snapshot, "Nothing done: older outputs take too little to pay for the broken cache.", False)
-        return await _carry_out(access, snapshot, PrunePlan(chosen, freed, ""))
+        return await _carry_out(access, snapshot, PrunePlan(chosen, freed, ""), needed=True)
 
     return await retrying(attempt)
 
@@ -111,16 +114,24 @@ async def prune_oldest(access: Access, session_id: str) -> PruneResult:
 
 
 async def _carry_out(
-    access: Access, snapshot: SessionSnapshot, plan: PrunePlan, *, dry_run: bool = False, digests: Digests | None = None
+    access: Access,
+    snapshot: SessionSnapshot,
+    plan: PrunePlan,
+    *,
+    dry_run: bool = False,
+    digests: Digests | None = None,
+    needed: bool = False,
 ) -> PruneResult:
-    """`digests` are the digests already written for outputs archived by count; None if no digests are wanted."""
+    """`digests` are the digests already written for outputs archived by count; None if no digests are wanted. A
+    `needed` prune does not wait for reasoning that it invalidates."""
     by_count = digests is not None
     started = time.perf_counter()
     made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=by_count)
     if not made:
         nothing = plan.reason if not plan.chosen else "Nothing done: placeholders would be no smaller."
         return _nothing(snapshot, nothing, dry_run)
-    stripping = await asyncio.to_thread(plan_stripping, snapshot, min(archived.output.seq for archived in made))
+    first = min(archived.output.seq for archived in made)
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
     if stripping.waits:
         return _nothing(snapshot, stripping.reason, dry_run, stripping)
     edits: list[Edit] = [archived.edit for archived in made]

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contextstash.context.text.sanitize import USER_BLOCK
 from contextstash.context.view.session_snapshot import SessionSnapshot
-from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, preserves_thinking, thinking_effect
+from contextstash.context.view.thinking_blocks import DROP_REQUEST, ThinkingEffect, thinking_effect
 from contextstash.context.view.view import Entry, difference
+from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
+from contextstash.context.window.settings import ContextSettings
 from contextstash.context.window.thresholds import level_of
 from contextstash.service.results import ThinkingChange
 from contextstash_storage.records import Cover, DigestEdit, Replacement, StripEdit, SummaryEdit
@@ -54,15 +57,25 @@ class Stripping:
         return strip_from(snapshot, entries, self.first_seq, handles)
 
 
-def plan_stripping(snapshot: SessionSnapshot, first_seq: int) -> Stripping:
-    """The thinking that an edit invalidates whose first changed message is `first_seq`."""
+def binds(settings: ContextSettings, model: str | None) -> bool:
+    """Whether what was sent must stay as it was until a compaction, for the sake of later reasoning."""
+    return settings.thinking != "keep" and reasoning_binding(model) is not None
+
+
+def _binds(snapshot: SessionSnapshot) -> bool:
+    return binds(snapshot.settings, snapshot.session.model)
+
+
+def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = False) -> Stripping:
+    """The thinking that an edit invalidates whose first changed message is `first_seq`. One that is `needed`, or made
+    while the window is almost full, does not wait for the end of a tool loop."""
     messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     effect = thinking_effect(
         messages,
         first_seq,
-        preserved=preserves_thinking(snapshot.session.model),
+        bound=_binds(snapshot),
         choice=snapshot.settings.thinking,
-        level=level_of(snapshot.view_tokens, snapshot.budget),
+        needed=needed or level_of(snapshot.view_tokens, snapshot.budget) in ("critical", "overflow"),
     )
     return Stripping(effect, first_seq)
 
@@ -78,9 +91,10 @@ def strips_after_restore(
 ) -> list[StripEdit]:
     """The strips for the thinking that a restore itself invalidates: thinking written after the edits that it undoes.
     `entries` is the view after the restore."""
-    if not preserves_thinking(snapshot.session.model) or snapshot.settings.thinking == "keep" or not undone:
+    if not _binds(snapshot) or not undone:
         return []
-    first = min(_written_at(edit) for edit in undone)
+    # The user's words stand before all messages, and are undone only with a summary.
+    first = min(_written_at(edit) for edit in undone if not _is_words(edit))
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     start = max(known, default=first) + 1
@@ -89,12 +103,12 @@ def strips_after_restore(
 
 def strips_when_changed(snapshot: SessionSnapshot) -> bool:
     """Whether thinking after messages that are left out is stripped."""
-    return snapshot.settings.thinking in ("auto", "strip") and preserves_thinking(snapshot.session.model)
+    return snapshot.settings.thinking in ("auto", "strip") and _binds(snapshot)
 
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
-    if snapshot.settings.thinking not in ("auto", "drop") or not preserves_thinking(snapshot.session.model):
+    if snapshot.settings.thinking not in ("auto", "drop") or reasoning_binding(snapshot.session.model) is not CLAUDE:
         return None
     changed = [entry.first_seq for entry in entries if entry.message is None or entry.replaced]
     if not changed or not any(
@@ -120,6 +134,10 @@ def _names(edits: Sequence[Undone]) -> set[str]:
     """The handles by which strips refer to these edits."""
     archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
     return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
+
+
+def _is_words(edit: Undone) -> bool:
+    return isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK)
 
 
 def _written_at(edit: Undone) -> int:

@@ -281,7 +281,7 @@ def _plan(snapshot: SessionSnapshot, budget: int, sources: _Sources) -> _Plan:
     cut = _cut_edits(snapshot.entries, fitted.kept) if fitted.shortened else []
     edits: list[Edit] = list(cut)
     if cut:
-        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
+        stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
         handles = [edit.handle for edit in cut]
         edits += stripping.edits(snapshot, _with(snapshot.entries, edits), handles)
     left_out = _left_out(snapshot, known, fitted.dropped)
@@ -521,9 +521,9 @@ def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget:
     unrecorded = tokens - total_tokens(sent) - sum(named.values())
     if unrecorded > 0:
         named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
-    beside = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
+    others = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
     return (
-        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent beside) takes about"
+        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent with them) takes about"
         f" {tokens:,} tokens, over"
-        f" the budget of {budget:,}.{message}{f' Beside the messages: {beside}.' if beside else ''}"
+        f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
     )

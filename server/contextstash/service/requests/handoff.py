@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
 
-from contextstash.context.extraction.extractive_summary import extract_summary
+from contextstash.context.extraction.handoff_sections import HandedOff, handoff_sections
 from contextstash.context.extraction.turns import Turn, without_own_calls
-from contextstash.context.text.sanitize import MARKER, unforged
+from contextstash.context.extraction.user_block import pinned_rules
+from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.tool_outputs.placeholders import output_line
+from contextstash.context.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.estimate import estimate_session
 from contextstash.service.reduction.write_summary import turn_of
@@ -20,11 +22,26 @@ from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
 
-MAX_INDEX_SHARE = 0.3
-"""Share of max_tokens that the index of handles may take. A guess: the summary matters more."""
+MAX_INDEX_SHARE = 0.04
+"""Share of a hand-off that the index of handles may take, beside what the other sections leave. A guess: a dozen of the
+newest outputs; search_history finds the others."""
 
 MIN_INDEXED_TOKENS = 200
 """A smaller output is not worth a line of the index. A guess."""
+
+MIN_TOKENS = 200
+"""A hand-off of fewer tokens is not worth the tokens of its head. A guess."""
+
+WINDOW_SHARE = 40
+"""A hand-off takes at most the window divided by this: 5,000 tokens of 200,000. After recorded compactions the agents
+read 5,800 tokens again on average; docs/fidelity.md has what more and fewer tokens keep."""
+
+SESSION_SHARE = 8
+"""It takes at most what was recorded divided by this: a hand-off saves reading again, so it stays far below that."""
+
+SMALLEST, LARGEST = 1_500, 8_000
+"""Tokens of a hand-off by default at least, and at most. With fewer it holds the task and the state, with more it
+gains little. Guesses."""
 
 MAX_READ_TOKENS = 600_000
 """How much of a session a hand-off is made from, the newest first; of what is older, only the user's own messages. The
@@ -32,45 +49,86 @@ client waits for it: 500,000 tokens took 2 s on an idle machine."""
 
 EXTRACTIVE = "extractive"
 
+PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
+"""How long a part waits for the one before it, how often it looks, and how long the process of that one then takes to
+end, a guess. If it is not enough, the parts are shown in another order; each says which one it is."""
+
 NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
+PART = " Part {} of {}."
+
+HEAD = (
+    "{}: hand-off of session {}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
+    " by their handles.{} Go on from here.]"
+)
+BESIDE = " What the summary above says is not repeated."
 
 
-async def hand_off(access: Access, session_id: str, max_tokens: int) -> str | None:
-    """A summary of the whole session and an index of its outputs; at most `max_tokens`. None if the session has nothing
-    to hand off, or if `max_tokens` is too small."""
+async def hand_off(
+    access: Access, session_id: str, max_tokens: int | None, *, same: bool = False, part: Part = WHOLE
+) -> str | None:
+    """A part of what a new window needs to know of a session: the user's words, a summary, the files under edit and an
+    index of its outputs; at most `max_tokens` in all parts together. None if the session has nothing to hand off, if
+    `max_tokens` is too small, or if there are fewer parts. With `same`, the window begins with the client's own summary
+    of the session."""
     snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
+    listed = await access.store.read_messages(session_id, bodies=False)
+    if max_tokens is None:
+        max_tokens = default_tokens(snapshot, sum(message.tokens for message in listed))
+    used = part.used(max_tokens)
+    if part.number > used:
+        return None
     whole = await whole_outputs(access, snapshot)
-    count = snapshot.counter.count
-    head = (
-        f"{MARKER}: hand-off of session {session_id}. Everything of it is kept: search_history finds it,"
-        " get_archived_output reads outputs by their handles. Go on from here.]"
+    given = await _given(access, snapshot, whole, listed, same=same)
+    text = await _written(snapshot, whole, given, max_tokens)
+    if text is None or part.characters is None:
+        return text
+    parts = divided(text, part.characters)
+    while text is not None and len(parts) > used:
+        # Longer words than usual: as many tokens less as the parts are too long.
+        max_tokens = int(max_tokens * min(0.95, used * (part.characters - HEAD_CHARACTERS) / len(text)))
+        text = await _written(snapshot, whole, given, max_tokens)
+        parts = divided(text, part.characters) if text else []
+    return parts[part.number - 1] if part.number <= len(parts) else None
+
+
+def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
+    """How many tokens a hand-off of a session has at most that has so many."""
+    if snapshot.settings.handoff_tokens is not None:
+        return snapshot.settings.handoff_tokens
+    return min(LARGEST, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
+
+
+async def _given(
+    access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, listed: Sequence[Message], *, same: bool
+) -> HandedOff:
+    """What the hand-off is made from."""
+    written = _written_by_model(snapshot.edits)
+    own = next((message.seq for message in reversed(listed) if same and message.kind == "summary"), None)
+    found = [] if own is None else await access.store.read_messages_at(snapshot.session_id, [own])
+    return HandedOff(
+        turns=await _turns(access, snapshot, whole, listed),
+        rules=pinned_rules(snapshot.settings.pin),
+        written=written.summary if written else "",
+        written_to=written.last_seq if written else -1,
+        client_summary="\n".join(text for message in found for text in snapshot.format.read(message.body or {}).texts),
     )
+
+
+async def _written(snapshot: SessionSnapshot, whole: WholeOutputs, given: HandedOff, max_tokens: int) -> str | None:
+    """The whole hand-off, in at most `max_tokens`; None if there is nothing to say, or no room for it."""
+    count = snapshot.counter.count
+    head = HEAD.format(MARKER, snapshot.session_id, BESIDE if given.client_summary else "")
     index = _index(snapshot, whole, int(max_tokens * MAX_INDEX_SHARE))
     left = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
-    if left < MIN_INDEXED_TOKENS:
+    if left < MIN_TOKENS:
         return None
-    summary = await _summary(access, snapshot, whole, left)
-    if not summary:
+    said = await asyncio.to_thread(handoff_sections, given, left, count)
+    if not said:
         return None
-    shown = limit(summary, OutputLimits(tokens=left, cut="head_tail"), count).text
+    shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count).text
+    index = _index(snapshot, whole, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2)
     return "\n\n".join(part for part in (head, shown, index) if part)
-
-
-async def _summary(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, max_tokens: int) -> str:
-    """What a model wrote about the session, if anything, and an extract of what came after; else an extract of all."""
-    written = _written_by_model(snapshot.edits)
-    after = written.last_seq + 1 if written else 0
-    turns = await _turns(access, snapshot, whole, after)
-    count = snapshot.counter.count
-    if written is None:
-        return await asyncio.to_thread(extract_summary, turns, max_tokens=max_tokens, count=count)
-    text = unforged(written.summary)
-    room = max_tokens - count(text) - 2
-    since = ""
-    if turns and room >= MIN_INDEXED_TOKENS:
-        since = await asyncio.to_thread(extract_summary, turns, max_tokens=room, count=count)
-    return "\n\n".join(part for part in (text, since) if part)
 
 
 def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
@@ -80,17 +138,17 @@ def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
     return next((edit for edit in own if edit.strategy != EXTRACTIVE and edit.text != edit.summary), None)
 
 
-async def _turns(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, first: int) -> tuple[Turn, ...]:
-    """The session's messages from `first` on, also those that the client has compacted; without abandoned branches, the
-    client's summaries, and the calls of our own tools."""
-    listed = await access.store.read_messages(snapshot.session_id, first=first, bodies=False)
+async def _turns(
+    access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, listed: Sequence[Message]
+) -> tuple[Turn, ...]:
+    """The session's messages, also those that the client has compacted; without abandoned branches, the client's
+    summaries, and the calls of our own tools. The outputs have no handles: the index names those."""
     own = await _written_for_client(access, snapshot, listed)
     wanted = _wanted([message for message in listed if message.seq not in own], _abandoned(snapshot))
     turns: list[Turn] = []
-    handles = {place: output.handle for place, output in whole.outputs.items()}
     for start in range(0, len(wanted), READ_AT_ONCE):
         messages = await access.store.read_messages_at(snapshot.session_id, wanted[start : start + READ_AT_ONCE])
-        read = await asyncio.to_thread(lambda found: [turn_of(snapshot, each, handles) for each in found], messages)
+        read = await asyncio.to_thread(lambda found: [turn_of(snapshot, each, {}) for each in found], messages)
         turns += [_with_whole_texts(turn, whole) for turn in read]
     return without_own_calls(turns)
 
@@ -147,26 +205,46 @@ def _index(snapshot: SessionSnapshot, whole: WholeOutputs, max_tokens: int) -> s
     return "\n".join(("## Outputs kept, newest first", *lines.values())) if lines else ""
 
 
-async def hand_off_once(access: Access, session_id: str, max_tokens: int, to: str | None, resumed: bool) -> str | None:
-    """The hand-off, once for each window: for the session's own new window, or for the session `to`. A resumed window
-    is given one only if it began with a compaction by the client and has not had one. Logged as an event."""
-    reason = NEW_WINDOW if to is None else TO_SESSION.format(to)
-    if await _has_had_it(access, session_id, reason, resumed):
+async def hand_off_once(
+    access: Access, session_id: str, max_tokens: int | None, to: str | None, resumed: bool, part: Part
+) -> str | None:
+    """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`. A
+    resumed window is given one only if it began with a compaction by the client and has not had one. Logged as an
+    event. A further part is returned after the one before it was."""
+    reason = _reason(to, part.number, part.of)
+    if await _has_had_it(access, session_id, reason, resumed, same=to is None):
         return None
-    text = await hand_off(access, session_id, max_tokens)
+    text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
     if text is not None:
         session = await access.session(session_id)
         tokens = (await estimate_session(access, session)).tokens
-        event = Event(
-            kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=session.counters.messages
-        )
+        seq = session.counters.messages
+        if part.number > 1:
+            await _await_part(access, session_id, _reason(to, part.number - 1, part.of), seq)
+        event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
         await access.store.append_event(session_id, event)
     return text
 
 
-async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool) -> bool:
+def _reason(to: str | None, number: int, of: int) -> str:
+    return (NEW_WINDOW if to is None else TO_SESSION.format(to)) + (PART.format(number, of) if of > 1 else "")
+
+
+async def _await_part(access: Access, session_id: str, reason: str, seq: int) -> None:
+    """Wait until the part before was returned: the client runs its hooks at once, and shows what they add in the order
+    in which they end."""
+    for _ in range(int(PART_SECONDS / LOOK_SECONDS)):
+        events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
+        if any(event.reason == reason and event.seq == seq for event in events):
+            await asyncio.sleep(END_SECONDS)
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool, *, same: bool) -> bool:
     """Whether this window has had its hand-off, or needs none."""
-    last = next((e for e in await access.store.last_events(session_id, ("handoff",), 1) if e.reason == reason), None)
+    events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
+    last = next((event for event in events if event.reason == reason), None)
     if resumed:
         began = await _last_compaction(access, session_id)
         return began is None or (last is not None and last.seq >= began)
@@ -174,7 +252,7 @@ async def _has_had_it(access: Access, session_id: str, reason: str, resumed: boo
         return False
     # Without a reply in between it is the same window: the hook is installed twice, or the client repeats the event.
     since = await access.store.read_messages(session_id, first=last.seq, bodies=False)
-    return reason != NEW_WINDOW or not any(message.role == "assistant" for message in since)
+    return not same or not any(message.role == "assistant" for message in since)
 
 
 async def _last_compaction(access: Access, session_id: str) -> int | None:

@@ -156,7 +156,7 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
     settings = access.settings(session)
     if await _over(access, session_id):
         options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
-        pruned = await prune(access, session_id, options)
+        pruned = await prune(access, session_id, options, needed=True)
         if pruned.archived:
             done.append(f"{pruned.reason} {before_and_after(pruned.tokens_before, pruned.tokens_after)} tokens.")
     if settings.recovery_cut_always or await _over(access, session_id):
@@ -200,7 +200,7 @@ async def _cut_outputs(access: Access, session_id: str) -> str | None:
                 shown[output.seq] = after
     if not cut:
         return None
-    stripping = plan_stripping(snapshot, min(edit.seq for edit in cut))
+    stripping = plan_stripping(snapshot, min(edit.seq for edit in cut), needed=True)
     handles = [edit.handle for edit in cut]
     edits: list[Edit] = [*cut, *stripping.edits(snapshot, await entries_after(access, snapshot, cut), handles)]
     entries = await entries_after(access, snapshot, edits)

@@ -13,11 +13,12 @@ from contextstash.context.view.edits import replaced, weighed
 from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
+from contextstash.context.window.estimate import shrink_ratio
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
 from contextstash.service.recording.messages import RecentCalls, append, ensure_session
-from contextstash.service.recording.session_locks import SessionLocks
+from contextstash.service.recording.recorder import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
@@ -52,12 +53,14 @@ class KnownOutput:
 
 @dataclass(frozen=True)
 class Pin:
-    """What is sent in place of an output, for the life of the session: `text` for the output with this hash."""
+    """What is sent in place of an output, for the life of the session: `text` for the output with this hash, which
+    takes `saved` tokens less by our count."""
 
     text: str
     handle: str
     sha256: str
     pinned_at: float
+    saved: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,8 @@ async def read_proxied_edits(access: Access, session_id: str, catalog: Catalog) 
 
 
 def _pin(edit: Replacement, output: Output) -> Pin:
-    return Pin(edit.text, edit.handle, output.sha256, edit.created_at.timestamp() if edit.created_at else 0.0)
+    pinned_at = edit.created_at.timestamp() if edit.created_at else 0.0
+    return Pin(edit.text, edit.handle, output.sha256, pinned_at, max(0, output.tokens - edit.tokens))
 
 
 async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
@@ -220,6 +224,10 @@ class ProxiedSessions:
     def kept(self, session: Session) -> tuple[str, ...]:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
         return self._access.settings(session).pin
+
+    def calibration(self, session: Session) -> float:
+        """The ratio of the tokens that the provider reports to those that we count, in this session."""
+        return shrink_ratio(session.counters, self._access.settings(session))
 
     def other_kinds(self, session: Session) -> tuple[bool, bool]:
         """Whether the inputs of old calls that write, and old images, may leave the session's requests too."""

@@ -1,0 +1,72 @@
+"""What is known of the models that clients use: their windows and prices."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from contextstash.configuration.models import CachePriceRatios
+from contextstash.proxy import accounts
+from contextstash_storage.records import ProxiedSession, Usage
+
+logger = logging.getLogger(__name__)
+
+HOUR_SECONDS = 3600
+"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model's window in tokens and its cache's prices, None if they are not known; `price_of` returns what a usage
+    costs in US dollars, with what it wrote to the cache kept for an hour or not."""
+
+    window: int | None = None
+    ratios: CachePriceRatios | None = None
+    price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What the provider reported of a request, and what it would have reported unedited; the cache keeps
+    what was written for `cache_seconds`."""
+
+    usage: Usage | None
+    unedited: Usage | None
+    cache_seconds: int
+
+    def added_to(self, state: ProxiedSession, facts: ModelFacts) -> ProxiedSession:
+        """The session's state with the price of the request."""
+        if self.usage is None or self.unedited is None:
+            return state
+        long_writes = self.cache_seconds >= HOUR_SECONDS
+        paid, unedited = (facts.price_of(each, long_writes) for each in (self.usage, self.unedited))
+        return accounts.priced(state, paid, unedited)
+
+
+class KnownModels:
+    """Looks each model up once, in a thread: the first look-up takes half a second."""
+
+    def __init__(self, facts_of: Callable[[str], ModelFacts]) -> None:
+        self._facts_of = facts_of
+        self._found: dict[str, asyncio.Future[ModelFacts]] = {}
+
+    def now(self, model: object) -> ModelFacts:
+        """What is known of a model by now."""
+        found = self.of(model)
+        return found.result() if found.done() else ModelFacts()
+
+    def of(self, model: object) -> asyncio.Future[ModelFacts]:
+        """What is known of a model, as soon as it is looked up."""
+        name = model if isinstance(model, str) else ""
+        if name not in self._found:
+            self._found[name] = asyncio.ensure_future(self._looked_up(name))
+        return self._found[name]
+
+    async def _looked_up(self, model: str) -> ModelFacts:
+        try:
+            return await asyncio.to_thread(self._facts_of, model)
+        except Exception as error:
+            logger.warning("nothing is known of a model: %s", type(error).__name__)
+            return ModelFacts()

@@ -1,0 +1,139 @@
+"""The user's words in a view: the messages that hold them, and the next one that a compaction adds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from contextstash.context.extraction.turns import Turn, without_own_calls
+from contextstash.context.extraction.user_block import pinned_rules, read_block, user_block
+from contextstash.context.extraction.user_requests import is_dialog
+from contextstash.context.text.sanitize import USER_BLOCK_WHOLE
+from contextstash.context.view.compaction_plan import leading_fixed
+from contextstash.context.view.session_snapshot import SessionSnapshot
+from contextstash.context.window.settings import ContextSettings
+from contextstash.service.reduction.write_summary import turn_of
+from contextstash.service.session_access import Access
+from contextstash_storage.records import DigestEdit, Message, Part, RewindEdit
+
+WORDS_PARTS = 4
+"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
+they are written again as one, which costs the prompt cache once. A guess: a quarter of the usable window."""
+
+BEFORE_ALL = -1
+"""The position of a message of ours that is shown before the first recorded one."""
+
+
+def keeps_words(settings: ContextSettings) -> bool:
+    """Whether views have the user's words in messages of their own. The presets that reproduce other systems have
+    them in or behind their one summary."""
+    return settings.low_water is not None
+
+
+def word_texts(snapshot: SessionSnapshot) -> list[str]:
+    """The messages with the user's words at the head of the view, in order."""
+    return [entry.digest.text for entry in snapshot.entries if entry.is_user_block and entry.digest]
+
+
+async def words_until(
+    access: Access, snapshot: SessionSnapshot, last_seq: int, before: Sequence[str], replaced: int
+) -> str:
+    """The user's words up to a message, as far as the texts `before` do not have them; empty if there are none. They
+    stay clearly below the `replaced` tokens that the compaction frees."""
+    block = await asyncio.to_thread(read_block, before)
+    first = block.last_seq + 1
+    turns = await user_turns(access, snapshot, first, last_seq)
+    budget = snapshot.budget
+    room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
+    renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
+    return await asyncio.to_thread(
+        user_block,
+        turns,
+        before=block,
+        span=(first, max(first, last_seq)),
+        rules=pinned_rules(snapshot.settings.pin),
+        first_tokens=min(budget.request_tokens, replaced * 2 // 5),
+        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, replaced // 8),
+        count=snapshot.counter.count,
+        renew=renew,
+    )
+
+
+@dataclass(frozen=True)
+class Words:
+    """The user's words beside a new summary: all texts as one, and what the compaction adds to them."""
+
+    told: str = ""
+    added: str = ""
+
+    def edits(self, snapshot: SessionSnapshot, summary_id: str) -> list[DigestEdit]:
+        """The edit that shows what is added, if anything is."""
+        return [words_edit(snapshot, self.added, summary_id)] if self.added else []
+
+
+async def words_with(access: Access, snapshot: SessionSnapshot, last_seq: int, replaced: int) -> Words:
+    """The user's words in the view once a compaction up to a message has replaced so many tokens."""
+    if not keeps_words(snapshot.settings):
+        return Words()
+    before = word_texts(snapshot)
+    added = await words_until(access, snapshot, last_seq, before, replaced)
+    return Words("\n\n".join([*before, added]), added)
+
+
+def words_edit(snapshot: SessionSnapshot, text: str, summary_id: str) -> DigestEdit:
+    """The edit that shows the user's words after the system messages. It is undone with its summary."""
+    head = [entry for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+    tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
+    renewed = text.startswith(USER_BLOCK_WHOLE)
+    gone = [entry.tokens for entry in snapshot.entries if entry.is_user_block] if renewed else []
+    return DigestEdit(
+        after_seq=head[-1].last_seq if head else BEFORE_ALL,
+        handles=(summary_id,),
+        text=text,
+        tokens=tokens,
+        delta={Part.SUMMARIES: tokens - sum(gone)},
+        view_messages=1 - len(gone),
+    )
+
+
+MAX_WHOLE = 1_500
+"""Of so many messages all are read, of more only those that may hold the user's words. As write_summary.MAX_READ."""
+
+
+async def user_turns(access: Access, snapshot: SessionSnapshot, first: int, last: int) -> tuple[Turn, ...]:
+    """The messages in a range that tell what the user said, and what it was said to; without abandoned branches."""
+    if last < first:
+        return ()
+    listed = await access.store.read_messages(snapshot.session_id, first=first, last=last, bodies=False)
+    undone = {number for edit in snapshot.edits if edit.kind == "restore" for number in edit.undoes}
+    rewinds = [edit for edit in snapshot.edits if isinstance(edit, RewindEdit) and edit.edit_id not in undone]
+    shown = [
+        message
+        for message in listed
+        if message.agent_visible and not any(edit.first_seq <= message.seq <= edit.last_seq for edit in rewinds)
+    ]
+    messages = await access.messages_at(snapshot, _wanted(shown))
+    return await asyncio.to_thread(
+        lambda: without_own_calls(turn_of(snapshot, message, snapshot.handles) for message in messages)
+    )
+
+
+def _wanted(messages: Sequence[Message]) -> list[int]:
+    """The positions of the messages to read: all, or of many the user's, the assistant's before each, and dialogs."""
+    if len(messages) <= MAX_WHOLE:
+        return [message.seq for message in messages]
+    wanted: set[int] = set()
+    calls: dict[str, int] = {}
+    said: int | None = None
+    for message in messages:
+        for block in message.blocks:
+            if block.type == "tool_call" and block.call_id:
+                calls[block.call_id] = message.seq
+            elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
+                wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
+        if message.role == "assistant":
+            said = message.seq
+        elif message.role == "user" and any(block.type == "text" for block in message.blocks):
+            wanted |= {message.seq} | ({said} if said is not None else set())
+    return sorted(wanted)

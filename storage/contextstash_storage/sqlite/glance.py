@@ -1,0 +1,45 @@
+"""A few figures of one session, read without opening the store: for a status line, which has milliseconds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+BUSY_SECONDS = 0.02
+"""How long to wait for a lock. A reader of a write-ahead log waits only while another process recovers the file."""
+
+
+class Glance(NamedTuple):
+    """What was done for a session: `outputs` are archived outputs of its hooks, `pruned` the tokens that its last
+    request through the proxy did not have to send."""
+
+    handoffs: int = 0
+    outputs: int = 0
+    pruned: int = 0
+
+
+def glance(path: Path, session_id: str, outputs_session: str) -> Glance | None:
+    """The figures of a session; None if it, or the database, is not there or cannot be read now."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS)) as db:
+            return _read(db, session_id, outputs_session)
+    except (sqlite3.Error, ValueError):
+        return None
+
+
+def _read(db: sqlite3.Connection, session_id: str, outputs_session: str) -> Glance | None:
+    rows = dict(
+        db.execute("SELECT session_id, session FROM sessions WHERE session_id IN (?, ?)", (session_id, outputs_session))
+    )
+    if not rows:
+        return None
+    session, archive = rows.get(session_id), rows.get(outputs_session)
+    [handoffs] = db.execute("SELECT count(*) FROM events WHERE session = ? AND kind = 'handoff'", (session,)).fetchone()
+    [outputs] = db.execute("SELECT count(*) FROM outputs WHERE session = ?", (archive,)).fetchone()
+    proxied = db.execute("SELECT record FROM proxied_sessions WHERE session = ?", (session,)).fetchone()
+    record = json.loads(proxied[0]) if proxied else {}
+    return Glance(handoffs, outputs, max(0, record.get("direct_prompt", 0) - record.get("prompt", 0)))

@@ -1,0 +1,116 @@
+"""Compressed bodies, in both directions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from contextstash.files.zstandard import zstandard
+from contextstash.proxy.encodings import decodable_only
+from tests.support.caching_provider import CachingProvider, Refusal
+from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, play, request_of, session, turn
+
+ENCODERS: dict[str, Callable[[bytes], bytes]] = {
+    "zstd": lambda data: bytes(zstandard().compress(data)),
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+}
+
+
+def best_of(accepted: str) -> tuple[str, Callable[[bytes], bytes]]:
+    """The encoding that a provider would choose. Brotli need not be the real one: nothing here can read it."""
+    if "br" in accepted:
+        return "br", lambda data: b"\x0b" + data[::-1]
+    return next((name, ENCODERS[name]) for name in ("zstd", "gzip") if name in accepted)
+
+
+def post(proxy: RunningProxy, body: dict[str, Any], encoding: str = "zstd") -> httpx2.Response:
+    """Send a compressed request, and wait until it is recorded."""
+    content = ENCODERS[encoding](json.dumps(body).encode())
+    headers = {"content-encoding": encoding, "accept-encoding": "br"}
+    response = proxy.http.post(f"{proxy.url}/v1/messages?beta=true", content=content, headers=headers)
+    proxy.settle()
+    return response
+
+
+@pytest.mark.parametrize("accepted", ["br, zstd, gzip", "gzip, deflate, br"])
+def test_usage_is_read_of_replies_to_clients_that_accept_brotli_and_zstandard(
+    provider: CachingProvider, proxy: RunningProxy, accepted: str
+) -> None:
+    provider.encoder = best_of
+    proxy.send(request_of(session(2), stream=False), {"accept-encoding": accepted})
+    assert proxy.state(ID).prompt > 1_000
+
+
+def test_a_client_that_accepts_brotli_alone_gets_a_plain_reply() -> None:
+    assert decodable_only([(b"Accept-Encoding", b"br;q=1.0, compress")]) == [(b"Accept-Encoding", b"identity")]
+    assert decodable_only([(b"accept-encoding", b"gzip, br;q=0.9, zstd;q=0.8")]) == [
+        (b"accept-encoding", b"gzip, zstd;q=0.8")
+    ]
+
+
+def test_a_compressed_refusal_heals_the_request_and_leaves_no_session_alone(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    provider.window, provider.encoder = 20_000, best_of
+    response = proxy.send(request_of(messages), {"accept-encoding": "br, zstd"})
+    assert response.status_code == 200
+    assert placeholders(provider.bodies[-1])
+    assert proxy.state(ID).left_alone is None
+
+
+def test_a_refusal_that_cannot_be_read_is_no_verdict(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(8)
+    play(proxy, clock, messages[:-2])
+    clock.now += 400
+    provider.refusals.append(Refusal(400, "unreadable", lambda body: bool(placeholders(body))))
+    provider.encoder = lambda _: ("br", lambda data: b"\x0b" + data)
+    assert proxy.send(request_of(messages)).status_code == 200
+    assert placeholders(provider.bodies[-1]) == []
+    provider.encoder = None
+    clock.now += 400
+    proxy.send(request_of(messages + turn(9, "x")))
+    assert placeholders(provider.bodies[-1])
+    assert proxy.state(ID).left_alone is None
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip", "deflate"])
+def test_a_compressed_request_is_read_and_pruned(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, encoding: str
+) -> None:
+    provider.raw_answer = 200, "text/event-stream", b""
+    messages = session(8)
+    for count in range(1, len(messages) + 1, 2):
+        clock.now += 400 if count == len(messages) else 10
+        assert post(proxy, request_of(messages[:count]), encoding).status_code == 200
+    first, last = provider.asked[0], provider.asked[-1]
+    assert dict(last.headers)["content-encoding"] == encoding
+    assert first.body == ENCODERS[encoding](json.dumps(request_of(messages[:1])).encode())
+    assert placeholders(json.loads(decompressed(last.body, encoding))) == OLD
+
+
+def decompressed(data: bytes, encoding: str) -> bytes:
+    if encoding == "zstd":
+        return bytes(zstandard().decompress(data))
+    return gzip.decompress(data) if encoding == "gzip" else zlib.decompress(data)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\x28\xb5\x2f\xfd", b"{}", zlib.compress(b"x" * (50 << 20))])
+@pytest.mark.parametrize("encoding", ["zstd", "gzip", "deflate", "br", "gzip, zstd"])
+def test_a_request_that_cannot_be_decoded_is_passed_on_as_it_is(
+    provider: CachingProvider, proxy: RunningProxy, damaged: bytes, encoding: str
+) -> None:
+    provider.raw_answer = 400, "application/json", b"{}"
+    headers = {"content-encoding": encoding}
+    assert proxy.http.post(f"{proxy.url}/v1/messages", content=damaged, headers=headers).status_code == 400
+    assert (provider.asked[-1].body, dict(provider.asked[-1].headers)["content-encoding"]) == (damaged, encoding)

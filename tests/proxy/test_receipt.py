@@ -1,0 +1,141 @@
+"""What the proxy reports of a run, beside what the provider billed and what it would have billed unedited."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contextstash.configuration.models import price_of
+from contextstash.formats.usage import read_usage
+from contextstash.service.queries.overview import overview
+from contextstash.service.queries.proxy_report import report_of, state_since
+from contextstash.service.stash import Stash
+from contextstash_storage.records import ProxiedSession
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.caching_provider import CachingProvider
+from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
+
+MODEL = "claude-sonnet-4-5"
+"""Its price doubles for prompts above 200,000 tokens."""
+
+
+SYSTEM = [{"type": "text", "text": "You are an agent. " * 1_500, "cache_control": {"type": "ephemeral"}}]
+
+
+class Bill:
+    """Sends requests through the proxy, and counts what the same ones would have taken directly."""
+
+    def __init__(self, proxy: RunningProxy, provider: CachingProvider, clock: Clock) -> None:
+        self.proxy, self.provider, self.clock = proxy, provider, clock
+        self.direct = CachingProvider(clock=clock)
+        self.tokens = 0
+        self.dollars = 0.0
+
+    def play(self, messages: list[dict[str, Any]], first: int = 1, seconds: float = 10) -> None:
+        """Send the requests of a conversation."""
+        for count in range(first, len(messages) + 1, 2):
+            self.clock.now += seconds
+            body = request_of(messages[:count], model=MODEL, system=SYSTEM)
+            usage = read_usage(self.direct.count(body, 0))
+            assert usage is not None
+            self.tokens += usage.prompt_tokens
+            self.dollars += price_of(MODEL, usage) or 0.0
+            self.proxy.send(body)
+
+    @property
+    def paid(self) -> float:
+        """What the provider billed, in US dollars."""
+        usages = [read_usage(usage) for usage in self.provider.usage]
+        return sum(price_of(MODEL, usage) or 0.0 for usage in usages if usage is not None)
+
+    @property
+    def state(self) -> ProxiedSession:
+        return self.proxy.state(ID)
+
+
+@pytest.fixture
+def bill(proxy: RunningProxy, provider: CachingProvider, clock: Clock) -> Bill:
+    return Bill(proxy, provider, clock)
+
+
+def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_have_billed(bill: Bill) -> None:
+    messages = session(50)
+    bill.play(messages[:71])
+    bill.clock.now += 400
+    bill.play(messages, first=73)
+    state = bill.state
+    assert state.prunes >= 2
+    assert state.sent == sum(sum(usage.values()) - usage["output_tokens"] for usage in bill.provider.usage)
+    assert state.dollars_paid == pytest.approx(bill.paid, rel=1e-6)
+    assert state.direct == pytest.approx(bill.tokens, rel=0.01)
+    assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
+    saved = report_of(state).dollars_saved
+    assert saved == pytest.approx(bill.dollars - bill.paid, rel=0.05)
+
+
+def test_a_cache_that_the_provider_lost_is_not_booked_as_a_cost_of_prunes(bill: Bill) -> None:
+    messages = session(30)
+    bill.play(messages[:15])
+    bill.clock.now += 400
+    bill.play(messages[:17], first=17)
+    for count in range(19, len(messages) + 1, 2):
+        bill.provider.stored.clear()
+        bill.direct.stored.clear()
+        bill.play(messages[:count], first=count)
+    state = bill.state
+    assert state.paid < state.direct_cost
+    assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.02)
+
+
+def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(bill: Bill) -> None:
+    messages = session(45)
+    bill.play(messages)
+    state = bill.state
+    assert state.prunes
+    assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
+
+
+def test_no_unedited_request_is_counted_above_the_models_window(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+) -> None:
+    messages = session(30, size=60_000)
+    for count in range(1, len(messages) + 1, 2):
+        clock.now += 400
+        proxy.send(request_of(messages[:count], model=MODEL))
+    state = proxy.state(ID)
+    assert state.direct_prompt == 200_000
+    assert state.direct <= 200_000 * state.requests
+
+
+def test_a_resumed_session_has_dollars_too(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
+    messages = session(12)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+        prune_cold(first, clock, messages[:17], model=MODEL)
+        before = first.state(ID)
+    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+        play(second, clock, messages, first=19, model=MODEL)
+        report = report_of(state_since(second.state(ID), before))
+    assert report.requests == 4
+    assert report.dollars_paid
+    assert report.dollars_saved is not None
+
+
+async def test_the_overview_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "stash.db")
+    stash = Stash(store)
+    natives = [message for each in range(8) for message in turn(each, "log line\n" * 2_000)]
+    await stash.record_messages(natives, session_id="s", model=MODEL)
+    pruned = await stash.prune_tool_outputs("s", keep_last=2)
+    await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
+    assert (await overview(stash._access)).savings
+    await stash.proxied.keep_state(
+        "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
+    )
+    found = await overview(stash._access)
+    assert found.savings is None
+    assert found.proxy is not None
+    assert found.proxy.dollars_saved == 2.0
+    assert (await stash.context_status("s")).savings is None
+    await stash.close()
