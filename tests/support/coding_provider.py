@@ -22,7 +22,7 @@ SUMMARY = "<summary>The model's summary: the work goes on.</summary>"
 SUB_AGENT = "You are the helper."
 """A prompt with these words is a sub-agent's."""
 
-_COMPACTION = ("your task is to create a detailed summary", "context checkpoint compaction")
+_COMPACTION = ("your task is to create a detailed summary", "context checkpoint compaction", "compaction_trigger")
 _SHELLS = {"Bash": "command", "exec_command": "cmd", "shell_command": "command"}
 """The clients' tools that run a shell command, and their arguments."""
 
@@ -55,6 +55,7 @@ class CodingProvider:
     command: str
     steps: int
     sub_agent_steps: int = 0
+    bytes_per_token: float = BYTES_PER_TOKEN
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
@@ -82,9 +83,11 @@ class CodingProvider:
 
 
 @contextmanager
-def coding_provider(command: str, steps: int, sub_agent_steps: int = 0) -> Iterator[CodingProvider]:
+def coding_provider(
+    command: str, steps: int, sub_agent_steps: int = 0, bytes_per_token: float = BYTES_PER_TOKEN
+) -> Iterator[CodingProvider]:
     """A provider on a free port of this machine."""
-    provider = CodingProvider(command, steps, sub_agent_steps)
+    provider = CodingProvider(command, steps, sub_agent_steps, bytes_per_token)
     with served(_Handler, provider=provider) as provider.url:
         yield provider
 
@@ -108,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         last = json.dumps((body.get("messages") or body.get("input") or [{}])[-1]).lower()
         compacts = any(words in last for words in _COMPACTION)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.path, headers, body, len(data) // BYTES_PER_TOKEN, compacts)
+        asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
         call = self.provider.next_call(asked)
         if body.get("tools") or compacts:
             self.provider.asked.append(asked)
@@ -159,6 +162,8 @@ def _responses(asked: Asked, call: tuple[str, Json] | None, number: int) -> list
     if call is not None:
         item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
         item |= {"name": call[0], "arguments": json.dumps(call[1])}
+    if asked.compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item nobody can read
+        item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
     answer = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": asked.body["model"]}
     usage = {"input_tokens": asked.tokens, "output_tokens": 5, "total_tokens": asked.tokens + 5}
     answer |= {"output": [item], "status": "completed", "usage": usage}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,6 +43,20 @@ class DatabaseType(click.ParamType[Any]):
         if isinstance(location, Path) and location.is_dir():
             self.fail(f"File '{location}' is a directory.", param, ctx)
         return location
+
+
+class TokensType(click.ParamType[Any]):
+    """A number of tokens, such as 100000 or 100k."""
+
+    name = "tokens"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9})(k?)", str(value).strip().lower().replace("_", ""))
+        if found is None or int(found[1]) == 0:
+            self.fail(f"'{value}' is not a number of tokens. Example: 100k", param, ctx)
+        return int(found[1]) * (1_000 if found[2] else 1)
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.cli.options import DatabaseType
+from contextstash.cli.options import DatabaseType, TokensType
 from contextstash.cli.start.client_changes import CLIENT, DIFF, DRY_RUN, SCOPE, YES, apply_all, confirm_changes
 from contextstash.display.visible_text import visible
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from contextstash.hosts.install.clients import Scope
     from contextstash_storage.databases import Location
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     envvar="CONTEXTSTASH_DB",
     help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
 )
+@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @SCOPE
 @YES
 @DRY_RUN
@@ -38,6 +41,7 @@ def install(
     hooks: bool,
     statusline: bool,
     db: Location | None,
+    window: int | None,
     scope: Scope,
     yes: bool,
     dry_run: bool,
@@ -47,8 +51,8 @@ def install(
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, goose or opencode.
     """
+    from contextstash.hosts.compaction_points import compaction_setting, remark_on
     from contextstash.hosts.install.changes import apply_install, other_status_line, plan_install
-    from contextstash.hosts.install.client_hooks import HOOKS
     from contextstash.hosts.install.clients import CLIENTS, Machine, own_command
 
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
@@ -58,10 +62,19 @@ def install(
             "The address holds a password, which would be written into the client's configuration. Leave it out, and"
             " put it into ~/.pgpass."
         )
+    if window is not None and (remark := remark_on(compaction_setting(client), window)):
+        click.echo(remark, err=True)
     machine = Machine.this()
     statusline = statusline and _may_replace(other_status_line(CLIENTS[client], scope, machine))
     changes = plan_install(
-        CLIENTS[client], scope, machine, own_command(), hooks=hooks, statusline=statusline, database=database
+        CLIENTS[client],
+        scope,
+        machine,
+        own_command(),
+        hooks=hooks,
+        statusline=statusline,
+        database=database,
+        window=window,
     )
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {client}: {changes[0].path}")
@@ -69,10 +82,19 @@ def install(
     if confirm_changes(changes, yes, dry_run, diff):
         apply_all(changes, apply_install)
         click.echo(f"Installed. Restart {client} to use it; contextstash uninstall {client} removes it.")
-        if database is not None:
-            click.echo(f"It uses the database {database}.")
-        if hooks and (remark := HOOKS[client].remark):
-            click.echo(remark)
+        for line in _remarks(client, hooks, window, database):
+            click.echo(line)
+
+
+def _remarks(client: str, hooks: bool, window: int | None, database: Location | None) -> Iterator[str]:
+    from contextstash.hosts.install.client_hooks import HOOKS
+
+    if database is not None:
+        yield f"It uses the database {database}."
+    if hooks and (remark := HOOKS[client].remark):
+        yield remark
+    if window is not None and not hooks:
+        yield f"For a hand-off after each compaction: contextstash install {client} --hooks"
 
 
 def _may_replace(line: str | None) -> bool:

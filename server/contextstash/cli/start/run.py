@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, settings_from
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, TokensType, settings_from
+from contextstash.cli.start.run_window import ChosenWindow, chosen_window, report_refills, with_window
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ MAX_REPORTED = 100
 )
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
+@click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -49,6 +51,7 @@ def run(
     no_record: bool,
     no_prune: bool,
     keep_tokens: int | None,
+    window: int | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -71,12 +74,12 @@ def run(
     if program is None:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
         return NOT_FOUND
-    if arguments[:1] == ("--",):
-        arguments = arguments[1:]
+    arguments = arguments[arguments[:1] == ("--",) :]
+    chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    flags = [*["--configured"] * configured, *_flags(no_record, no_prune, keep_tokens)]
+    flags = _flags(no_record, no_prune, keep_tokens, configured=configured)
     options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported)
@@ -86,11 +89,12 @@ def run(
         supervisor.start()
         try:
             launch = launched.launch(supervisor.url, (program, *arguments), os.environ, address)
+            launch = with_window(chosen, launch, db)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:
             supervisor.stop()
     if reported:
-        _report(reported, started, before)
+        _report(reported, started, before, chosen)
     return code
 
 
@@ -101,9 +105,10 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None) -> list[str]:
+def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False) -> list[str]:
+    known = ["--configured"] * configured
     kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
-    return ["--no-record"] * no_record + ["--no-prune"] * no_prune + kept
+    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *kept]
 
 
 def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
@@ -145,7 +150,9 @@ def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, q
     return is_configured(launched, arguments, Machine.this())
 
 
-def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
+def _report(
+    opener: StashOpener, started: float, before: Mapping[str, ProxiedSession], chosen: ChosenWindow | None
+) -> None:
     """Print what the proxy sent and saved since then; `before` are the states of the sessions at that time."""
     from contextstash.service.queries.proxy_report import lines_since
 
@@ -155,6 +162,7 @@ def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSes
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
+    report_refills(chosen, opener, started)
 
 
 def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:

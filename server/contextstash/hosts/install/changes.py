@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.configuration.locations import data_folder
 from contextstash.files.atomic_file import replace_file
 from contextstash.files.regular_files import is_below, read_regular
+from contextstash.hosts.compaction_points import SETTINGS, CompactionSetting, compaction_setting
 from contextstash.hosts.install import status_line
 from contextstash.hosts.install.client_hooks import HOOKS
 from contextstash.hosts.install.clients import Client, Machine, Scope
@@ -45,12 +46,14 @@ class FileEdit:
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it does not exist. `does`: what the change does, in words."""
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window` is the value
+    that sets where the client compacts, and that of `before`, if the change sets it."""
 
     path: Path
     before: bytes | None
     after: bytes | None
     does: tuple[str, ...] = ()
+    window: Mapping[str, Any] | None = None
 
     @property
     def needed(self) -> bool:
@@ -66,9 +69,11 @@ def plan_install(
     hooks: bool,
     statusline: bool = False,
     database: Location | None = None,
+    window: int | None = None,
 ) -> list[Change]:
-    """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
-    BadInputError if the client has no such scope or no hooks, or if one of its files cannot be read."""
+    """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
+    compacts at `window` tokens. Raises BadInputError if the client has no such scope, no hooks or no such setting, or
+    if one of its files cannot be read."""
     if hooks and client.name not in HOOKS:
         known = ", ".join(HOOKS)
         raise BadInputError(f"contextstash has hooks for {known}, not for {client.name}. Leave --hooks out.")
@@ -90,7 +95,30 @@ def plan_install(
         edits.append(FileEdit(ours.file(machine, scope), "json", lambda data: ours.add(data, command, named), does))
     if statusline:
         edits.append(_status_line(client, scope, machine, command, named))
-    return [_change(edit) for edit in _together(_in_project(edits, scope, machine))]
+    written: dict[Path, dict[str, Any]] = {}
+    if window is not None:
+        edits.append(_window(compaction_setting(client.name), scope, machine, window, written))
+    changes = [_change(edit) for edit in _together(_in_project(edits, scope, machine))]
+    return [replace(change, window=written.get(change.path)) for change in changes]
+
+
+def _window(
+    setting: CompactionSetting, scope: Scope, machine: Machine, wanted: int, written: dict[Path, dict[str, Any]]
+) -> FileEdit:
+    """The edit that sets where the client compacts. It notes what it writes, and what stood there before: a value that
+    an earlier installation has set is not the user's."""
+    tokens = setting.nearest(wanted)
+    path, value = setting.file(machine, scope), setting.value(tokens)
+
+    def put(data: MutableMapping[str, Any]) -> None:
+        present = setting.read(data)
+        earlier = _records().get(str(path), {}).get("window")
+        before = earlier["before"] if earlier and earlier["value"] == present else present
+        written[path] = {"value": value, "before": before}
+        setting.put(data, value)
+
+    does = f"compaction at {tokens:,} tokens: {'.'.join(setting.keys)} = {value}"
+    return FileEdit(path, setting.kind, put, (does,))
 
 
 def _status_line(
@@ -136,6 +164,12 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     if client.name == STATUS_LINE_CLIENT:
         place = status_line_file(client, scope, machine)
         edits.append(FileEdit(place, "json", status_line.remove, ("without its status line",)))
+    if client.name in SETTINGS:
+        setting = SETTINGS[client.name]
+        place = setting.file(machine, scope)
+        if written := _records().get(str(place), {}).get("window"):
+            does = f"with the former {'.'.join(setting.keys)}"
+            edits.append(FileEdit(place, setting.kind, lambda data: setting.take_back(data, written), (does,)))
     return [_undone(edit) for edit in _together(_in_project(edits, scope, machine))]
 
 
@@ -256,7 +290,9 @@ def apply_install(change: Change) -> None:
         # A repository may contain a link of this name, which would direct the copy to any file of the user.
         replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
     replace_file(change.path, change.after)
-    _record(change.path, {"after": _digest(change.after), "existed": existed})
+    window = change.window or (known or {}).get("window")
+    entry = {"after": _digest(change.after), "existed": existed}
+    _record(change.path, entry | ({"window": dict(window)} if window else {}))
 
 
 def apply_uninstall(change: Change) -> None:

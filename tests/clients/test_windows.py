@@ -1,0 +1,127 @@
+"""Real clients compact where `--window` tells them, and the hand-off is in the next request.
+
+Each runs if it is there. The provider is on loopback, counts requests by their bytes, and reports that as usage.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.coding_provider import Asked, CodingProvider, coding_provider
+
+SECONDS = 240
+"""A guess: a client starts in a few seconds, on a busy machine in a minute."""
+
+RULE = "Never touch the public interface of the orchard."
+WORK = f"Do the work. {RULE}"
+
+pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
+
+
+def program(name: str) -> str:
+    return shutil.which(name) or pytest.skip(f"{name} is not installed")
+
+
+def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
+    ours = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_", "CONTEXTSTASH_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    own = {"HOME": str(home), "CODEX_HOME": str(home / ".codex"), "IS_SANDBOX": "1"}
+    own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none", "CODEX_API_KEY": "none"}
+    done = subprocess.run(
+        [sys.executable, "-m", "contextstash", *arguments],
+        env={**kept, **own, "CONTEXTSTASH_DB": str(home / "sessions.db")},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert fails or done.returncode == 0, done.stderr[-2_000:]
+    return done
+
+
+def claude(
+    home: Path, provider: CodingProvider, *options: str, fails: bool = False
+) -> subprocess.CompletedProcess[str]:
+    asked = ["--", "-p", WORK, "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5"]
+    return contextstash(
+        home, "run", "--yes", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails
+    )
+
+
+def codex(home: Path, provider: CodingProvider, *options: str) -> subprocess.CompletedProcess[str]:
+    (home / ".codex").mkdir(exist_ok=True)
+    asked = ["--", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "gpt-5.4"]
+    return contextstash(home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked, WORK)
+
+
+def sizes(provider: CodingProvider) -> list[int]:
+    return [asked.tokens for asked in provider.asked if not asked.compacts]
+
+
+def after_compactions(provider: CodingProvider) -> list[Asked]:
+    """The first request of each new window."""
+    pairs = zip(provider.asked, provider.asked[1:], strict=False)
+    return [after for before, after in pairs if before.compacts and not after.compacts]
+
+
+def test_claude_code_compacts_at_the_window_and_goes_on_with_the_hand_off(tmp_path: Path) -> None:
+    with coding_provider("seq 1 4200", 12) as provider:
+        done = claude(tmp_path, provider, "--window", "80k")
+    assert 70_000 < max(sizes(provider)) <= 80_000
+    first = after_compactions(provider)
+    assert first
+    assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
+    assert "no hooks" not in done.stderr
+    assert not (tmp_path / ".claude" / "settings.json").exists()
+
+
+def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashing_is_noticed(tmp_path: Path) -> None:
+    with coding_provider("seq 1 5800", 12, bytes_per_token=2.2) as provider:
+        # Claude Code gives up on its own after three of them.
+        done = claude(tmp_path, provider, "--window", "30k", fails=True)
+    assert "Claude Code compacts at 67,000 tokens at the least" in done.stderr
+    # It takes the newest output, which no reply has reported yet, for smaller than this provider does.
+    assert 50_000 < max(sizes(provider)) < 70_000
+    assert "Try --window 100k" in done.stderr
+
+
+def test_a_sub_agent_that_is_compacted_gets_its_own_hand_off_not_the_main_agents(tmp_path: Path) -> None:
+    with coding_provider("seq 1 4200", 2, sub_agent_steps=14) as provider:
+        claude(tmp_path, provider, "--window", "67k")
+    places = [place for place, asked in enumerate(provider.asked) if asked.compacts]
+    assert len(places) == 1
+    after = provider.asked[places[0] + 1]
+    assert "x-claude-code-agent-id" in after.headers
+    assert RULE not in after.text
+
+
+def test_codex_compacts_at_the_window(tmp_path: Path) -> None:
+    with coding_provider("seq 1 4200", 12) as provider:
+        done = codex(tmp_path, provider, "--window", "40k")
+    assert any(asked.compacts for asked in provider.asked)
+    assert 30_000 < max(sizes(provider)) < 50_000
+    assert "install codex --hooks" in done.stderr
+
+
+@pytest.mark.parametrize(("client", "window"), [("claude-code", 70_000), ("codex", 40_000)])
+def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves_no_trace(
+    tmp_path: Path, client: str, window: int
+) -> None:
+    start = claude if client == "claude-code" else codex
+    contextstash(tmp_path, "install", client, "--window", str(window), "--hooks", "--yes")
+    with coding_provider("seq 1 4200", 14) as provider:
+        start(tmp_path, provider)
+    assert any(asked.compacts for asked in provider.asked)
+    assert 0.8 * window < max(sizes(provider)) < 1.2 * window
+    contextstash(tmp_path, "uninstall", client, "--yes")
+    files = [tmp_path / ".claude.json", *(tmp_path / ".claude").glob("*.json"), *(tmp_path / ".codex").glob("*.*")]
+    configured = [path for path in files if path.is_file() and path.suffix in (".json", ".toml")]
+    words = (b"autoCompactWindow", b"model_auto_compact_token_limit", b"hook claude-code", b"hook codex", b"serve")
+    assert not [path for path in configured if any(word in path.read_bytes() for word in words)]
