@@ -419,9 +419,7 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal[
-    "level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff", "reasoning_dropped"
-]
+EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "oscillation", "handoff", "reasoning"]
 
 
 class Event(Record):
@@ -568,6 +566,7 @@ class ProxiedSession(Record):
     succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited, `faults` requests
     that went out unedited because of an error.
     `compactions_avoided` is an estimate: how often the unedited conversation would have reached its window.
+    `reasoning_dropped` counts pieces of reasoning that the provider reported to have left out of requests.
     """
 
     project: str | None = None
@@ -601,3 +600,4 @@ class ProxiedSession(Record):
     refused: int = 0
     faults: int = 0
     compactions_avoided: int = 0
+    reasoning_dropped: int = 0

@@ -126,4 +126,4 @@ async def test_reasoning_that_the_provider_dropped_is_shown(tmp_path: Path) -> N
         await session.reply({"id": "resp_1", "output": [said], "input_transformations": report})
         status = await stash.use_cases.context_status("job")
     [change] = status.changes
-    assert (change.kind, "prefix_mismatch" in change.reason) == ("reasoning_dropped", True)
+    assert (change.kind, "prefix_mismatch" in change.reason) == ("reasoning", True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from contextstash.formats.reasoning_reports import DroppedReasoning, dropped_reasoning
+from contextstash.formats.dropped_reasoning import DroppedReasoning, dropped_reasoning
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.json_values import MAX_LEVELS, NotJsonError, check_json
 from contextstash_storage.records import Native
@@ -39,7 +39,7 @@ class Reply:
 
     messages: list[Native]
     usage: Mapping[str, Any] | None = None
-    dropped: DroppedReasoning | None = None
+    dropped: Sequence[DroppedReasoning] = ()
 
 
 def read_reply(reply: object) -> Reply:

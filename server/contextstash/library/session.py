@@ -137,7 +137,7 @@ class LibrarySession:
                 seen=self._seen,
             )
             self._seen = result.next_seq
-        if read.dropped is not None:
+        if read.dropped:
             await self._stash.log_dropped_reasoning(self.session_id, read.dropped)
         return read.messages
 

@@ -266,7 +266,7 @@ class Exchange:
         self._finished = True
         if prepared is not None and reply.succeeded:
             usage = tap.usage
-            self._engine.finish(prepared, usage, healed=healed, response=tap.response)
+            self._engine.finish(prepared, usage, healed=healed, response=tap.response, dropped=tap.dropped)
 
     async def _chunks(self, reply: Reply, prepared: Prepared | None, tap: UsageTap, *, healed: bool) -> None:
         await self._start(reply.response, prepared)

@@ -7,12 +7,13 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
+from contextstash.formats.dropped_reasoning import DroppedReasoning
 from contextstash.formats.request_text import RequestText, TextMessage, message_of
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
@@ -89,7 +90,8 @@ class Conversation:
     """One line of requests: what the proxy knows of its session.
 
     `sent_bytes` is how much of the last request was sent of the prompt; `calibration` is the ratio of the provider's
-    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint. `recorded` are the
+    count of tokens to ours; `anchor` is the message of the last request that had our own breakpoint;
+    `dropped` names the reasoning that the provider has reported as dropped. `recorded` are the
     messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
     those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
@@ -120,6 +122,7 @@ class Conversation:
     other_kinds: PartKinds = TOOL_OUTPUTS_ONLY
     calibration: float = 1.0
     anchor: int | None = None
+    dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
     unoffered_since: float | None = None
@@ -136,6 +139,12 @@ class Conversation:
     def tokens_per_byte(self) -> float:
         """Tokens of a byte of a request."""
         return self.state.tokens_per_byte or DEFAULT_TOKENS_PER_BYTE
+
+    def newly_dropped(self, reported: Sequence[DroppedReasoning]) -> list[DroppedReasoning]:
+        """What is reported for the first time: the provider reports it again with each request that holds it."""
+        new = [each for each in reported if each.name not in self.dropped]
+        self.dropped.update(each.name for each in new)
+        return new
 
     @property
     def positions(self) -> tuple[int, ...]:

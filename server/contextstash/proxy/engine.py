@@ -14,9 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
+from contextstash.formats.dropped_reasoning import DroppedReasoning
 from contextstash.formats.request_text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.proxy import accounts
+from contextstash.proxy.bound_reasoning import may_show, thinking_choice
 from contextstash.proxy.conversations import (
     AskedRequest,
     Conversation,
@@ -35,9 +37,9 @@ from contextstash.proxy.preparation import (
     Prepared,
     PruneLimits,
     cold_now,
+    first_of,
     is_side_call,
     is_understood,
-    may_show,
     offers_tool,
     outputs_of,
     parts_of,
@@ -45,7 +47,6 @@ from contextstash.proxy.preparation import (
     plan_needed,
     prices_of,
     rendered,
-    thinking_choice,
 )
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
@@ -301,11 +302,19 @@ class Engine:
         return session
 
     async def _archive(
-        self, conversation: Conversation, request: RequestText, chosen: CachedPrune, limits: PruneLimits
+        self,
+        conversation: Conversation,
+        request: RequestText,
+        chosen: CachedPrune,
+        limits: PruneLimits,
+        *,
+        needed: bool = False,
     ) -> int:
-        """Archive the outputs and other parts of a plan durably; how many that were."""
+        """Archive the outputs and other parts of a plan durably; how many that were. It is `needed` after the provider
+        refused the request."""
         assert self._sessions is not None
-        thinking = thinking_choice(conversation, request, chosen.chosen, limits)
+        first = first_of(conversation, request, {each.key for each in chosen.chosen}, limits)
+        thinking = thinking_choice(conversation, request, first, needed=needed)
         if not thinking.possible:
             return 0
         strip_from = None
@@ -350,7 +359,7 @@ class Engine:
         for limits in (every, every.quarter):
             chosen = plan_needed(conversation, request, limits)
             if chosen.chosen:
-                archived = await self._archive(conversation, request, chosen, limits)
+                archived = await self._archive(conversation, request, chosen, limits, needed=True)
                 healed = self._rendered(prepared, archived) if archived else None
                 return healed if healed is not None and len(healed.body) < len(prepared.body) else None
         return None
@@ -376,9 +385,10 @@ class Engine:
         *,
         healed: bool = False,
         response: Mapping[str, Any] | None = None,
+        dropped: Sequence[DroppedReasoning] = (),
     ) -> None:
         """Book and record a request after its reply has ended, in the background. `response` is the reply, if the API
-        sends it as a whole (Responses API)."""
+        sends it as a whole (Responses API); `dropped` is the reasoning that the provider left out of the request."""
         conversation = prepared.conversation
         self.ended(prepared)
         try:
@@ -390,7 +400,9 @@ class Engine:
                 window = self._models.now(conversation.state.model).window
                 unedited = accounts.unedited_usage(prepared, usage, window)
                 state = accounts.booked(prepared, usage, unedited, ended, window)
-            conversation.state = state.model_copy(update={"healed": state.healed + healed})
+            new = conversation.newly_dropped(dropped)
+            counts = {"healed": state.healed + healed, "reasoning_dropped": state.reasoning_dropped + len(new)}
+            conversation.state = state.model_copy(update=counts)
             conversation.advance(prepared.request, response)
             former, conversation.usage = conversation.usage, usage
             extends = conversation.request is not None and len(prepared.request.messages) > len(
@@ -399,12 +411,17 @@ class Engine:
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
             bill = Bill(usage, unedited, prepared.prices.seconds)
-            self._in_background(self._keep(prepared, former if extends else None, response, bill))
+            self._in_background(self._keep(prepared, former if extends else None, response, bill, new))
         except Exception as error:
             self._fault(conversation, error)
 
     async def _keep(
-        self, prepared: Prepared, usage: Usage | None, response: Mapping[str, Any] | None, bill: Bill
+        self,
+        prepared: Prepared,
+        usage: Usage | None,
+        response: Mapping[str, Any] | None,
+        bill: Bill,
+        new: list[DroppedReasoning],
     ) -> None:
         conversation, request = prepared.conversation, prepared.request
         if self._sessions is None or conversation.deleted:
@@ -419,6 +436,8 @@ class Engine:
                 conversation.session_id,
                 type(error).__name__,
             )
+        if new and not conversation.deleted:
+            await self._sessions.note_dropped(conversation.session_id, new)
         facts = self._models.of(conversation.state.model)
         if not facts.done():  # the proxy may end before the price table is loaded
             await self._keep_state(conversation)

@@ -98,14 +98,17 @@ def stripped(conversation: Conversation, request: RequestText, edits: ProxiedEdi
     ]
 
 
-def pinned_summaries(conversation: Conversation, request: RequestText) -> list[SummaryOf]:
+def pinned_summaries(
+    conversation: Conversation, request: RequestText, edits: ProxiedEdits | None = None
+) -> list[SummaryOf]:
     """The summaries that stand for messages of this request: those of which it still has all messages."""
-    if not conversation.edits.summaries:
+    edits = edits or conversation.edits
+    if not edits.summaries:
         return []
     count = min(conversation.same_messages(request), len(conversation.positions))
     place_of = {seq: place for place, seq in enumerate(conversation.positions[:count])}
     found = []
-    for summary in conversation.edits.summaries:
+    for summary in edits.summaries:
         first, last = place_of.get(summary.first_seq), place_of.get(summary.last_seq)
         if first is not None and last is not None and last + 1 < len(request.messages):
             found.append(SummaryOf(first, last, summary.text))

@@ -28,10 +28,10 @@ from contextstash.context.view.cached_prune import (
 )
 from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
-from contextstash.context.window.reasoning_binding import CLAUDE, reasoning_binding
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.hosts.request_identity import announces, is_compaction
+from contextstash.proxy.bound_reasoning import first_changed
 from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
 from contextstash.proxy.occurrences import has_results, result_names
@@ -43,7 +43,6 @@ from contextstash.proxy.pinned_edits import (
     saved_by_results,
     stripped,
     thinking_size,
-    thinks,
 )
 from contextstash.proxy.shown_sizes import PLACEHOLDER_TOKENS, ShownSizes, shown_sizes
 from contextstash.service.requests.proxied_parts import MessagePart
@@ -184,40 +183,6 @@ def _is_strange(message: TextMessage) -> bool:
     )
 
 
-def may_show(conversation: Conversation, request: RequestText) -> bool:
-    """Whether the edits in force may follow those that the former request showed. Models that check prefixes refuse
-    thinking whose beginning has changed since: a prune that was stored too late for the request before waits."""
-    if conversation.edits is conversation.shown or not _checks_thinking(conversation, request):
-        return True
-    return not _bound_thinking(conversation, request, _first_changed(conversation, request))
-
-
-def _first_changed(conversation: Conversation, request: RequestText) -> int:
-    """The first message that the edits in force show in another way than those of the former request did."""
-    before, now = pinned_edits(conversation, request, conversation.shown), pinned_edits(conversation, request)
-    changed = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
-    return min(changed, default=len(request.messages))
-
-
-def _bound_thinking(conversation: Conversation, request: RequestText, first: int) -> list[int]:
-    """The messages from this one on whose thinking is shown."""
-    shown = pinned_edits(conversation, request)
-    return [
-        place
-        for place in request.places(thinks)
-        if place >= first and not (place in shown and shown[place].thinking_left_out)
-    ]
-
-
-def _checks_thinking(conversation: Conversation, request: RequestText) -> bool:
-    """Whether the API refuses thinking behind an edit: the model checks it, and the request does not let it drop it."""
-    if request.format != "anthropic" or reasoning_binding(conversation.state.model) is not CLAUDE:
-        return False
-    thinking = request.value("thinking")
-    binding = thinking.get("block_binding") if isinstance(thinking, dict) else None
-    return not (isinstance(binding, dict) and binding.get("prefix_mismatch_behavior") == "drop_block")
-
-
 def rendered(original: Prepared, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
@@ -238,7 +203,7 @@ def _still_cached(conversation: Conversation, request: RequestText, prices: Cach
     """The tokens in front of the first change of what the former request showed that the provider surely finds: if it
     looks back a few blocks only, those up to a breakpoint that stays."""
     sizes = shown_sizes(conversation, request)
-    [before] = sizes.before([_first_changed(conversation, request)])
+    [before] = sizes.before([first_changed(conversation, request)])
     if prices.look_back is None:
         return before
     return max((a for a in _surely_cached(conversation, request, sizes) if a <= before), default=0)
@@ -424,31 +389,7 @@ def is_side_call(request: RequestText) -> bool:
     return is_compaction(request.latest.native)
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingChoice:
-    """Whether an edit is possible at all, and from which message of the request on thinking must be left out."""
-
-    possible: bool
-    strip_from: int | None = None
-
-
-def thinking_choice(
-    conversation: Conversation, request: RequestText, chosen: Sequence[Prunable], limits: PruneLimits
-) -> ThinkingChoice:
-    """What an edit does to later thinking. Models that check prefixes refuse thinking behind an edit. At the end of a
-    tool loop it can be left out; within one the model needs it, so that the edit waits, unless the request lets the API
-    drop it."""
-    if not _checks_thinking(conversation, request):
-        return ThinkingChoice(True)
-    first = _first_of(conversation, request, {each.key for each in chosen}, limits)
-    later = _bound_thinking(conversation, request, min(first, _first_changed(conversation, request)))
-    if not later:
-        return ThinkingChoice(True)
-    in_loop = bool(request.latest.results)
-    return ThinkingChoice(False) if in_loop else ThinkingChoice(True, later[0])
-
-
-def _first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:
+def first_of(conversation: Conversation, request: RequestText, keys: set[str], limits: PruneLimits) -> int:
     """The first message that holds one of what is named by `keys`."""
     others, name = other_parts(conversation, request, limits.others), result_names(conversation, request)
     for place, message in enumerate(request.messages):

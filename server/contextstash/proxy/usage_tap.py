@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from contextstash.formats.dropped_reasoning import FIELD, DroppedReasoning, dropped_reasoning
 from contextstash.formats.usage import read_usage
 from contextstash.proxy.encodings import decoder
 from contextstash_storage.records import Usage
+
+REPORT = f'"{FIELD}"'.encode()
 
 MAX_LINE_BYTES = 1 << 20
 MAX_JSON_BYTES = 16 << 20
@@ -16,7 +19,8 @@ MAX_JSON_BYTES = 16 << 20
 
 class UsageTap:
     """Gets every chunk of a response. `usage` is what the provider has reported so far, None if none was readable;
-    `response` is the reply with its id, if it came as a whole (Responses API)."""
+    `response` is the reply with its id, if it came as a whole (Responses API); `dropped` is the reasoning that the
+    provider left out of the request, as far as it says so."""
 
     def __init__(self, content_type: str | None, content_encoding: str | None) -> None:
         self._stream = "text/event-stream" in (content_type or "")
@@ -25,6 +29,7 @@ class UsageTap:
         self._pending = b""
         self._reported: dict[str, Any] = {}
         self.response: dict[str, Any] | None = None
+        self.dropped: tuple[DroppedReasoning, ...] = ()
 
     def take(self, chunk: bytes) -> None:
         """Read a chunk. Never raises: a response that cannot be read has no usage."""
@@ -60,8 +65,8 @@ class UsageTap:
         if len(self._pending) > MAX_LINE_BYTES:
             self._stop()
         for line in lines:
-            # Nearly all events are pieces of the reply: only those that can report usage are parsed.
-            if line.startswith(b"data:") and b'usage"' in line:
+            # Nearly all events are pieces of the reply: only those that can report something are parsed.
+            if line.startswith(b"data:") and (b'usage"' in line or REPORT in line):
                 self._merge(json.loads(line[5:]))
 
     def _merge(self, data: Any) -> None:
@@ -72,6 +77,8 @@ class UsageTap:
         for holder in (data, data.get("message"), data.get("response")):
             if isinstance(holder, dict) and isinstance(holder.get("output"), list) and holder.get("id"):
                 self.response = holder
-            found = holder.get("usage") if isinstance(holder, dict) else None
-            if isinstance(found, dict):
+            if not isinstance(holder, dict):
+                continue
+            self.dropped = dropped_reasoning(holder) or self.dropped
+            if isinstance(found := holder.get("usage"), dict):
                 self._reported.update({key: value for key, value in found.items() if value is not None})

@@ -57,7 +57,7 @@ class SummaryMade(Result):
 class Change(Result):
     """A change of a session's context at one time."""
 
-    kind: str = Field(description="prune, compaction, restore or recovery")
+    kind: str = Field(description="prune, compaction, restore, recovery or reasoning")
     seq: int = Field(description="Messages recorded by then")
     tokens_before: int
     tokens_after: int
@@ -111,6 +111,7 @@ class ProxyReport(Result):
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
     compactions_avoided: int = Field(description="Compactions by the client, estimated")
     faults: int = Field(description="Requests sent unedited because of an error")
+    reasoning_dropped: int | None = Field(default=None, description="Reasoning that the provider said it left out")
     left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
 
 

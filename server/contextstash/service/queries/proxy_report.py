@@ -32,6 +32,7 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         healed=sum(state.healed for state in listed),
         compactions_avoided=sum(state.compactions_avoided for state in listed),
         faults=sum(state.faults for state in listed),
+        reasoning_dropped=sum(state.reasoning_dropped for state in listed) or None,
         left_alone=next((state.left_alone for state in listed if state.left_alone), None),
     )
 
@@ -39,6 +40,7 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
 TOTALS = (
     "requests", "edited", "prunes", "sent", "direct", "paid", "direct_cost", "priced", "dollars_paid", "dollars_direct",
     "refetched", "refetched_tokens", "healed", "refused", "faults", "compactions_avoided",
+    "reasoning_dropped",
 )  # fmt: skip
 """The fields of a ProxiedSession that only grow."""
 
@@ -86,6 +88,8 @@ def report_lines(report: ProxyReport) -> list[str]:
             f"Requests healed that were too long: {report.healed:,};"
             f" compactions avoided: about {report.compactions_avoided:,} (estimated)."
         )
+    if report.reasoning_dropped:
+        lines.append(f"Reasoning that the provider reported as dropped: {report.reasoning_dropped:,} pieces.")
     if report.faults:
         lines.append(f"Sent unedited because of an error: {report.faults:,} requests (see the proxy's log).")
     if report.left_alone:

@@ -14,6 +14,8 @@ from contextstash.context.view.prune_plan import Candidate
 from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import edits_in_force, output_tokens
 from contextstash.context.window.estimate import shrink_ratio
+from contextstash.context.window.reasoning_binding import reasoning_binding
+from contextstash.formats.dropped_reasoning import DroppedReasoning
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.proxied_clients import is_current
 from contextstash.service.recording.batches import BatchIdentity, record_batch
@@ -22,6 +24,7 @@ from contextstash.service.recording.recorder import SessionLocks
 from contextstash.service.reduction.prune import archive_outputs
 from contextstash.service.reduction.thinking import strip_from
 from contextstash.service.requests.proxied_parts import MessagePart, keep_parts, part_edits, read_kept_parts
+from contextstash.service.requests.reported_drops import log_dropped_reasoning
 from contextstash.service.results import CompactResult, PruneResult, RestoreResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
@@ -225,6 +228,11 @@ class ProxiedSessions:
         """The session's pins: handles of outputs and paths of files that stay whatever their age."""
         return self._access.settings(session).pin
 
+    async def note_dropped(self, session_id: str, dropped: Sequence[DroppedReasoning]) -> None:
+        """Log that the provider left reasoning out of a request. Without effect if the session was deleted."""
+        with suppress(SessionNotFoundError):
+            await log_dropped_reasoning(self._access, session_id, dropped)
+
     def calibration(self, session: Session) -> float:
         """The ratio of the tokens that the provider reports to those that we count, in this session."""
         return shrink_ratio(session.counters, self._access.settings(session))
@@ -381,6 +389,13 @@ NEXT_REQUEST = (
 )
 """What the change of a proxied session does, for its model."""
 
+AFTER_COMPACTION = (
+    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
+    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
+    " compaction."
+)
+"""The same for a model whose provider would refuse or drop that reasoning."""
+
 Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
 
 
@@ -394,7 +409,7 @@ async def with_effect(access: Access, result: Changed, now: float) -> Changed:
     if proxied.left_alone:
         note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
     else:
-        note = NEXT_REQUEST
+        note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
     return result.model_copy(update={"note": note})
 
 
