@@ -15,6 +15,9 @@ STORAGE = ROOT / "storage" / "contextstash_storage"
 
 RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors", "handles", "json_values"))
 
+DRIVERS = ("sqlite3", "aiosqlite", "asyncpg")
+"""What the stores speak to their databases with."""
+
 MAY_IMPORT_OF_OURS = {
     "context": ("contextstash.context", "contextstash.formats.base", *RECORDS),
     "formats": ("contextstash.formats", "contextstash.context", *RECORDS),
@@ -128,6 +131,34 @@ def test_use_cases_that_only_read_are_known_to_the_list_of_use_cases_alone() -> 
 def test_storage_knows_nothing_of_the_server() -> None:
     everything = [found for path in modules(STORAGE) for found in imports(path)]
     assert [found for found in everything if is_within(found.module, ("contextstash",))] == []
+
+
+def test_what_both_stores_share_knows_neither_of_them() -> None:
+    stores = ("contextstash_storage.sqlite", "contextstash_storage.postgres", *DRIVERS)
+    shared = [path for room in ("codec", "search", "sql") for path in modules(STORAGE / room)]
+    assert [found for path in shared for found in imports(path) if is_within(found.module, stores)] == []
+
+
+def test_the_store_in_postgresql_imports_nothing_that_imports_sqlite() -> None:
+    seen: set[Path] = set()
+    waiting = modules(STORAGE / "postgres")
+    drivers = []
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        drivers += [found for found in imports(path) if is_within(found.module, ("sqlite3", "aiosqlite"))]
+        waiting += [each for found in imports(path) for each in _files_of(found.module) if each not in seen]
+    assert drivers == []
+
+
+def _files_of(module: str) -> list[Path]:
+    """The files that an import of a module of the storage reads."""
+    if not is_within(module, ("contextstash_storage",)):
+        return []
+    parts = module.split(".")[1:]
+    names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    files = [STORAGE / f"{name}{ending}" for name in names for ending in (".py", "/__init__.py")]
+    return [file for file in files if file.is_file()]
 
 
 @pytest.mark.parametrize("layer", ["context", "formats"])

@@ -11,6 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from contextstash.service.queries.transfer import narrowed
+from contextstash_storage.codec.record_json import edit_of, to_json
 from contextstash_storage.records import (
     EDIT,
     ArchiveEdit,
@@ -24,7 +25,6 @@ from contextstash_storage.records import (
     TruncateEdit,
 )
 from contextstash_storage.sqlite.migrations import migrate, migrations
-from contextstash_storage.sqlite.rows import edit_of, to_json
 from tests.support.stored_edits import archiving, summarizing
 
 WIDE_DEFAULTS: dict[str, Any] = {

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.search import ranking
 from contextstash_storage.sqlite import full_text_search
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
@@ -27,7 +28,7 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionS
 async def test_a_text_with_all_terms_comes_first_however_many_calls_have_one_of_them(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full_text_search, "MATCHES", 3)
+    monkeypatch.setattr(ranking, "MATCHES", 3)
     run = [message for number in range(6) for message in (calls(f"call_{number}", "parser"), says("hello"))]
     await record(store, *run, says("in a long text " * 30 + "the parser and its tokenizer"))
     assert (await found(store, "parser tokenizer"))[0] == len(run)
@@ -96,7 +97,7 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Se
 async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(full_text_search, "MATCHES", 2)
+    monkeypatch.setattr(ranking, "MATCHES", 2)
     monkeypatch.setattr(full_text_search, "MORE_MATCHES", 4)
     other = store.for_owner("another")
     await new_session(other, SESSION)
@@ -154,7 +155,7 @@ async def test_a_session_is_searched_alike_whether_it_is_most_of_the_database_or
 async def test_matches_of_other_sessions_that_rank_better_do_not_hide_those_of_a_large_one(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, scope: str
 ) -> None:
-    monkeypatch.setattr(full_text_search, "MATCHES", 9)
+    monkeypatch.setattr(ranking, "MATCHES", 9)
     hay = "in so much hay " * 40
     own = [(calls(f"call_{number}", "ls"), answers(f"call_{number}", f"needle {hay}")) for number in range(8)]
     await record(store, says(f"a needle {hay}"), *(message for pair in own for message in pair))

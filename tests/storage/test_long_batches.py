@@ -13,9 +13,9 @@ import pytest
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Cursor, NewMessage, Session
+from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions, session_copy
 from contextstash_storage.sqlite.append_messages import PIECE_SIZE
-from contextstash_storage.sqlite.rows import now
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says

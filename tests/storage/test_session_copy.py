@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from contextstash_storage.codec import copied_rows
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
-from contextstash_storage.sqlite import hidden_sessions, session_copy
+from contextstash_storage.sql.rows import now
+from contextstash_storage.sqlite import hidden_sessions
 from contextstash_storage.sqlite.deletion import PAUSE_SECONDS
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.rows import now
+from contextstash_storage.sqlite.rows import STAGED_OWNER
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
@@ -28,7 +30,7 @@ SMALL_PIECES = 3
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_copy, "ITEMS_AT_ONCE", SMALL_PIECES)
+    monkeypatch.setattr(copied_rows, "ITEMS_AT_ONCE", SMALL_PIECES)
 
 
 def session(messages: int = 11) -> Session:
@@ -102,7 +104,7 @@ async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: Sql
         await asyncio.wait([copied], timeout=PAUSE_SECONDS)
     assert await copied
     await finds_all_or_nothing()
-    assert seen[-1] == [hidden_sessions.STAGED_OWNER]
+    assert seen[-1] == [STAGED_OWNER]
     assert owners(path) == [OWNER]
 
 
@@ -153,8 +155,8 @@ async def test_others_record_while_a_long_session_is_imported(store: SqliteStore
 
 KILLED = """
 import asyncio, os, pathlib, signal, sys
-from tests.storage.test_session_copy import items, open_sqlite, session, session_copy
-session_copy.ITEMS_AT_ONCE = 3
+from tests.storage.test_session_copy import copied_rows, items, open_sqlite, session
+copied_rows.ITEMS_AT_ONCE = 3
 def told():
     yield from items()[:7]
     os.kill(os.getpid(), signal.SIGKILL)
@@ -168,7 +170,7 @@ async def test_what_a_killed_process_had_imported_is_removed_by_the_next_opening
     where = [str(Path(__file__).parents[2]), *sys.path]
     code = f"import sys; sys.path[:0] = {where!r}\n{KILLED}"
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path)], check=False)
-    assert owners(path) == [hidden_sessions.STAGED_OWNER]
+    assert owners(path) == [STAGED_OWNER]
     store = await open_sqlite(path)
     await gone(path)
     assert await store.copy_session(session(), items())

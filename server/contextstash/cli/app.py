@@ -38,6 +38,7 @@ from contextstash.cli.sections import SectionedGroup
 from contextstash.cli.share.export import export
 from contextstash.cli.share.migrate_store import migrate_store
 from contextstash.cli.share.validate import validate
+from contextstash.cli.start.continue_ import continue_
 from contextstash.cli.start.demo import demo
 from contextstash.cli.start.doctor import doctor
 from contextstash.cli.start.import_ import import_files
@@ -101,6 +102,7 @@ COMMANDS = (
     export,
     migrate_store,
     demo,
+    continue_,
     status,
     ui,
     sessions,

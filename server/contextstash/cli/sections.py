@@ -12,6 +12,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "install": "Add contextstash to a client's configuration.",
         "import": "Record the sessions that clients have written to disk.",
         "run": "Start a client behind a proxy that shortens its requests.",
+        "continue": "Go on with a session in another client.",
         "doctor": "Check database, settings, clients and hooks.",
         "uninstall": "Remove contextstash from a client's configuration.",
         "upgrade": "Say how to upgrade this installation.",

@@ -273,13 +273,13 @@ class Conversations:
     def __init__(self, sessions: ProxiedSessions | None) -> None:
         """Without `sessions` nothing is looked up or recorded."""
         self._sessions = sessions
-        self._known: OrderedDict[str, Conversation] = OrderedDict()
+        self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
         self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
-        for conversation in reversed(self._known.values()):
+        for conversation in self._known.newest_first():
             request = conversation.request
             if request is not None:
                 first = request.spans[0]
@@ -311,16 +311,13 @@ class Conversations:
         found.flights = [flight for flight in found.flights if not flight.ended]
         if not is_compaction(asked.request.latest.native):
             found.flights.append(asked)
-        self._known[found.session_id] = found
-        self._known.move_to_end(found.session_id)
-        while len(self._known) > MAX_CONVERSATIONS:
-            self._known.popitem(last=False)
+        self._known.set(found.session_id, found)
 
     def _group(self, asked: AskedRequest) -> list[Conversation]:
         """The known conversations that this sender could continue, the newest first."""
         return [
             each
-            for each in reversed(self._known.values())
+            for each in self._known.newest_first()
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
             and each.sender in (None, asked.sender)

@@ -17,6 +17,7 @@ from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.dropped_reasoning import DroppedReasoning
 from contextstash.formats.request_text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
+from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
 from contextstash.proxy.bound_reasoning import may_show, thinking_choice
 from contextstash.proxy.conversations import (
@@ -139,7 +140,7 @@ class Engine:
         self._still_stored = still_stored
         self._models = KnownModels(facts_of)
         self._conversations = Conversations(self._sessions)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = BackgroundTasks("a step of the proxy")
         self._limits = PruneLimits(options.keep_tokens, only_reads=not options.record)
         self.totals = Totals()
 
@@ -411,7 +412,7 @@ class Engine:
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
             bill = Bill(usage, unedited, prepared.prices.seconds)
-            self._in_background(self._keep(prepared, former if extends else None, response, bill, new))
+            self._tasks.start(self._keep(prepared, former if extends else None, response, bill, new))
         except Exception as error:
             self._fault(conversation, error)
 
@@ -548,27 +549,14 @@ class Engine:
             conversation.state = state.model_copy(update={"faults": state.faults + 1})
 
     async def _within(self, seconds: float, work: Coroutine[Any, Any, Result]) -> Result:
-        """What `work` returns. Raises TimeoutError after so many seconds; the work goes on in the background, since a
-        transaction must not be cut."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        """Return the result of `work`. Raises TimeoutError after so many seconds; the work continues in the background,
+        since a transaction must not be cut."""
+        task = self._tasks.start(work)
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             raise TimeoutError
         return task.result()
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("a step of the proxy failed: %s", type(error).__name__)
-
     async def idle(self) -> None:
         """Wait until everything is recorded."""
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+        await self._tasks.idle()

@@ -30,6 +30,7 @@ from contextstash.context.view.pinned_outputs import outputs_of_pins
 from contextstash.context.view.protected_outputs import MadeCall, protected_calls
 from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
+from contextstash.formats.whole_request import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces, is_compaction
 from contextstash.proxy.bound_reasoning import first_changed
 from contextstash.proxy.cache_anchor import anchor, takes_anchor
@@ -170,7 +171,7 @@ def _lets_programs_search(message: TextMessage) -> bool:
 def is_understood(request: RequestText) -> bool:
     """Whether all blocks of the messages are of known types."""
     if request.format != "anthropic":
-        return request.value("previous_response_id") is None and request.value("conversation") is None
+        return all(request.value(key) is None for key in SERVER_STATE_KEYS)
     return not request.places(_is_strange)
 
 

@@ -6,7 +6,7 @@ Its keys are names that callers choose: sessions, agents and models, hence any n
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -38,6 +38,13 @@ class BoundedCache(Generic[Key, Value]):
         while len(self._known) > self._limit:
             self._known.popitem(last=False)
         return value
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
+    def newest_first(self) -> Iterator[Value]:
+        """The values, the one that was set last first."""
+        return reversed(self._known.values())
 
     def pop(self, key: Key) -> Value | None:
         """Remove the key's value and return it; None if there is none."""

@@ -257,6 +257,8 @@ class Stash:
         if the client takes the hand-off in parts."""
         return await handoff.hand_off_once(self._access, session_id, max_tokens, to, resumed, part)
 
+    hand_off_text = _use_case(handoff.hand_off)
+
     # Sessions, and what happened to them.
 
     estimate_context = _use_case(diagnosis.estimate_context)

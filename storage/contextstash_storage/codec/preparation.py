@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contextstash_storage.codec.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
+from contextstash_storage.codec.record_json import derived
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import NewMessage
-from contextstash_storage.search.documents import Piece, documents, pieces
-from contextstash_storage.sqlite.rows import derived
-from contextstash_storage.sqlite.search_index import is_indexed_later
+from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
@@ -19,7 +18,6 @@ takes about 40 ms for each million characters (2 cores, zlib level 6)."""
 
 ASIDE_MESSAGES = 100
 """The same by the number of messages; each takes about 50 µs."""
-
 
 MESSAGE_SIZE = 200
 """The size of a message without text: 600 of them fill a transaction, which take 60 ms."""

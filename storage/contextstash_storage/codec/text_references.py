@@ -30,7 +30,6 @@ MAX_TRIES = 8
 """How many strings with the same first line are compared at one place of a text. A message of 1,000 equal
 calls would take the square of it otherwise."""
 
-
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 

@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 
 from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.codec.preparation import Prepared, batch_fingerprint
-from contextstash_storage.postgres import logs, requests, search_index
+from contextstash_storage.codec.record_json import to_json
+from contextstash_storage.codec.repeats import Known, check_position, known_at, known_of_id, repetitions
+from contextstash_storage.postgres import logs, search_index
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.session_key import OF_SESSION, Key
+from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.sessions import Indexed, lock_session, store_counters
 from contextstash_storage.postgres.view_edits import insert_edits
 from contextstash_storage.records import Appended, Counters, Cursor, Message, NewMessage, Output, Session
 from contextstash_storage.search.documents import Document, Piece, documents, pieces, storable
-from contextstash_storage.sqlite.repeats import Known, check_position, known_at, known_of_id, repetitions
-from contextstash_storage.sqlite.rows import now, to_json
+from contextstash_storage.sql.requests import book_usage
+from contextstash_storage.sql.rows import now
+from contextstash_storage.sql.steps import Key
 
 
 async def append(db: Connection, batch: Batch) -> Appended:
@@ -40,7 +43,7 @@ async def append(db: Connection, batch: Batch) -> Appended:
     if batch.cursor is not None:
         await store_cursor(db, key, batch.cursor)
     if stored or counters != session.counters:
-        session = await store_counters(db, key, session, counters, writer.taken())
+        session = await run(db, store_counters(key, session, counters, writer.taken()))
     return batch.appended(session, stored, known.first_seq, repeats=repeats)
 
 
@@ -286,9 +289,9 @@ async def _store_call(writer: MessageWriter, message: NewMessage, session: Sessi
         return
     sent = message.request or session.counters.request
     if sent is not None:
-        await requests.book_usage(db, key, sent.number, usage)
+        await run(db, book_usage(key, sent.number, usage))
     start = await _reply_start(writer, message.group, seq) if sent is None else 0
-    await logs.insert_call(db, key, reported_call(message, session, start, sent), message.group)
+    await run(db, logs.insert_call(key, reported_call(message, session, start, sent), message.group))
 
 
 async def _reply_start(writer: MessageWriter, group: str | None, seq: int) -> int:

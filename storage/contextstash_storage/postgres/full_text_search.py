@@ -11,17 +11,22 @@ from contextstash_storage.codec.bodies import unfolded
 from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.search_index import kind_word, owner_mark, plain_words, session_mark, tool_word
 from contextstash_storage.records import Block, Role, SearchHit
+from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, documents, pieces, storable
 from contextstash_storage.search.query import CALL_WEIGHT, RANKED_HITS, WHOLE_WEIGHT, SearchFilter, terms
-from contextstash_storage.search.ranking import BestHits, Match, PairedOutput, Ranked, ranked, rarity
-from contextstash_storage.sqlite.full_text_search import (
+from contextstash_storage.search.ranking import (
     CALL_CHARACTERS,
     MATCHES,
     MORE_MATCHES,
     READ_TOGETHER,
+    BestHits,
+    Match,
+    PairedOutput,
+    Ranked,
+    ranked,
     ranked_matches,
+    rarity,
 )
-from contextstash_storage.sqlite.search_index import call_of_pair
 from contextstash_storage.store import Weigh
 
 COMMON_ENTRIES = 2_000
@@ -39,7 +44,6 @@ PART_SCORE = 0.1
 
 K1, B = 1.2, 0.75
 """The constants of BM25 in SQLite."""
-
 
 _WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
 """Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with

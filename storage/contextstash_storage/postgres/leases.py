@@ -11,7 +11,7 @@ import asyncpg
 
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import SETTINGS, Connection
-from contextstash_storage.postgres.session_key import Key
+from contextstash_storage.sql.steps import Key
 
 
 class ProcessLock:
@@ -56,13 +56,3 @@ async def acquire(db: Connection, key: Key, purpose: str, holder: str, seconds: 
         seconds,
     )
     return bool(taken.endswith(" 1"))
-
-
-async def release(db: Connection, key: Key, purpose: str, holder: str) -> None:
-    """Release a lease, if this holder still has it."""
-    await db.execute(
-        "DELETE FROM leases WHERE owner = $1 AND session_id = $2 AND purpose = $3 AND holder = $4",
-        *key,
-        purpose,
-        holder,
-    )

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from contextstash_storage.errors import BadInputError
-from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
+from contextstash_storage.codec.record_json import from_json, message_of
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.session_key import OF_SESSION, Key
-from contextstash_storage.records import Cursor, Message, Output
-from contextstash_storage.sqlite.message_rows import FEW
-from contextstash_storage.sqlite.rows import from_json, message_of, no_handle
+from contextstash_storage.postgres.dialect import OF_SESSION
+from contextstash_storage.records import Message, Output
+from contextstash_storage.sql.rows import FEW
+from contextstash_storage.sql.steps import Key
 
 _COLUMNS = "seq, key, derived, created_at"
 
@@ -89,14 +88,6 @@ def _row(row: Sequence[object]) -> tuple[int, str | None, str, str]:
     return seq, key.decode() if isinstance(key, bytes) else None, str(derived), str(created)
 
 
-async def find_key(db: Connection, key: Key, name: str) -> int | None:
-    """The position of the message that has this key, None if there is none."""
-    found: int | None = await db.fetchval(
-        f"SELECT seq FROM messages WHERE {OF_SESSION} AND key = $3", *key, name.encode("utf-8", "surrogatepass")
-    )
-    return found
-
-
 async def read_outputs(db: Connection, key: Key, first: int, last: int) -> list[Output]:
     """The tool outputs of messages `first..last`, both included, in order."""
     rows = await db.fetch(
@@ -106,47 +97,3 @@ async def read_outputs(db: Connection, key: Key, first: int, last: int) -> list[
         last,
     )
     return await made(lambda row: from_json(Output, row[0]), rows)
-
-
-_MEANINGS = f"""
-SELECT session_id, handle, record FROM (
-    SELECT session_id, handle, record, updated_at,
-        row_number() OVER (PARTITION BY substring(record from '"sha256":"([^"]*)"') ORDER BY updated_at DESC) AS place
-    FROM outputs JOIN sessions USING (owner, session_id)
-    WHERE owner = $1 AND ($2::text IS NULL OR session_id = $2) AND %s
-) AS meanings WHERE place = 1 LIMIT {MAX_NAMED}
-"""
-"""The outputs that a handle can mean, with different texts: of each text the newest session's. No string of JSON
-holds what stands before the hash."""
-
-_NAMED = _MEANINGS % "handle = $3"
-_FORMERLY_NAMED = _MEANINGS % f"handle >= $3 AND handle < $4 AND substr(handle, {NAME_LENGTH + 1}) = $5"
-
-
-async def find_output(db: Connection, owner: str, handle: str, session_id: str | None) -> tuple[str, Output]:
-    """As SessionStore.find_output."""
-    rows = await db.fetch(_NAMED, owner, session_id, handle)
-    if not rows and (former := former_handle(handle)):
-        rows = await db.fetch(_FORMERLY_NAMED, owner, session_id, *former)
-    if not rows:
-        raise no_handle(handle, session_id)
-    if len(rows) > 1:
-        raise BadInputError(ambiguous(handle, [(row[0], row[1]) for row in rows]))
-    return rows[0][0], from_json(Output, rows[0][2])
-
-
-async def find_handles(db: Connection, owner: str, prefix: str, limit: int) -> list[str]:
-    """The handles that begin with `prefix`, in order."""
-    rows = await db.fetch(
-        "SELECT DISTINCT handle FROM outputs WHERE owner = $1 AND handle ^@ $2 ORDER BY handle LIMIT $3",
-        owner,
-        prefix,
-        limit,
-    )
-    return [handle for (handle,) in rows]
-
-
-async def read_cursor(db: Connection, owner: str, source: str) -> Cursor | None:
-    """How far a source has been read; None if it has not been."""
-    record = await db.fetchval("SELECT record FROM cursors WHERE owner = $1 AND source = $2 LIMIT 1", owner, source)
-    return None if record is None else from_json(Cursor, record)

@@ -9,10 +9,11 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.session_key import OF_SESSION, Key
+from contextstash_storage.postgres.dialect import OF_SESSION
 from contextstash_storage.records import Block
+from contextstash_storage.search.call_pairs import CALL_MESSAGES, MessageCalls, own_pair, pair_of
 from contextstash_storage.search.documents import Kind, Piece, kind_mark, tool_mark
-from contextstash_storage.sqlite.search_index import CALL_MESSAGES, MessageCalls, own_pair, pair_of
+from contextstash_storage.sql.steps import Key
 
 MAX_WORD_LENGTH = 500
 """Longer runs of letters are data. PostgreSQL takes words of at most 2,046 bytes."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from contextstash_storage.codec.copied_rows import Row, read_rows
 from contextstash_storage.codec.preparation import PLAIN_FORM, Prepared
 from contextstash_storage.postgres.append_messages import MessageWriter, group_of
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.logs import insert_call, insert_event
-from contextstash_storage.postgres.requests import put_declared, put_requests
-from contextstash_storage.postgres.session_key import OF_SESSION
+from contextstash_storage.postgres.dialect import OF_SESSION, run
+from contextstash_storage.postgres.logs import insert_call
 from contextstash_storage.postgres.sessions import add_indexed, insert_session, read_session
 from contextstash_storage.postgres.view_edits import put_edits
 from contextstash_storage.records import Call, Copied, DeclaredVersion, EditRecord, Event, Session
-from contextstash_storage.sqlite.session_copy import Row, read_rows
+from contextstash_storage.sql.logs import insert_event
+from contextstash_storage.sql.requests import put_declared, put_requests
 
 
 async def copy_session(db: Connection, session: Session, items: Iterable[Copied]) -> Session | None:
@@ -32,7 +33,7 @@ async def copy_session(db: Connection, session: Session, items: Iterable[Copied]
             await writer.add(seq, message)
             seq += 1
         await writer.flush()
-        await add_indexed(db, key, writer.taken())
+        await run(db, add_indexed(key, writer.taken()))
         writer.stored.clear()
         await _store_others(db, key, rows)
     return await read_session(db, key)
@@ -44,13 +45,13 @@ async def _store_others(db: Connection, key: tuple[str, str], rows: Iterable[Row
         if isinstance(row, EditRecord):
             edits.append((row, None))
         elif isinstance(row, Event):
-            await insert_event(db, key, row)
+            await run(db, insert_event(key, row))
         elif isinstance(row, DeclaredVersion):
-            await put_declared(db, key, row)
+            await run(db, put_declared(key, row))
         elif isinstance(row, Call):
-            await insert_call(db, key, row, await _reply_of(db, key, row))
+            await run(db, insert_call(key, row, await _reply_of(db, key, row)))
         elif not isinstance(row, Prepared):
-            await put_requests(db, key, [row])
+            await run(db, put_requests(key, [row]))
     await put_edits(db, key, edits)
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from contextstash_storage.postgres import messages, requests, view_edits
+from contextstash_storage.postgres import messages, view_edits
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.session_key import Key
+from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.sessions import read_session
 from contextstash_storage.session_news import KnownPart, SessionNews
+from contextstash_storage.sql import requests
+from contextstash_storage.sql.steps import Key
 
 
 async def read_news(db: Connection, key: Key, known: KnownPart) -> SessionNews:
     """The news of a session. Raises SessionNotFoundError."""
     session = await read_session(db, key)
     counters = session.counters
-    newest = await requests.read_requests(db, key, 1) if counters.requests else []
+    newest = await run(db, requests.read_requests(key, 1)) if counters.requests else []
     edits = await view_edits.read_edits(db, key, known.edits) if counters.edits > known.edits else []
     span = known.span(counters)
     read = await messages.read_range(db, key, *span, bodies=True) if span else []

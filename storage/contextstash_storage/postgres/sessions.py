@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.postgres.connection import Connection
-from contextstash_storage.postgres.logs import insert_event
-from contextstash_storage.postgres.session_key import OF_SESSION, Key
-from contextstash_storage.records import Counters, Event, Session
+from contextstash_storage.postgres.dialect import OF_SESSION, run
+from contextstash_storage.records import Counters, Session
 from contextstash_storage.search.documents import storable
-from contextstash_storage.sqlite.rows import SESSION_COLUMNS, no_session, now, session_of, to_json
-
-COLUMNS = SESSION_COLUMNS.replace("session,", "0,", 1)
-"""Rows have no numbers here."""
+from contextstash_storage.sql import sessions
+from contextstash_storage.sql.rows import no_session, now
+from contextstash_storage.sql.steps import Key, Statement, Steps
 
 TABLES = (
     "messages",
@@ -41,18 +38,12 @@ _LABELS = ("agent", "model", "format", "title", "source")
 
 async def read_session(db: Connection, key: Key) -> Session:
     """A session as it is. Raises SessionNotFoundError."""
-    return _found(await db.fetchrow(f"SELECT {COLUMNS} FROM sessions WHERE {OF_SESSION}", *key), key)
+    return (await run(db, sessions.read_session(*key)))[1]
 
 
 async def lock_session(db: Connection, key: Key) -> Session:
     """A session that no other transaction changes until this one ends. Raises SessionNotFoundError."""
-    return _found(await db.fetchrow(f"SELECT {COLUMNS} FROM sessions WHERE {OF_SESSION} FOR UPDATE", *key), key)
-
-
-def _found(row: Any, key: Key) -> Session:
-    if row is None:
-        raise no_session(key[1])
-    return session_of(tuple(row))
+    return (await run(db, sessions.read_session(*key, locked=True)))[1]
 
 
 async def insert_session(db: Connection, session: Session) -> bool:
@@ -64,7 +55,7 @@ async def insert_session(db: Connection, session: Session) -> bool:
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING",
         session.owner,
         session.session_id,
-        *(_label(getattr(session, name)) for name in _LABELS),
+        *(stored_name(getattr(session, name)) for name in _LABELS),
         json.dumps(dict(session.settings)),
         session.parent_session_id,
         session.created_at.isoformat(),
@@ -76,19 +67,9 @@ async def insert_session(db: Connection, session: Session) -> bool:
     return bool(done.endswith(" 1"))
 
 
-def _label(text: str | None) -> str | None:
+def stored_name(text: str | None) -> str | None:
     """A name or title as PostgreSQL can hold it."""
     return None if text is None else storable(text)
-
-
-async def update_session(db: Connection, key: Key, changes: Mapping[str, Any]) -> Session:
-    """Change fields of a session."""
-    await lock_session(db, key)
-    for name, value in changes.items():
-        stored = json.dumps(dict(value)) if name == "settings" else _label(value)
-        await db.execute(f"UPDATE sessions SET {name} = $3 WHERE {OF_SESSION}", *key, stored)
-    await db.execute(f"UPDATE sessions SET updated_at = $3 WHERE {OF_SESSION}", *key, now().isoformat())
-    return await read_session(db, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,43 +82,27 @@ class Indexed:
 
 
 _INDEXED = (
-    "indexed_entries = indexed_entries + $3, indexed_words = indexed_words + $4,"
-    " last_message_at = coalesce($5, last_message_at)"
+    "indexed_entries = indexed_entries + ?, indexed_words = indexed_words + ?,"
+    " last_message_at = coalesce(?, last_message_at)"
 )
 
 
-async def add_indexed(db: Connection, key: Key, added: Indexed) -> None:
+def add_indexed(key: Key, added: Indexed) -> Steps[None]:
     """Count what was added to a session's index."""
-    await db.execute(
-        f"UPDATE sessions SET {_INDEXED} WHERE {OF_SESSION}", *key, added.entries, added.words, added.last_at
-    )
+    values = (added.entries, added.words, added.last_at)
+    yield Statement(f"UPDATE sessions SET {_INDEXED} WHERE {{of}}", (*values, *key))
 
 
-async def store_counters(
-    db: Connection, key: Key, session: Session, counters: Counters, added: Indexed | None = None
-) -> Session:
+def store_counters(key: Key, session: Session, counters: Counters, added: Indexed | None = None) -> Steps[Session]:
     """Store a session's counters, and what was added to its index; returns the changed session."""
     updated, added = now(), added or Indexed()
-    await db.execute(
-        f"UPDATE sessions SET {_INDEXED}, counters = $6, updated_at = $7, messages = $8, appended = $9"
-        f" WHERE {OF_SESSION}",
-        *key,
-        added.entries,
-        added.words,
-        added.last_at,
-        to_json(counters),
-        updated.isoformat(),
-        counters.messages,
-        counters.appended,
+    indexed = (added.entries, added.words, added.last_at)
+    counted = (to_json(counters), updated.isoformat(), counters.messages, counters.appended)
+    yield Statement(
+        f"UPDATE sessions SET {_INDEXED}, counters = ?, updated_at = ?, messages = ?, appended = ? WHERE {{of}}",
+        (*indexed, *counted, *key),
     )
     return session.model_copy(update={"counters": counters, "updated_at": updated})
-
-
-async def changed(db: Connection, key: Key, session: Session, counters: Counters, event: Event | None) -> Session:
-    """Store a session's counters, and an event with them; returns the changed session."""
-    if event is not None:
-        await insert_event(db, key, event)
-    return await store_counters(db, key, session, counters)
 
 
 async def delete_session(db: Connection, key: Key) -> None:
@@ -154,27 +119,3 @@ async def check_session(db: Connection, key: Key) -> None:
     """Raise SessionNotFoundError if there is no such session."""
     if not await db.fetchval(f"SELECT EXISTS (SELECT FROM sessions WHERE {OF_SESSION})", *key):
         raise no_session(key[1])
-
-
-async def find_ids(db: Connection, owner: str, prefix: str, limit: int, without_agent: str) -> list[str]:
-    """The ids of sessions that begin with `prefix`, the last changed first; not those of `without_agent`."""
-    rows = await db.fetch(
-        "SELECT session_id FROM sessions WHERE owner = $1 AND session_id ^@ $2 AND agent IS DISTINCT FROM $3"
-        " ORDER BY updated_at DESC LIMIT $4",
-        owner,
-        prefix,
-        without_agent,
-        limit,
-    )
-    return [session_id for (session_id,) in rows]
-
-
-async def owners(db: Connection) -> list[str]:
-    """All owners that have sessions, in order."""
-    return [owner for (owner,) in await db.fetch("SELECT DISTINCT owner FROM sessions ORDER BY owner")]
-
-
-async def put_level(db: Connection, key: Key, session: Session, level: str) -> None:
-    """Store how full a session's window is."""
-    counters = session.counters.model_copy(update={"level": level})
-    await db.execute(f"UPDATE sessions SET counters = $3 WHERE {OF_SESSION}", *key, to_json(counters))

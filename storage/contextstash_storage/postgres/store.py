@@ -12,59 +12,50 @@ from typing import Any, TypeVar
 from contextstash_storage.codec import bodies
 from contextstash_storage.codec.message_batch import Batch
 from contextstash_storage.codec.preparation import PLAIN_FORM, is_large, prepare
+from contextstash_storage.codec.record_json import from_json
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.postgres import (
-    activity,
     append_messages,
     changes,
     full_text_search,
     leases,
     logs,
     messages,
-    requests,
     session_copy,
-    session_extras,
     session_news,
     sessions,
     view_edits,
 )
 from contextstash_storage.postgres.address import Address
 from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, Database, connect
+from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.migrations import migrate
-from contextstash_storage.postgres.session_key import Key
-from contextstash_storage.postgres.sessions import changed, lock_session, read_session
-from contextstash_storage.postgres.tokens import PostgresTokens
+from contextstash_storage.postgres.sessions import lock_session, read_session
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
-    CachedSummary,
     Call,
     Copied,
     Counters,
     Cursor,
-    Declared,
-    DeclaredVersion,
     Edit,
     Event,
-    EventKind,
     Message,
     Native,
     NewMessage,
     Output,
-    ProxiedSession,
-    Request,
     SearchHit,
     Session,
     TokenSum,
-    Usage,
 )
 from contextstash_storage.search.query import SearchFilter
-from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.session_news import KnownPart, SessionNews
-from contextstash_storage.sqlite.rows import check_changes
-from contextstash_storage.sqlite.view_edits import number_edits
+from contextstash_storage.sql.edits import number_edits
+from contextstash_storage.sql.logs import find_key, release_lease
+from contextstash_storage.sql.steps import Key, Steps
+from contextstash_storage.sql.store import Change, Read, RowStore
+from contextstash_storage.sql.tokens import RowTokens
 from contextstash_storage.store import Count, EditsAfter, EditsBefore, Weigh
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 MAX_INTEGER = 2**63 - 1
 
@@ -88,7 +79,7 @@ async def open_postgres(
     return PostgresStore(database, owner)
 
 
-class PostgresStore:
+class PostgresStore(RowStore):
     """A SessionStore in PostgreSQL, bound to one owner."""
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
@@ -96,7 +87,7 @@ class PostgresStore:
         self._database = database
         self._process = leases.ProcessLock(database.address)
         self._announcer = changes.Announcer(database)
-        self.tokens = PostgresTokens(database)
+        self.tokens = RowTokens(self._of_owner, self._write_steps)
 
     def for_owner(self, owner: str) -> PostgresStore:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -109,15 +100,6 @@ class PostgresStore:
         await self._announcer.close()
         await self._process.close()
         await self._database.close()
-
-    async def owners(self) -> list[str]:
-        return await self._database.read_one(sessions.owners)
-
-    async def read_extras(self, session_id: str) -> SessionExtras:
-        return await self._together(session_id, session_extras.read)
-
-    async def put_extras(self, session_id: str, extras: SessionExtras) -> None:
-        await self._change(session_id, lambda db, key, _: session_extras.put(db, key, extras))
 
     def changed_sessions(self) -> AsyncIterator[str | None]:
         """The ids of sessions as they change, by any process on any machine; None first, and whenever some may have
@@ -142,40 +124,6 @@ class PostgresStore:
 
     async def get_session(self, session_id: str) -> Session:
         return await self._database.read_one(lambda db: read_session(db, self._key(session_id)))
-
-    async def list_sessions(
-        self,
-        *,
-        limit: int = 50,
-        before: str | None = None,
-        parent: str | None = None,
-        without_agent: str | None = None,
-        by_message: bool = False,
-    ) -> list[Session]:
-        return await self._database.read(
-            lambda db: activity.sessions_of(db, self.owner, limit, before, parent, without_agent, by_message)
-        )
-
-    async def totals(self, *, without_agent: str = "") -> Totals:
-        return await self._database.read(lambda db: activity.totals(db, self.owner, without_agent))
-
-    async def mark(self) -> StoreMark:
-        return await self._database.read_one(lambda db: activity.mark(db, self.owner))
-
-    async def session_tools(self, session_id: str) -> list[ToolSum]:
-        return await self._of_session(session_id, activity.session_tools)
-
-    async def session_days(self, session_id: str) -> list[DaySum]:
-        return await self._of_session(session_id, activity.session_days)
-
-    async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
-        return await self._database.read_one(
-            lambda db: sessions.find_ids(db, self.owner, prefix, limit, without_agent or "")
-        )
-
-    async def update_session(self, session_id: str, **changes: Any) -> Session:
-        check_changes(changes)
-        return await self._write(session_id, lambda db: sessions.update_session(db, self._key(session_id), changes))
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         async def work(db: Connection) -> None:
@@ -205,35 +153,34 @@ class PostgresStore:
         return await self._write(session_id, lambda db: append_messages.append(db, batch))
 
     async def read_fingerprints(self, session_id: str, *, first: int = 0) -> list[bytes]:
-        return await self._of_session(
+        return await self._of_rows(
             session_id, lambda db, key: append_messages.fingerprints(db, key, first, MAX_INTEGER)
         )
 
     def fingerprint(self, body: Native) -> bytes:
         return bodies.fingerprint(body)
 
-    async def get_cursor(self, source: str) -> Cursor | None:
-        return await self._database.read_one(lambda db: messages.read_cursor(db, self.owner, source))
-
     async def read_messages(
         self, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
     ) -> list[Message]:
         end = MAX_INTEGER if last is None else last
-        read = self._of_session if not bodies or messages.are_few(end - first + 1) else self._together
+        read = self._of_rows if not bodies or messages.are_few(end - first + 1) else self._together
         return await read(session_id, lambda db, key: messages.read_range(db, key, first, end, bodies=bodies))
 
     async def read_news(self, session_id: str, known: KnownPart) -> SessionNews:
         return await self._database.read(lambda db: session_news.read_news(db, self._key(session_id), known))
 
     async def read_messages_at(self, session_id: str, seqs: Sequence[int]) -> list[Message]:
-        read = self._of_session if messages.are_few(len(seqs)) else self._together
+        read = self._of_rows if messages.are_few(len(seqs)) else self._together
         return await read(session_id, lambda db, key: messages.read_at(db, key, seqs))
 
     async def find_key(self, session_id: str, key: str) -> int | None:
-        return await self._of_session(session_id, lambda db, session: messages.find_key(db, session, key))
+        return await self._of_session(
+            session_id, lambda session: find_key(session, key.encode("utf-8", "surrogatepass"))
+        )
 
     async def read_edits(self, session_id: str, *, after: int = 0) -> list[Edit]:
-        return await self._of_session(session_id, lambda db, key: view_edits.read_edits(db, key, after))
+        return await self._of_rows(session_id, lambda db, key: view_edits.read_edits(db, key, after))
 
     async def append_edits(
         self,
@@ -249,31 +196,14 @@ class PostgresStore:
         async def work(db: Connection, key: Key, session: Session) -> Session:
             view_edits.check_expected(session.counters, expected)
             counters = await view_edits.insert_numbered(db, key, session.counters, numbered, own=own)
-            return await changed(db, key, session, counters, event)
+            return await run(db, self._changed(key, session, counters, event))
 
-        return await self._change(session_id, work)
-
-    async def change_counters(
-        self, session_id: str, change: Callable[[Counters], Counters], *, event: Event | None = None
-    ) -> Session:
-        async def work(db: Connection, key: Key, session: Session) -> Session:
-            return await changed(db, key, session, change(session.counters), event)
-
-        return await self._change(session_id, work)
+        return await self._locked(session_id, work, told=True)
 
     async def read_outputs(self, session_id: str, *, first: int = 0, last: int | None = None) -> list[Output]:
-        return await self._of_session(
+        return await self._of_rows(
             session_id, lambda db, key: messages.read_outputs(db, key, first, MAX_INTEGER if last is None else last)
         )
-
-    async def find_output(self, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-        return await self._database.read_one(lambda db: messages.find_output(db, self.owner, handle, session_id))
-
-    async def find_summary(self, summary_id: str, session_id: str | None = None) -> str | None:
-        return await self._database.read_one(lambda db: view_edits.find_summary(db, self.owner, summary_id, session_id))
-
-    async def find_handles(self, prefix: str, limit: int) -> list[str]:
-        return await self._database.read_one(lambda db: messages.find_handles(db, self.owner, prefix, limit))
 
     async def search(
         self,
@@ -293,100 +223,30 @@ class PostgresStore:
     async def unindexed_messages(self) -> int:
         return 0
 
-    async def append_event(self, session_id: str, event: Event, level: str | None = None) -> None:
-        async def work(db: Connection, key: Key, session: Session) -> None:
-            await logs.insert_event(db, key, event)
-            if level is not None:
-                await sessions.put_level(db, key, session, level)
-
-        await self._change(session_id, work)
-
-    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
-        return await self._of_session(session_id, lambda db, key: logs.read_events(db, key, after, limit))
-
-    async def last_events(self, session_id: str, kinds: Sequence[EventKind], limit: int) -> list[Event]:
-        return await self._of_session(session_id, lambda db, key: logs.last_events(db, key, kinds, limit))
-
     async def token_sums(self, session_id: str, width: int) -> list[TokenSum]:
-        return await self._of_session(session_id, lambda db, key: logs.token_sums(db, key, width))
-
-    async def append_call(self, session_id: str, call: Call) -> None:
-        await self._change(session_id, lambda db, key, _: logs.insert_call(db, key, call))
-
-    async def last_calls(self, session_id: str, limit: int) -> list[Call]:
-        return await self._of_session(session_id, lambda db, key: logs.last_calls(db, key, limit))
-
-    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
-        return await self._of_session(session_id, lambda db, key: logs.read_calls(db, key, after, limit))
-
-    async def declare(
-        self, session_id: str, parts: Sequence[DeclaredVersion], change: Callable[[Declared, Sequence[int]], Declared]
-    ) -> Session:
-        async def work(db: Connection, key: Key, session: Session) -> Session:
-            counters = await requests.declare(db, key, session.counters, parts, change)
-            return await changed(db, key, session, counters, None)
-
-        return await self._change(session_id, work)
-
-    async def read_declared(self, session_id: str, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
-        return await self._of_session(session_id, lambda db, key: requests.read_declared(db, key, versions))
-
-    async def append_request(self, session_id: str, request: Request) -> Request:
-        async def work(db: Connection, key: Key, session: Session) -> Request:
-            placed, counters = await requests.insert_request(db, key, session.counters, request)
-            await changed(db, key, session, counters, None)
-            return placed
-
-        return await self._change(session_id, work)
-
-    async def read_requests(self, session_id: str, *, last: int = 1) -> list[Request]:
-        return await self._of_session(session_id, lambda db, key: requests.read_requests(db, key, last))
-
-    async def list_requests(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Request]:
-        return await self._of_session(session_id, lambda db, key: requests.list_requests(db, key, after, limit))
-
-    async def get_request(self, session_id: str, number: int) -> Request | None:
-        return await self._of_session(session_id, lambda db, key: requests.read_request(db, key, number))
-
-    async def book_usage(
-        self, session_id: str, number: int, usage: Usage, change: Callable[[Counters], Counters], call: Call
-    ) -> Session:
-        async def work(db: Connection, key: Key, session: Session) -> Session:
-            await requests.book_usage(db, key, number, usage)
-            await logs.insert_call(db, key, call)
-            return await changed(db, key, session, change(session.counters), None)
-
-        return await self._change(session_id, work)
+        return await self._of_rows(session_id, lambda db, key: logs.token_sums(db, key, width))
 
     async def acquire_lease(self, session_id: str, purpose: str, holder: str, seconds: float) -> bool:
         await self._process.take()
         number = self._process.number
-        return await self._keep(
-            session_id, lambda db, key, _: leases.acquire(db, key, purpose, holder, seconds, number)
+        return await self._locked(
+            session_id, lambda db, key, _: leases.acquire(db, key, purpose, holder, seconds, number), told=False
         )
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        await self._database.write(lambda db: leases.release(db, self._key(session_id), purpose, holder))
-
-    async def get_cached_summary(self, session_id: str, key: str) -> CachedSummary | None:
-        return await self._of_session(session_id, lambda db, session: logs.read_cached_summary(db, session, key))
-
-    async def put_cached_summary(self, session_id: str, key: str, summary: CachedSummary) -> None:
-        await self._keep(session_id, lambda db, session, _: logs.keep_summary(db, session, key, summary))
-
-    async def get_proxied(self, session_id: str) -> ProxiedSession | None:
-        return await self._of_session(session_id, requests.read_proxied)
-
-    async def put_proxied(self, session_id: str, proxied: ProxiedSession) -> None:
-        await self._keep(session_id, lambda db, key, _: requests.keep_proxied(db, key, proxied))
-
-    async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-        return await self._database.read_one(lambda db: requests.recent_proxied(db, self.owner, since, limit))
+        await self._write_steps(lambda: release_lease(self._key(session_id), purpose, holder))
 
     def _key(self, session_id: str) -> Key:
         return self.owner, session_id
 
-    async def _of_session(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
+    async def _of_owner(self, read: Callable[[], Steps[Result]], *, together: bool = False) -> Result:
+        return await (self._database.read if together else self._database.read_one)(lambda db: run(db, read()))
+
+    async def _of_session(self, session_id: str, read: Read[Result], *, together: bool = False) -> Result:
+        of = self._together if together else self._of_rows
+        return await of(session_id, lambda db, key: run(db, read(key)))
+
+    async def _of_rows(self, session_id: str, work: Callable[[Connection, Key], Awaitable[Result]]) -> Result:
         """What `work`, which reads by one statement, returns for a session. Whether there is such a session is asked
         only if nothing was found: each question is a round trip."""
         key = self._key(session_id)
@@ -405,20 +265,37 @@ class PostgresStore:
 
         return await self._database.read(checked)
 
-    async def _change(self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]]) -> Result:
-        """What `work`, which changes a session, returns; no other transaction changes it meanwhile."""
-        result = await self._keep(session_id, work)
-        self._announcer.tell(self.owner, session_id)
-        return result
+    async def _change(self, session_id: str, change: Change[Result], *, told: bool = True) -> Result:
+        return await self._locked(session_id, lambda db, key, session: run(db, change(key, session)), told=told)
 
-    async def _keep(self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]]) -> Result:
-        """The same for what nobody is told of."""
+    async def _locked(
+        self, session_id: str, work: Callable[[Connection, Key, Session], Awaitable[Result]], *, told: bool
+    ) -> Result:
+        """What `work` returns for a session that no other transaction changes meanwhile."""
         key = self._key(session_id)
 
         async def locked(db: Connection) -> Result:
             return await work(db, key, await lock_session(db, key))
 
-        return await self._database.write(locked)
+        result = await self._database.write(locked)
+        if told:
+            self._announcer.tell(self.owner, session_id)
+        return result
+
+    async def _write_steps(self, steps: Callable[[], Steps[Result]]) -> Result:
+        return await self._database.write(lambda db: run(db, steps()))
+
+    def _store_counters(self, key: Key, session: Session, counters: Counters) -> Steps[Session]:
+        return sessions.store_counters(key, session, counters)
+
+    def _insert_call(self, key: Key, call: Call) -> Steps[None]:
+        return logs.insert_call(key, call)
+
+    def _output_of(self, row: Sequence[Any]) -> Output:
+        return from_json(Output, row[0])
+
+    def _stored_name(self, name: Any) -> Any:
+        return sessions.stored_name(name)
 
     async def _write(self, session_id: str, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """What `work`, which changes a session, returns."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from contextstash_storage.codec.record_json import edit_of, to_json
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.postgres.connection import Connection
+from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.postgres.messages import made
-from contextstash_storage.postgres.session_key import OF_SESSION, Key
 from contextstash_storage.records import Counters, Edit, EditRecord, RestoreEdit, SummaryEdit
-from contextstash_storage.sqlite.rows import edit_of, to_json
-from contextstash_storage.sqlite.view_edits import CONFLICT, NumberedEdit, counted, last_covered, number_edits
+from contextstash_storage.sql.edits import CONFLICT, NumberedEdit, counted, edit_records, last_covered, number_edits
+from contextstash_storage.sql.steps import Key
+
+MAX_EDITS = 2**63 - 1
+"""More than a session can have: all rows are of edits that count."""
 
 
 async def read_edits(db: Connection, key: Key, after: int) -> list[Edit]:
     """The edits of a session behind number `after`, in order."""
-    rows = await db.fetch(f"SELECT record FROM edits WHERE {OF_SESSION} AND edit_id > $3 ORDER BY edit_id", *key, after)
-    return await made(lambda row: edit_of(row[0]), rows)
+    return await made(edit_of, await run(db, edit_records(key, after, MAX_EDITS)))
 
 
 def check_expected(counters: Counters, expected: int) -> None:
@@ -59,15 +62,3 @@ async def put_edits(db: Connection, key: Key, edits: Sequence[tuple[EditRecord, 
             for edit, record in edits
         ],
     )
-
-
-async def find_summary(db: Connection, owner: str, summary_id: str, session_id: str | None) -> str | None:
-    """The session that has a summary with this id: the named one, or the one changed last. None if there is none."""
-    found: str | None = await db.fetchval(
-        "SELECT session_id FROM edits JOIN sessions USING (owner, session_id) WHERE owner = $1 AND summary_id = $2"
-        " AND ($3::text IS NULL OR session_id = $3) ORDER BY updated_at DESC LIMIT 1",
-        owner,
-        summary_id,
-        session_id,
-    )
-    return found

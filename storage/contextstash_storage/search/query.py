@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from contextstash_storage.codec.record_json import time_of
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.search.documents import Kind, storable
-from contextstash_storage.sqlite.rows import time_of
 
 MAX_TERMS = 64
 MAX_QUERY_CHARACTERS = 4_000

@@ -22,7 +22,6 @@ MIN_LINE = 13
 
 _LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
 
-
 LEAST_RARITY = 1e-6
 """The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
 
@@ -207,3 +206,26 @@ def _lines(text: str) -> frozenset[str]:
         if len(stripped) >= MIN_LINE:
             found.add(stripped)
     return frozenset(found)
+
+
+MATCHES = 400
+"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
+
+FEWER_MATCHES = 200
+"""How many are ranked for few hits: these and MATCHES_A_HIT for each. 10 hits are as good with 300 as with 400 rows."""
+
+MATCHES_A_HIT = 10
+
+MORE_MATCHES = 20_000
+"""How many are ranked if too few of the first belong to the sessions that are searched."""
+
+CALL_CHARACTERS = 4_000
+"""How much of a call's arguments stands before its output's text, for the snippet."""
+
+READ_TOGETHER = 10
+"""How many texts of hits are read by one query; each may have tens of megabytes."""
+
+
+def ranked_matches(limit: int) -> int:
+    """How many matching rows are ranked at first for so many hits, in every store."""
+    return min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)

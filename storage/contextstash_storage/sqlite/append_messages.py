@@ -11,9 +11,10 @@ from contextstash_storage.codec.bodies import Blob
 from contextstash_storage.codec.compact_form import packed_body
 from contextstash_storage.codec.compression import Dictionary
 from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
 from contextstash_storage.codec.preparation import Prepared, prepare
+from contextstash_storage.codec.record_json import from_json, stored_time, to_json
+from contextstash_storage.codec.repeats import Known, stored_fingerprint
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
 from contextstash_storage.records import (
     Appended,
@@ -25,20 +26,20 @@ from contextstash_storage.records import (
     Output,
     Session,
 )
-from contextstash_storage.sqlite.large_bodies import LARGE_BODY, insert_large
+from contextstash_storage.sql.requests import book_usage
+from contextstash_storage.sql.rows import now
+from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
 from contextstash_storage.sqlite.logs import insert_call
 from contextstash_storage.sqlite.outputs import insert_output
 from contextstash_storage.sqlite.repeats import (
-    Known,
     has_key,
     known_by_batch_id,
     known_by_position,
     looks_repeated,
     note_piece,
-    stored_fingerprint,
 )
-from contextstash_storage.sqlite.requests import book_usage
-from contextstash_storage.sqlite.rows import from_json, now, session_row, stored_time, to_json
+from contextstash_storage.sqlite.rows import LARGE_BODY, insert_large
 from contextstash_storage.sqlite.search_index import insert_pieces, queue
 from contextstash_storage.sqlite.view_edits import insert_edits
 
@@ -263,10 +264,10 @@ def _store_call(db: sqlite3.Connection, row: int, message: NewMessage, session: 
         return
     sent = message.request or session.counters.request
     if sent is not None:
-        book_usage(db, row, sent.number, usage)
+        run(db, book_usage((row,), sent.number, usage))
     start = _reply_start(db, row, message.group, seq) if sent is None else 0
     call = reported_call(message, session, start, sent)
-    insert_call(db, row, call, message.group)
+    run(db, insert_call((row,), call, message.group))
 
 
 def _reply_start(db: sqlite3.Connection, row: int, group: str | None, seq: int) -> int:

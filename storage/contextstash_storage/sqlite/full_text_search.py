@@ -9,36 +9,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from contextstash_storage.codec.derived_form import fields_of
+from contextstash_storage.codec.record_json import time_of
 from contextstash_storage.errors import StoreError
 from contextstash_storage.records import SearchHit
+from contextstash_storage.search.call_pairs import call_of_pair
 from contextstash_storage.search.documents import Document, Kind, kind_mark, pieces, tool_mark
 from contextstash_storage.search.query import WHOLE_WEIGHT, SearchFilter, terms
-from contextstash_storage.search.ranking import BestHits, Match, PairedOutput, Ranked, ranked
-from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
-from contextstash_storage.sqlite.rows import STORED_TIME, time_of
-from contextstash_storage.sqlite.search_index import (
-    Searchable,
-    call_of_pair,
-    read_searchable,
-    read_searchables,
-    session_mark,
+from contextstash_storage.search.ranking import (
+    CALL_CHARACTERS,
+    MORE_MATCHES,
+    READ_TOGETHER,
+    BestHits,
+    Match,
+    PairedOutput,
+    Ranked,
+    ranked,
+    ranked_matches,
 )
+from contextstash_storage.sqlite.outputs import ARGUMENT, CHARACTERS, TOOL
+from contextstash_storage.sqlite.rows import STORED_TIME
+from contextstash_storage.sqlite.search_index import Searchable, read_searchable, read_searchables, session_mark
 from contextstash_storage.sqlite.search_scores import best_entries, best_entries_among, is_shared, marked, own_entries
 from contextstash_storage.store import Weigh
-
-MATCHES = 400
-"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
-
-FEWER_MATCHES = 200
-"""How many are ranked for few hits: these and MATCHES_A_HIT for each. 10 hits are as good with 300 as with 400 rows."""
-
-MATCHES_A_HIT = 10
-
-MORE_MATCHES = 20_000
-"""How many are ranked if too few of the first belong to the sessions that are searched."""
-
-CALL_CHARACTERS = 4_000
-"""How much of a call's arguments stands before its output's text, for the snippet."""
 
 LARGE_SHARE = 0.5
 """From this share of the database's messages on, the matches of the sessions that are searched are taken out of the
@@ -50,9 +42,6 @@ SIFTED = 1.2
 
 SIFTED_KINDS = 2.5
 """The same if only outputs, or only messages, are searched: about half of the rows are of that kind."""
-
-READ_TOGETHER = 10
-"""How many texts of hits are read by one query; each may have tens of megabytes."""
 
 _SESSIONS = """
 SELECT session, counters ->> '$.messages' FROM sessions
@@ -95,11 +84,6 @@ def search(
         if is_enough or found.is_complete or best.are_enough:
             break
     return [_hit(db, hit, text) for hit, text in hits]
-
-
-def ranked_matches(limit: int) -> int:
-    """How many matching rows are ranked at first for so many hits, in every store."""
-    return min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contextstash_storage.codec.compression import OF_SESSION
-from contextstash_storage.codec.dictionaries import dictionary_of
 from contextstash_storage.sqlite.connection import store_error
-from contextstash_storage.sqlite.hidden_sessions import IS_SEEN
-from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.migrations import migrations
+from contextstash_storage.sqlite.rows import BODY, IS_SEEN
 
 FIRST_WITH_DICTIONARIES = 10
 """The version of the database since which sessions have dictionaries."""
@@ -21,13 +20,15 @@ FIRST_WITH_DICTIONARIES = 10
 @dataclass(frozen=True, slots=True)
 class Health:
     """The state of a database file. `check` is `ok` or SQLite's first complaint; `newest` is the version that this
-    program brings a database to. Of `damaged` sessions some messages cannot be decompressed."""
+    program brings a database to. Of `damaged` sessions some messages cannot be decompressed. `sources` are the files
+    that sessions were read from, each with the session and the time of its last change here."""
 
     sessions: int
     version: int
     newest: int
     check: str
     damaged: int = 0
+    sources: tuple[tuple[str, str, str], ...] = ()
 
 
 def look_at(path: Path) -> Health:
@@ -38,9 +39,13 @@ def look_at(path: Path) -> Health:
             [version] = db.execute("PRAGMA user_version").fetchone()
             [sessions] = db.execute(f"SELECT count(*) FROM sessions WHERE {IS_SEEN}").fetchone()
             damaged = _without_dictionary(db) if check == "ok" and version >= FIRST_WITH_DICTIONARIES else 0
+            sources = db.execute(
+                f"SELECT source, session_id, updated_at FROM sessions WHERE {IS_SEEN} AND source IS NOT NULL"
+                " ORDER BY updated_at DESC"
+            ).fetchall()
     except sqlite3.Error as error:
         raise store_error(error) from error
-    return Health(int(sessions), int(version), migrations()[-1][0], str(check), damaged)
+    return Health(int(sessions), int(version), migrations()[-1][0], str(check), damaged, tuple(sources))
 
 
 def _without_dictionary(db: sqlite3.Connection) -> int:

@@ -12,19 +12,12 @@ import platform
 import sqlite3
 import uuid
 
+from contextstash_storage.sqlite.dialect import session_row
 from contextstash_storage.sqlite.leases import LIVE, clock
-from contextstash_storage.sqlite.rows import session_row
-
-DELETED_OWNER = "\x1fdeleted"
-"""The owner of sessions that are being deleted. No user's name contains a control character."""
-
-STAGED_OWNER = "\x1fstaged"
-"""The owner of sessions that are being imported."""
+from contextstash_storage.sqlite.rows import DELETED_OWNER, STAGED_OWNER
 
 STAGING = "staging"
 """The lease of the process that imports."""
-
-IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
 
 
 def hide(db: sqlite3.Connection, owner: str, session_id: str) -> None:

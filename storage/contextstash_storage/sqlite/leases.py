@@ -27,8 +27,3 @@ def acquire(db: sqlite3.Connection, session: int, purpose: str, holder: str, sec
         {"session": session, "purpose": purpose, "holder": holder, "now": clock(), "seconds": seconds},
     )
     return taken.rowcount == 1
-
-
-def release(db: sqlite3.Connection, session: int, purpose: str, holder: str) -> None:
-    """Release a lease, if this holder still has it."""
-    db.execute("DELETE FROM leases WHERE session = ? AND purpose = ? AND holder = ?", (session, purpose, holder))

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash_storage.codec.compression import Dictionary
-from contextstash_storage.codec.dictionaries import dictionary_of
+from contextstash_storage.codec.record_json import message_of
 from contextstash_storage.records import Message
-from contextstash_storage.sqlite.large_bodies import BODY
-from contextstash_storage.sqlite.rows import STORED_TIME, message_of
-
-FEW = 16
-"""Up to so many messages are made where their rows are read; of more only the rows, which takes a tenth of the time:
-others wait for the one connection that reads."""
+from contextstash_storage.sqlite.dictionaries import dictionary_of
+from contextstash_storage.sqlite.rows import BODY, STORED_TIME
 
 _COLUMNS = f"message, seq, key, derived, {STORED_TIME}"
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from contextstash_storage.errors import BadInputError
-from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
+from contextstash_storage.codec.record_json import from_json, to_json
 from contextstash_storage.records import Output
-from contextstash_storage.sqlite.rows import from_json, no_handle, to_json
 
 OUTPUT_COLUMNS = (
     "outputs.record, outputs.handle, outputs.seq, outputs.block, outputs.tool, outputs.argument, outputs.tokens,"
@@ -63,36 +61,6 @@ def output_of(row: tuple[Any, ...]) -> Output:
         sha256=sha256.hex(),
         is_error=bool(is_error),
     )
-
-
-_SHA256 = "CASE WHEN outputs.record = '' THEN lower(hex(outputs.sha256)) ELSE outputs.record ->> '$.sha256' END"
-
-_MEANINGS = f"""
-SELECT * FROM (
-    SELECT sessions.session_id, row_number() OVER (PARTITION BY {_SHA256} ORDER BY sessions.updated_at DESC) AS place,
-        {OUTPUT_COLUMNS}
-    FROM outputs JOIN sessions USING (session)
-    WHERE sessions.owner = ?1 AND sessions.session_id = ifnull(?2, sessions.session_id) AND %s
-) WHERE place = 1 LIMIT {MAX_NAMED}
-"""
-"""The outputs that a handle can mean, with different texts: of each text the one in the newest session."""
-
-_NAMED = _MEANINGS % "outputs.handle = ?3"
-_FORMERLY_NAMED = (
-    _MEANINGS % f"outputs.handle >= ?3 AND outputs.handle < ?4 AND substr(outputs.handle, {NAME_LENGTH + 1}) = ?5"
-)
-
-
-def find_output(db: sqlite3.Connection, owner: str, handle: str, session_id: str | None) -> tuple[str, Output]:
-    """As SessionStore.find_output."""
-    rows = db.execute(_NAMED, (owner, session_id, handle)).fetchall()
-    if not rows and (former := former_handle(handle)):
-        rows = db.execute(_FORMERLY_NAMED, (owner, session_id, *former)).fetchall()
-    if not rows:
-        raise no_handle(handle, session_id)
-    if len(rows) > 1:
-        raise BadInputError(ambiguous(handle, [(row[0], row[3]) for row in rows]))
-    return rows[0][0], output_of(rows[0][2:])
 
 
 def outputs_between(db: sqlite3.Connection, session: int, first: int, last: int) -> list[Output]:

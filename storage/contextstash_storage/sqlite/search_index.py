@@ -8,25 +8,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from contextstash_storage.codec.bodies import put_together, unfolded
 from contextstash_storage.codec.compression import Dictionary, damaged
 from contextstash_storage.codec.derived_form import CALL_MARK, fields_of, text_size
-from contextstash_storage.codec.dictionaries import dictionary_of
 from contextstash_storage.codec.text_references import is_referring, referred, sources
-from contextstash_storage.records import Block, NewMessage
-from contextstash_storage.search.documents import Document, Kind, Piece, documents, pieces
-from contextstash_storage.sqlite.hidden_sessions import DELETED_OWNER
-from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.records import Block
+from contextstash_storage.search.call_pairs import CALL_MESSAGES, MessageCalls, own_pair, pair_of
+from contextstash_storage.search.documents import (
+    INLINE_BLOCKS,
+    INLINE_CHARACTERS,
+    Document,
+    Piece,
+    documents,
+    pieces,
+)
+from contextstash_storage.sqlite.dictionaries import dictionary_of
 from contextstash_storage.sqlite.outputs import ARGUMENT, TOOL
-
-INLINE_CHARACTERS = 120_000
-"""A message with more text than this is stored first and indexed afterwards, in pieces: indexing takes about 100 ms for
-each million characters, in part at the commit."""
-
-INLINE_BLOCKS = 1_000
-"""The same for a message with more blocks: each has at least one row of its own, about 50 µs."""
+from contextstash_storage.sqlite.rows import BODY, DELETED_OWNER
 
 PIECE_SET_CHARACTERS = 130_000
 """Text that is inserted or removed in one transaction: 15 ms before the commit and as much in it. No clock can stop the
@@ -35,16 +34,9 @@ commit (bench/write_lock.py)."""
 PIECE_SET_SIZE = 500
 """The same by the number of pieces, of which a message with many blocks has many short ones."""
 
-CALL_MESSAGES = 60
-"""How many messages before an output are searched for its call; as many as when the output is named by its call."""
-
 MAX_REWRITTEN = 50_000
 """Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
 about 60 ms."""
-
-_BLOCKS = 65_536
-"""More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
-
 
 _SEARCHABLE = f"""
 SELECT message, session, seq, derived, search_text, {BODY} FROM json_each(?) JOIN messages ON message = value
@@ -124,11 +116,6 @@ def read_searchables(db: sqlite3.Connection, messages: Sequence[int]) -> dict[in
     }
 
 
-def is_indexed_later(message: NewMessage) -> bool:
-    """Whether a message that is to be stored is indexed after that, in pieces."""
-    return len(message.search_text) > INLINE_CHARACTERS or len(message.blocks) > INLINE_BLOCKS
-
-
 def is_long(db: sqlite3.Connection, message: int) -> bool:
     """Whether a message has so much text that it is indexed in pieces; its text is not read for that."""
     [derived, packed] = db.execute(
@@ -199,36 +186,6 @@ def session_mark(session: int) -> str:
     return f"s{session}"
 
 
-def own_pair(message: int, block: int) -> int:
-    """The number that a call and its output have in common: the call's message and block."""
-    return message * _BLOCKS + min(block, _BLOCKS - 1)
-
-
-def call_of_pair(pair: int) -> tuple[int, int]:
-    """The message and block of a pair's call."""
-    return divmod(pair, _BLOCKS)
-
-
-class PairedCalls(Protocol):
-    """The calls before a message."""
-
-    def pair(self, call_id: str) -> int:
-        """The pair of the last call of this id, 0 if there is none."""
-        ...
-
-
-def pair_of(message: int, blocks: Sequence[Block], document: Document, calls: PairedCalls) -> int:
-    """The pair that a document is of; 0 for what was said, its own if it is a call, or an output whose call is not
-    recorded."""
-    if document.kind is Kind.TEXT:
-        return 0
-    own = own_pair(message, document.block)
-    if document.kind is Kind.CALL or document.block >= len(blocks):
-        return own
-    call_id = blocks[document.block].call_id
-    return own if call_id is None else calls.pair(call_id) or own
-
-
 class RecordedCalls:
     """The calls before a position, newest first. Each message is read once, since it can have 10,000 calls."""
 
@@ -254,28 +211,6 @@ class RecordedCalls:
             " AND (instr(derived, ?) OR instr(derived, '\"tool_call\"')) AND search_text IS NOT NULL ORDER BY seq DESC",
             (*self._before, CALL_MARK),
         )
-
-
-class MessageCalls:
-    """The calls of one message, by what is stored with it as `derived`."""
-
-    def __init__(self, message: int, derived: str) -> None:
-        self._message = message
-        self._derived = derived
-
-    def pair(self, call_id: str) -> int:
-        """The pair of the first call of this id, 0 if there is none."""
-        if call_id.isascii() and call_id not in self._derived:
-            return 0
-        return self._pairs.get(call_id, 0)
-
-    @cached_property
-    def _pairs(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for number, block in enumerate(fields_of(self._derived).get("blocks", ())):
-            if block["type"] == "tool_call" and block.get("call_id"):
-                found.setdefault(block["call_id"], own_pair(self._message, number))
-        return found
 
 
 def queue(db: sqlite3.Connection, message: int) -> None:

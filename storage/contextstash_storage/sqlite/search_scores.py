@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from contextstash_storage.search.query import CALL_WEIGHT
 from contextstash_storage.search.ranking import rarity
-from contextstash_storage.sqlite.hidden_sessions import DELETED_OWNER
+from contextstash_storage.sqlite.rows import DELETED_OWNER
 
 ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""

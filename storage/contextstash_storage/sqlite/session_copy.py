@@ -6,39 +6,35 @@ import json
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from contextstash_storage.codec.copied_rows import Row
 from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.dictionaries import dictionary_of, is_due, make_dictionary
-from contextstash_storage.codec.preparation import Form, Prepared, prepare
+from contextstash_storage.codec.preparation import Prepared
+from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.records import (
     Call,
-    Copied,
     DeclaredVersion,
     EditRecord,
     Event,
-    NewMessage,
     Request,
     Session,
 )
+from contextstash_storage.sql.logs import insert_event
+from contextstash_storage.sql.requests import put_declared, put_requests
 from contextstash_storage.sqlite import leases
 from contextstash_storage.sqlite.append_messages import insert_message
 from contextstash_storage.sqlite.deletion import PIECE_SECONDS
-from contextstash_storage.sqlite.hidden_sessions import STAGED_OWNER, STAGING, give_up, new_holder
-from contextstash_storage.sqlite.logs import insert_call, insert_event
-from contextstash_storage.sqlite.requests import put_declared, put_request
-from contextstash_storage.sqlite.rows import session_row, to_json
+from contextstash_storage.sqlite.dialect import run, session_row
+from contextstash_storage.sqlite.dictionaries import dictionary_of, is_due, make_dictionary
+from contextstash_storage.sqlite.hidden_sessions import STAGING, give_up, new_holder
+from contextstash_storage.sqlite.logs import insert_call
+from contextstash_storage.sqlite.rows import STAGED_OWNER
 
 LEASE_SECONDS = 600.0
 """How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
-
-ITEMS_AT_ONCE = 200
-CHARACTERS_AT_ONCE = 500_000
-"""Items are read and prepared up to this many at a time, and up to about this much text."""
-
-Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
 
 
 @dataclass(slots=True)
@@ -64,21 +60,6 @@ def begin(db: sqlite3.Connection, session: Session) -> Staged | None:
     row, _ = session_row(db, STAGED_OWNER, holder)
     leases.acquire(db, row, STAGING, holder, LEASE_SECONDS)
     return Staged(row, holder, session)
-
-
-def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
-    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
-    rows: deque[Row] = deque()
-    characters = 0
-    for item in items:
-        if isinstance(item, NewMessage):
-            rows += prepare([item], form)
-            characters += len(item.search_text)
-        else:
-            rows.append(item)
-        if len(rows) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
-            break
-    return rows
 
 
 def write_piece(db: sqlite3.Connection, staged: Staged, rows: deque[Row]) -> int:
@@ -163,13 +144,13 @@ def _insert(db: sqlite3.Connection, staged: Staged, row: Row, seq: int) -> None:
         values = (staged.row, row.edit_id, to_json(row))
         db.execute("INSERT INTO edits (session, edit_id, record) VALUES (?, ?, ?)", values)
     elif isinstance(row, Event):
-        insert_event(db, staged.row, row)
+        run(db, insert_event((staged.row,), row))
     elif isinstance(row, DeclaredVersion):
-        put_declared(db, staged.row, row)
+        run(db, put_declared((staged.row,), row))
     elif isinstance(row, Request):
-        put_request(db, staged.row, row)
+        run(db, put_requests((staged.row,), [row]))
     else:
-        insert_call(db, staged.row, row, _reply_of(db, staged.row, row))
+        run(db, insert_call((staged.row,), row, _reply_of(db, staged.row, row)))
 
 
 def _reply_of(db: sqlite3.Connection, row: int, call: Call) -> str | None:

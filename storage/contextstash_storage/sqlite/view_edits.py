@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from contextstash_storage.codec.record_json import edit_of
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import Counters, Edit, Part, RestoreEdit, SummaryEdit
-from contextstash_storage.sqlite.rows import edit_of, now, to_json
-
-CONFLICT = "The session's view was edited meanwhile; read it again and plan again."
+from contextstash_storage.records import Counters, Edit, RestoreEdit
+from contextstash_storage.sql.edits import CONFLICT, NumberedEdit, counted, edit_records, last_covered, number_edits
+from contextstash_storage.sqlite.dialect import run
 
 EDITS_AT_ONCE = 1_000
 """More edits than this are stored in several transactions; one of this size takes about 20 ms."""
 
 
-def read_edits(db: sqlite3.Connection, session: int, count: int, after: int = 0) -> list[Edit]:
-    """The edits of a session behind number `after`, in order. Rows beyond its `count` are of edits that are not stored
-    to their end."""
-    rows = db.execute(
-        "SELECT record FROM edits WHERE session = ? AND edit_id > ? AND edit_id <= ? ORDER BY edit_id",
-        (session, after, count),
-    )
-    return [edit_of(record) for (record,) in rows]
-
-
-@dataclass(frozen=True, slots=True)
-class NumberedEdit:
-    """An edit under its number, and its row's text."""
-
-    edit: Edit
-    record: str
-
-
-def number_edits(edits: Sequence[Edit], before: int) -> list[NumberedEdit]:
-    """Make edits that come after so many others ready for their rows; that needs no database."""
-    numbered = []
-    moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
-    for number, edit in enumerate(edits, start=before + 1):
-        placed = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
-        numbered.append(NumberedEdit(placed, to_json(placed)))
-    return numbered
+def edits_of(db: sqlite3.Connection, session: int, counters: Counters, after: int = 0) -> list[Edit]:
+    """The edits of a session behind number `after`, in order. Rows beyond those that its counters count are of edits
+    that are not stored to their end."""
+    return [edit_of(record) for record in run(db, edit_records((session,), after, counters.edits))]
 
 
 def insert_edits(
@@ -105,34 +81,6 @@ def _insert(db: sqlite3.Connection, session: int, edits: Sequence[NumberedEdit])
     )
 
 
-def counted(counters: Counters, edits: Sequence[Edit], own: bool) -> Counters:
-    """The counters after edits, summed up first: a copy for each of 10,000 edits takes 0.3 s."""
-    delta = Counter[Part]()
-    for edit in edits:
-        delta.update(edit.delta)
-    changed_by_us = _added(counters.own, delta) if own else counters.own
-    if not own and any(isinstance(edit, SummaryEdit) for edit in edits):
-        changed_by_us = {}
-    covered = [edit.last_seq for edit in edits if isinstance(edit, SummaryEdit)]
-    return counters.model_copy(
-        update={
-            "parts": _added(counters.parts, delta),
-            "edits": counters.edits + len(edits),
-            "view_messages": counters.view_messages + sum(edit.view_messages for edit in edits),
-            "view_results": counters.view_results + sum(edit.view_results for edit in edits),
-            "unsent": counters.unsent - sum(delta.values()) * own,
-            "own": changed_by_us,
-            "summary_seq": max([counters.summary_seq, *covered]),
-        }
-    )
-
-
-def _added(parts: Mapping[Part, int], delta: Mapping[Part, int]) -> dict[Part, int]:
-    """The tokens by part with the changes; parts of none are left out."""
-    added = {part: parts.get(part, 0) + delta.get(part, 0) for part in (*parts, *delta)}
-    return {part: tokens for part, tokens in added.items() if tokens}
-
-
 def _summary_seq(db: sqlite3.Connection, session: int) -> int:
     """The last message that a summary in force covers. SQLite finds the few edits that can matter: to read 10,000 of
     them here would keep the write lock for 0.3 s."""
@@ -142,17 +90,3 @@ def _summary_seq(db: sqlite3.Connection, session: int) -> int:
         (session,),
     )
     return last_covered(record for (record,) in rows)
-
-
-def last_covered(records: Iterable[str]) -> int:
-    """The last message that a summary in force covers, given at least all summaries and restores of a session in their
-    order; -1 for none."""
-    live: dict[int, int] = {}
-    for record in records:
-        edit = edit_of(record)
-        if isinstance(edit, SummaryEdit):
-            live[edit.edit_id] = edit.last_seq
-        elif isinstance(edit, RestoreEdit):
-            for undone in edit.undoes:
-                live.pop(undone, None)
-    return max(live.values(), default=-1)

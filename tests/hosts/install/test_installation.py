@@ -20,16 +20,16 @@ def test_a_checkout_is_pulled_and_set_up_again(tmp_path: Path) -> None:
 def test_pipx_uv_and_pip_install_again_from_where_it_came() -> None:
     source = "git+https://example.org/contextstash"
     commands = {
-        "/home/u/.local/share/pipx/venvs/contextstash": "pipx install --force",
-        "/home/u/.local/share/uv/tools/contextstash": "uv tool install --reinstall",
-        "/home/u/env": "/home/u/env/bin/python -m pip install --upgrade --force-reinstall",
+        "/opt/u/.local/share/pipx/venvs/contextstash": "pipx install --force",
+        "/opt/u/.local/share/uv/tools/contextstash": "uv tool install --reinstall",
+        "/opt/u/env": "/opt/u/env/bin/python -m pip install --upgrade --force-reinstall",
     }
     for environment, command in commands.items():
         assert Installation(PACKAGE, Path(environment), source).upgrade == [f"{command} {source}"]
 
 
 def test_a_name_on_the_index_that_is_not_ours_is_never_advised() -> None:
-    assert Installation(PACKAGE, Path("/home/u/env"), None).upgrade == []
+    assert Installation(PACKAGE, Path("/opt/u/env"), None).upgrade == []
 
 
 def test_the_installation_that_runs_is_described() -> None:

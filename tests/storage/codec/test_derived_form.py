@@ -18,8 +18,8 @@ from contextstash_storage.codec.derived_form import (
     text_size,
     tokens_of,
 )
+from contextstash_storage.codec.record_json import derived
 from contextstash_storage.records import Block, BlockType, Kind, NewMessage, Role, Usage
-from contextstash_storage.sqlite.rows import derived
 
 texts = st.none() | st.text(max_size=5)
 counts = st.integers(0, 10**6)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.records import Block, NewMessage, Output
+from contextstash_storage.search.documents import INLINE_BLOCKS, INLINE_CHARACTERS
 from contextstash_storage.sqlite import index_work, search_index
-from contextstash_storage.sqlite.search_index import INLINE_BLOCKS, INLINE_CHARACTERS, RecordedCalls
+from contextstash_storage.sqlite.search_index import RecordedCalls
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, new_session, record, says

@@ -250,6 +250,26 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     await again.close()
 
 
+async def test_what_a_killed_deletion_of_a_former_version_left_in_the_index_is_removed(path: Path) -> None:
+    store = await open_sqlite(path)
+    await others(store, 1)
+    await fill(store, "secret")
+    with closing(sqlite3.connect(path)) as db, db:
+        for entry, word in ((2**40, "stop"), (2**40 + 1, "zeb")):
+            text = f"{word} " * deletion.FORMER_STOP_WORDS
+            db.execute("INSERT INTO search_stops (entry, word) VALUES (?, ?)", (entry, word))
+            db.execute("INSERT INTO search_pieces (rowid, place, call, text) VALUES (?, '', '', ?)", (entry, text))
+        db.execute("INSERT INTO search_pieces (search_pieces, rank) VALUES ('automerge', 0)")
+    assert await store.delete_session("secret")
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM search_stops").fetchone() == (0,)
+        assert db.execute("SELECT v FROM search_pieces_config WHERE k = 'automerge'").fetchone() == (4,)
+        assert db.execute("SELECT count(*) FROM search_pieces WHERE search_pieces MATCH 'stop'").fetchone() == (0,)
+    assert marks(path) == {}
+    assert look_at(path).check == "ok"
+    await store.close()
+
+
 @pytest.fixture
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The CPU time of each transaction that writes, in seconds: what a busy machine adds is not the program's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from contextstash.cli.look.readable import amount, short_id, when
 from contextstash.cli.options import StashOpener, database_options
 from contextstash.cli.output import print_json, print_table
+from contextstash.hosts.deleted_transcripts import is_deleted
 
 if TYPE_CHECKING:
     from contextstash.service.results import SessionLine, SessionList
@@ -49,11 +51,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Listed:
-    """A session of the list. `name` is the beginning of its id that is enough for a command; --json has whole ids."""
+    """A session of the list. `name` is the beginning of its id that is enough for a command; --json has whole ids.
+    `deleted`: the client has deleted its own transcript."""
 
     line: SessionLine
     name: str
     project: str | None
+    deleted: bool = False
 
 
 @click.command()
@@ -85,6 +89,9 @@ def sessions(
     else:
         columns = ["session", "last", "messages", "tokens", "full", "project", "title"]
         print_table(columns, map(_row, found), less_wanted=["project", "messages", "tokens"])
+        if deleted := sum(each.deleted for each in found):
+            are = "this session" if deleted == 1 else f"{deleted} of these sessions"
+            click.echo(f"Of {are} the client has deleted the transcript: marked †, kept here whole.", err=True)
         if more:
             click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
 
@@ -94,8 +101,16 @@ async def _listed(stash: Stash, wanted: Wanted, sort: str, limit: int) -> tuple[
     found = [each async for each in _matching(stash, wanted, None if sort != "time" else limit + 1)]
     if sort != "time":
         found.sort(key=lambda each: SORTS[sort](each[0]), reverse=True)
-    shown = [Listed(line, await short_id(stash, line.session_id), project) for line, project in found[:limit]]
+    shown = [
+        Listed(line, await short_id(stash, line.session_id), project, await _is_deleted(stash, line))
+        for line, project in found[:limit]
+    ]
     return shown, len(found) > limit
+
+
+async def _is_deleted(stash: Stash, line: SessionLine) -> bool:
+    source = (await stash.read_session(line.session_id)).source
+    return await asyncio.to_thread(is_deleted, source)
 
 
 async def _matching(stash: Stash, wanted: Wanted, most: int | None) -> AsyncIterator[tuple[SessionLine, str | None]]:
@@ -132,5 +147,5 @@ def _row(each: Listed) -> tuple[object, ...]:
         amount(line.tokens),
         f"{line.percent:.0f} %",
         Path(each.project).name if each.project else line.agent or "-",
-        line.title or "-",
+        f"{'† ' * each.deleted}{line.title or '-'}",
     )

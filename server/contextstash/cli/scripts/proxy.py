@@ -12,6 +12,7 @@ from contextstash.cli.options import DATABASE, PRESET, SET, settings_from
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from contextstash.mcp.serve import ServeOptions
     from contextstash_storage.databases import Location
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
@@ -52,20 +53,13 @@ def proxy(
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.configuration.api_key import api_key_from
-    from contextstash.configuration.locations import default_database
-    from contextstash.mcp.serve import ServeOptions, opener
+    from contextstash.mcp.serve import opener
     from contextstash.proxy.engine import ProxyOptions
     from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
     from contextstash.proxy.serve import ServedProxy, serve_proxy
     from contextstash.proxy.wire import SECRET_VARIABLE
 
     host, port = address(listen)
-    settings = settings_from(preset, given)
-    options = ServeOptions(
-        db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
-    )
-    location = db or default_database()
     serve_proxy(
         ServedProxy(
             upstream=upstream,
@@ -76,11 +70,11 @@ def proxy(
                 configured=configured,
                 project=project,
             ),
-            open_stash=opener(options),
+            open_stash=opener(_options(db, preset, given)),
             host=host,
             port=port,
             descriptor=descriptor,
-            database=location if isinstance(location, Path) else None,
+            database=_database_file(db),
             http2=http2,
             verbose=verbose,
             at_once=True,
@@ -95,3 +89,22 @@ def address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise BadInputError(f"--listen takes HOST:PORT, not '{text}'. Example: --listen 127.0.0.1:8788")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _options(db: Location | None, preset: str | None, given: tuple[str, ...]) -> ServeOptions:
+    """The options of the stash that records the requests."""
+    from contextstash.configuration.api_key import api_key_from
+    from contextstash.mcp.serve import ServeOptions
+
+    settings = settings_from(preset, given)
+    return ServeOptions(
+        db=db, settings=settings.settings_layer, api_key=api_key_from(os.environ), consent=settings.may_call_model
+    )
+
+
+def _database_file(db: Location | None) -> Path | None:
+    """The file of the database; None if it is on a server."""
+    from contextstash.configuration.locations import default_database
+
+    location = db or default_database()
+    return location if isinstance(location, Path) else None

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -106,9 +106,21 @@ def _database(path: Location) -> Iterator[Finding]:
         which = f"messages of {counted(health.damaged, 'session')} cannot be decompressed"
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
+    yield from _deleted(health.sources)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:
+    """Sessions whose transcripts their clients have deleted: they exist here alone."""
+    from contextstash.hosts.deleted_transcripts import is_deleted
+
+    gone = [(session, changed) for source, session, changed in sources if is_deleted(source)]
+    if gone:
+        session, changed = gone[0]
+        says = f"{counted(len(gone), 'session')} deleted by the client, kept here whole"
+        yield Finding("transcripts", "ok", f"{says}; the newest: {session}, last recorded on {changed[:10]}")
 
 
 def _server(address: Address) -> Iterator[Finding]:

@@ -75,6 +75,7 @@ def extract_summary(
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
     words_kept: bool = False,
+    names_share: float = NAMES_SHARE,
     max_tokens: int,
     count: Count,
 ) -> str:
@@ -85,7 +86,7 @@ def extract_summary(
     how things stand. With `superseded`, a newer summary stays after it and says how things stand. `history` are more
     turns than `turns`, from which the names in use are taken; `shown` are those that stay in the view after the
     summary: names that they contain are not repeated. With `words_kept`, the user's words stand next to the summary and
-    are left out of it.
+    are left out of it. The names in use take at most `names_share` of it.
     """
     material = _read(turns, previous, standing, instructions)
     task = _task(material, history, int(max_tokens * TASK_SHARE), count)
@@ -97,7 +98,7 @@ def extract_summary(
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
         Section.FILES: files,
-        Section.NAMES: _names(material, history, shown, int(max_tokens * NAMES_SHARE), count),
+        Section.NAMES: _names(material, history, shown, int(max_tokens * names_share), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
         Section.OPEN: _open_items(material),

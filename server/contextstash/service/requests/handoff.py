@@ -13,7 +13,7 @@ from contextstash.context.text.sanitize import MARKER
 from contextstash.context.tool_outputs.limits import OutputLimits, limit
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.context.tool_outputs.placeholders import output_line
-from contextstash.context.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, Part, divided
+from contextstash.context.view.handoff_parts import HEAD_CHARACTERS, MAX_PARTS, WHOLE, Part, divided
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.service.estimate import estimate_session
 from contextstash.service.reduction.write_summary import turn_of
@@ -22,7 +22,7 @@ from contextstash.service.session_access import READ_AT_ONCE, Access
 from contextstash.service.view_reader import WITH_ALL_OUTPUTS
 from contextstash_storage.records import Edit, Event, Message, RewindEdit, SummaryEdit
 
-MAX_INDEX_SHARE = 0.06
+MAX_INDEX_SHARE = 0.04
 """Share of a hand-off that the index of handles may take, beside what the other sections leave. A guess: a dozen of the
 newest outputs; search_history finds the others."""
 
@@ -64,7 +64,9 @@ HEAD = (
 BESIDE = " What the summary above says is not repeated."
 
 
-async def hand_off(access: Access, session_id: str, max_tokens: int | None, *, same: bool, part: Part) -> str | None:
+async def hand_off(
+    access: Access, session_id: str, max_tokens: int | None, *, same: bool = False, part: Part = WHOLE
+) -> str | None:
     """A part of what a new window needs to know of a session: the user's words, a summary, the files under edit and an
     index of its outputs; at most `max_tokens` in all parts together. None if the session has nothing to hand off, if
     `max_tokens` is too small, or if there are fewer parts. With `same`, the window begins with the client's own summary

@@ -8,7 +8,7 @@ import sqlite3
 
 from contextstash_storage.codec.compression import CONSTANT, OF_SESSION, Dictionary, session_dictionary, unpacked
 from contextstash_storage.errors import StoreError
-from contextstash_storage.sqlite.large_bodies import BODY
+from contextstash_storage.sqlite.rows import BODY
 
 LOOKED_AT_EVERY = 16
 """After how many messages it is looked whether a session is long enough for a dictionary."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage.codec import dictionaries
 from contextstash_storage.errors import StoreError
 from contextstash_storage.records import Counters, NewMessage
+from contextstash_storage.sqlite import dictionaries
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from tests.support.stored_sessions import SESSION, bodies, new_session, record, says

@@ -1,0 +1,127 @@
+"""`contextstash continue`: go on with a session in another client."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, find_session, settings_from
+from contextstash.cli.scripts.completion import session_ids
+from contextstash.hosts.continuation import CONTINUING, MAX_ARGUMENT_BYTES, first_message
+from contextstash_storage.errors import BadInputError, ContextstashError
+
+if TYPE_CHECKING:
+    from contextstash.service.stash import Stash
+    from contextstash_storage.databases import Location
+
+DEFAULT_TOKENS = 4_000
+"""Of the hand-off. A guess: a client's own summary after a compaction has some 3,000."""
+
+NOT_FOUND = 127
+"""The exit code of shells for a command that does not exist."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first message, and the folder of the session if its transcript still names it."""
+
+    message: str
+    session_id: str
+    folder: str | None
+
+
+@click.command("continue")
+@click.argument("client", type=click.Choice(list(CONTINUING)))
+@click.argument("session", required=False, shell_complete=session_ids)
+@click.option(
+    "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
+)
+@click.option(
+    "--tokens", type=click.IntRange(500, 20_000), default=DEFAULT_TOKENS, show_default=True, help="Of the hand-off."
+)
+@click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
+@DATABASE
+@PRESET
+@SET
+def continue_(
+    client: str,
+    session: str | None,
+    folder: Path | None,
+    tokens: int,
+    only_print: bool,
+    db: Location | None,
+    preset: str | None,
+    given: tuple[str, ...],
+) -> int:
+    """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
+
+    [default: the session with the newest message] Everything else of the session comes back by search and by handle.
+    """
+    program = shutil.which(client)
+    if program is None and not only_print:
+        click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
+        return NOT_FOUND
+    start = StashOpener(db, settings_from(preset, given)).run(lambda stash: _start(stash, session, tokens))
+    if only_print or program is None:
+        click.echo(start.message)
+        return 0
+    place = folder or _folder_of(start)
+    _note_if_not_installed(client)
+    command = CONTINUING[client].command(program, start.message)
+    from contextstash.proxy.supervisor import run_client
+
+    os.chdir(place)
+    return run_client(command, os.environ)
+
+
+async def _start(stash: Stash, named: str | None, tokens: int) -> Start:
+    session_id = await find_session(stash, named)
+    session = await stash.read_session(session_id)
+    if session.source is not None:
+        await _read_on(stash, session.source)
+    [folder] = await stash.projects_of([session])
+    text = await stash.hand_off_text(session_id, tokens)
+    if text is None:
+        raise BadInputError(f"Session {session_id} has nothing to hand off yet.")
+    message = first_message(text, session_id)
+    if len(message.encode()) > MAX_ARGUMENT_BYTES:
+        raise BadInputError("The hand-off is too long for a first message: pass a smaller --tokens.")
+    return Start(message, session_id, folder)
+
+
+async def _read_on(stash: Stash, source: str) -> None:
+    """Record what the client has written since, if its transcript is still there."""
+    from contextstash.hosts.following.ingest import ingest
+
+    try:
+        await ingest(stash, Path(source), reduce=False)
+    except FileNotFoundError:
+        click.echo("The client has deleted its transcript; the session is kept here.", err=True)
+    except (OSError, ContextstashError) as error:
+        click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
+
+
+def _folder_of(start: Start) -> Path:
+    """The session's folder, else this one."""
+    if start.folder is not None and Path(start.folder).is_dir():
+        return Path(start.folder)
+    why = "is not there any more" if start.folder else "is not known"
+    click.echo(f"The folder of session {start.session_id} {why}: starting here. --folder names another.", err=True)
+    return Path.cwd()
+
+
+def _note_if_not_installed(client: str) -> None:
+    """Say how the client can read the old session, if it cannot yet."""
+    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.launch import is_configured, launched_client
+
+    name = CONTINUING[client].installed_as
+    if not is_configured(replace(launched_client(client), installed_as=name), (), Machine.this()):
+        click.echo(
+            f"{client} cannot search the old session yet. To give it the tools: contextstash install {name}", err=True
+        )

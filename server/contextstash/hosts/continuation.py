@@ -1,0 +1,37 @@
+"""How a session goes on in another client: its command, with the hand-off as its first message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+MAX_ARGUMENT_BYTES = 120_000
+"""Of one argument of a program: Linux takes 131,072."""
+
+
+@dataclass(frozen=True)
+class Continuing:
+    """A client that can be started with a first message. `installed_as` is its name for `contextstash install`."""
+
+    installed_as: str
+    command: Callable[[str, str], tuple[str, ...]]
+
+
+CONTINUING: dict[str, Continuing] = {
+    "claude": Continuing("claude-code", lambda program, message: (program, message)),
+    "codex": Continuing("codex", lambda program, message: (program, message)),
+    "gemini": Continuing("gemini", lambda program, message: (program, "--prompt-interactive", message)),
+}
+"""By the name of the program. Each takes a first message and stays interactive: Claude Code and Codex as an argument,
+Gemini CLI as an option. Sources: the clients' own --help."""
+
+
+def first_message(hand_off: str, session_id: str) -> str:
+    """What the client gets first: the hand-off, and how the rest of the session is read."""
+    return (
+        f"{hand_off}\n\n"
+        f"This continues session {session_id} of another client; nothing of it is in your own history. With the tools"
+        f' of contextstash, search_history with session_id "{session_id}" finds anything that was said or done in it,'
+        " and get_archived_output returns an output by its handle. Say in two sentences where the work stands, and go"
+        " on with what is open."
+    )

@@ -1,0 +1,94 @@
+"""Edits: numbered, counted and read, the same for every store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from contextstash_storage.codec.record_json import edit_of, to_json
+from contextstash_storage.records import Counters, Edit, Part, RestoreEdit, SummaryEdit
+from contextstash_storage.sql.rows import now
+from contextstash_storage.sql.steps import Key, Statement, Steps, only
+
+CONFLICT = "The session's view was edited meanwhile; read it again and plan again."
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedEdit:
+    """An edit under its number, and its row's text."""
+
+    edit: Edit
+    record: str
+
+
+def number_edits(edits: Sequence[Edit], before: int) -> list[NumberedEdit]:
+    """Make edits that come after so many others ready for their rows; that needs no database."""
+    numbered = []
+    moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
+    for number, edit in enumerate(edits, start=before + 1):
+        placed = edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
+        numbered.append(NumberedEdit(placed, to_json(placed)))
+    return numbered
+
+
+def counted(counters: Counters, edits: Sequence[Edit], own: bool) -> Counters:
+    """The counters after edits, summed up first: a copy for each of 10,000 edits takes 0.3 s."""
+    delta = Counter[Part]()
+    for edit in edits:
+        delta.update(edit.delta)
+    changed_by_us = _added(counters.own, delta) if own else counters.own
+    if not own and any(isinstance(edit, SummaryEdit) for edit in edits):
+        changed_by_us = {}
+    covered = [edit.last_seq for edit in edits if isinstance(edit, SummaryEdit)]
+    return counters.model_copy(
+        update={
+            "parts": _added(counters.parts, delta),
+            "edits": counters.edits + len(edits),
+            "view_messages": counters.view_messages + sum(edit.view_messages for edit in edits),
+            "view_results": counters.view_results + sum(edit.view_results for edit in edits),
+            "unsent": counters.unsent - sum(delta.values()) * own,
+            "own": changed_by_us,
+            "summary_seq": max([counters.summary_seq, *covered]),
+        }
+    )
+
+
+def _added(parts: Mapping[Part, int], delta: Mapping[Part, int]) -> dict[Part, int]:
+    """The tokens by part with the changes; parts of none are left out."""
+    added = {part: parts.get(part, 0) + delta.get(part, 0) for part in (*parts, *delta)}
+    return {part: tokens for part, tokens in added.items() if tokens}
+
+
+def last_covered(records: Iterable[str]) -> int:
+    """The last message that a summary in force covers, given at least all summaries and restores of a session in their
+    order; -1 for none."""
+    live: dict[int, int] = {}
+    for record in records:
+        edit = edit_of(record)
+        if isinstance(edit, SummaryEdit):
+            live[edit.edit_id] = edit.last_seq
+        elif isinstance(edit, RestoreEdit):
+            for undone in edit.undoes:
+                live.pop(undone, None)
+    return max(live.values(), default=-1)
+
+
+def edit_records(key: Key, after: int, count: int) -> Steps[list[str]]:
+    """The edits of a session behind number `after` up to number `count`, in order, as they are stored."""
+    rows = yield Statement(
+        "SELECT record FROM edits WHERE {of} AND edit_id > ? AND edit_id <= ? ORDER BY edit_id", (*key, after, count)
+    )
+    return [record for (record,) in rows]
+
+
+def find_summary(owner: str, summary_id: str, session_id: str | None) -> Steps[str | None]:
+    """The session that has a summary with this id: the named one, or the one changed last. None if there is none."""
+    named = "" if session_id is None else " AND session_id = ?"
+    rows = yield Statement(
+        f"SELECT session_id FROM edits JOIN sessions USING ({{key}}) WHERE owner = ? AND {{summary_id}} = ?{named}"
+        " ORDER BY updated_at DESC LIMIT 1",
+        (owner, summary_id, *([] if session_id is None else [session_id])),
+    )
+    found: str | None = only(rows)
+    return found

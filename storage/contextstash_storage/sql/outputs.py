@@ -1,0 +1,50 @@
+"""Tool outputs by their handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.handles import MAX_NAMED, NAME_LENGTH, ambiguous, former_handle
+from contextstash_storage.records import Output
+from contextstash_storage.sql.rows import no_handle
+from contextstash_storage.sql.steps import Statement, Steps
+
+OutputOf = Callable[[Sequence[Any]], Output]
+"""Makes the output of a row of the dialect's `output` columns."""
+
+_MEANINGS = f"""
+SELECT * FROM (
+    SELECT session_id, row_number() OVER (PARTITION BY {{sha256}} ORDER BY updated_at DESC) AS place, {{output}}
+    FROM outputs JOIN sessions USING ({{key}}) WHERE owner = ? AND %s
+) AS meanings WHERE place = 1 LIMIT {MAX_NAMED}
+"""
+"""The outputs that a handle can mean, with different texts: of each text the one in the newest session."""
+
+_NAMED = "handle = ?"
+_FORMERLY_NAMED = f"handle >= ? AND handle < ? AND substr(handle, {NAME_LENGTH + 1}) = ?"
+
+
+def find_output(owner: str, handle: str, session_id: str | None, output_of: OutputOf) -> Steps[tuple[str, Output]]:
+    """As SessionStore.find_output."""
+    named, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
+    rows = yield Statement(_MEANINGS % (_NAMED + named), (owner, handle, *values))
+    if not rows and (former := former_handle(handle)):
+        rows = yield Statement(_MEANINGS % (_FORMERLY_NAMED + named), (owner, *former, *values))
+    if not rows:
+        raise no_handle(handle, session_id)
+    found = [(row[0], output_of(row[2:])) for row in rows]
+    if len(found) > 1:
+        raise BadInputError(ambiguous(handle, [(name, output.handle) for name, output in found]))
+    return found[0]
+
+
+def find_handles(owner: str, prefix: str, limit: int) -> Steps[list[str]]:
+    """The handles that begin with `prefix`, in order."""
+    rows = yield Statement(
+        "SELECT DISTINCT handle FROM outputs JOIN sessions USING ({key})"
+        " WHERE owner = ? AND handle >= ? AND substr(handle, 1, ?) = ? ORDER BY handle LIMIT ?",
+        (owner, prefix, len(prefix), prefix, limit),
+    )
+    return [handle for (handle,) in rows]

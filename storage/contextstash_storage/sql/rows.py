@@ -1,0 +1,85 @@
+"""What the rows of both stores have in common: a session's columns, and the errors for what is not there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from contextstash_storage.codec.record_json import from_json
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.records import Counters, Session
+
+SESSION_COLUMNS = (
+    "{number}, session_id, owner, agent, model, format, title, source, settings, parent_session_id,"
+    " created_at, updated_at, counters"
+)
+
+CHANGEABLE = frozenset({"agent", "model", "format", "title", "source", "settings"})
+
+
+def now() -> datetime:
+    """The current time in UTC."""
+    return datetime.now(UTC)
+
+
+def no_session(session_id: str) -> SessionNotFoundError:
+    """The error for a session that does not exist."""
+    return SessionNotFoundError(
+        f"There is no session '{session_id}'. `contextstash sessions`, or the resource context://sessions, lists those"
+        " there are."
+    )
+
+
+def no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
+    """The error for a handle that does not exist, or not in the named session."""
+    return HandleNotFoundError(
+        f"There is no archived output '{handle}'{' in that session' * (session_id is not None)}."
+        " Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
+    )
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Raise BadInputError if these fields of a session cannot be changed."""
+    unknown = changes.keys() - CHANGEABLE
+    if unknown:
+        raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+
+
+def session_of(row: tuple[Any, ...]) -> Session:
+    """The session of a row of SESSION_COLUMNS."""
+    (
+        _,
+        session_id,
+        owner,
+        agent,
+        model,
+        format_,
+        title,
+        source,
+        settings,
+        parent,
+        created,
+        updated,
+        counters,
+    ) = row
+    return Session(
+        session_id=session_id,
+        owner=owner,
+        agent=agent,
+        model=model,
+        format=format_,
+        title=title,
+        source=source,
+        settings=json.loads(settings),
+        parent_session_id=parent,
+        created_at=datetime.fromisoformat(created),
+        updated_at=datetime.fromisoformat(updated),
+        counters=from_json(Counters, counters),
+    )
+
+
+FEW = 16
+"""Up to so many messages are made where their rows are read; of more only the rows, which takes a tenth of the time:
+others wait for the one connection that reads."""

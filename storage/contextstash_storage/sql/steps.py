@@ -1,0 +1,57 @@
+"""Operations on rows, written once for both stores: generators that yield statements and are sent their rows.
+
+    def read_name(key: Key) -> Steps[str | None]:
+        rows = yield Statement("SELECT name FROM things WHERE {of}", key)
+        return rows[0][0] if rows else None
+
+SQLite's store drives them on its connection's thread, PostgreSQL's awaits each statement; `{of}` and the like stand for
+what their tables name differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+Key = tuple[Any, ...]
+"""The values by which a session's rows are found: its row in SQLite, its owner and its id in PostgreSQL."""
+
+
+class Statement(NamedTuple):
+    """A statement and its values, each a `?` in the text."""
+
+    text: str
+    values: Sequence[object] = ()
+
+
+class Repeated(NamedTuple):
+    """A statement that is run for each of these rows of values, and returns nothing."""
+
+    text: str
+    rows: Sequence[Sequence[object]]
+
+
+Result = TypeVar("Result")
+Steps: TypeAlias = Generator[Statement | Repeated, list[Any], Result]
+
+Dialect: TypeAlias = Mapping[str, str]
+"""What a store's tables call what has a name in braces:
+
+- `key`, `keys`, `of`: the columns of a session's key, as many `?`, and the condition that finds a session's rows;
+- `number`: the row number of a session, `last`: what orders sessions of the same time;
+- `is_not`: compares values that can be absent; `seen`: the condition of sessions that are not being deleted or made;
+- `last_message`: the time of a session's last message; `messages`, `appended`: counters of a session;
+- `tool`, `tokens`, `output`, `sha256`: columns of an output, all that its record is made of, and its text's hash;
+- `piece`, `first_piece`: a further column of a batch, and its value in a batch that is whole;
+- `summary_id`: of an edit; `call_…`: what is summed up of a call.
+"""
+
+
+def only(rows: Sequence[Any]) -> Any:
+    """The first column of the first row; None if there is no row."""
+    return rows[0][0] if rows else None
+
+
+def marks(values: Sequence[object]) -> str:
+    """A `?` for each value, for a condition with IN."""
+    return ", ".join("?" * len(values))

@@ -1,0 +1,95 @@
+"""`contextstash continue`: another client starts with the hand-off, in the session's folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine, write_transcript
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script"),
+]
+
+CLIENT = """
+import json, os, sys
+json.dump({"arguments": sys.argv[1:], "folder": os.getcwd()}, open(os.environ["NOTED"], "w"))
+raise SystemExit(7)
+"""
+
+
+@pytest.fixture
+def environment(contextstash: CommandLine) -> dict[str, str]:
+    """An environment in which each client is a script that notes how it was started."""
+    programs = contextstash.folder / "bin"
+    programs.mkdir()
+    for name in ("claude", "codex", "gemini"):
+        (programs / name).write_text(f"#!{sys.executable} -P\n{CLIENT}")
+        (programs / name).chmod(0o700)
+    return {"PATH": f"{programs}:/usr/bin:/bin", "NOTED": str(contextstash.folder / "noted.json")}
+
+
+def recorded(contextstash: CommandLine) -> Path:
+    """A session of Claude Code that ran in the folder `orchard`."""
+    place = contextstash.folder / "orchard"
+    place.mkdir()
+    path = contextstash.folder / "5b1f6c1e-0000-4000-8000-000000000001.jsonl"
+    write_transcript(path, outputs=6)
+    path.write_text(path.read_text().replace("/srv/orchard", str(place)))
+    contextstash.json("import", path)
+    return path
+
+
+@pytest.mark.parametrize("client", ["claude", "codex", "gemini"])
+def test_the_client_gets_the_hand_off_in_the_sessions_folder(
+    contextstash: CommandLine, environment: dict[str, str], client: str
+) -> None:
+    recorded(contextstash)
+    done = contextstash.run("continue", client, "5b1f", environment=environment)
+    assert done.returncode == 7, done.stderr
+    noted = json.loads((contextstash.folder / "noted.json").read_text())
+    assert noted["folder"] == str(contextstash.folder / "orchard")
+    message = noted["arguments"][-1]
+    assert "You must not change any of them" in message
+    assert 'session_id "5b1f6c1e-0000-4000-8000-000000000001"' in message
+    assert "out_" in message
+    assert noted["arguments"][:-1] == (["--prompt-interactive"] if client == "gemini" else [])
+    assert f"{client} cannot search the old session yet." in done.stderr
+
+
+def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine, environment: dict[str, str]) -> None:
+    path = recorded(contextstash)
+    lines = path.read_text().splitlines()
+    added = json.loads(lines[1])
+    added |= {"uuid": "later", "parentUuid": json.loads(lines[-1])["uuid"]}
+    added["message"]["content"] = "Never prune the medlar before March."
+    path.write_text("\n".join([*lines, json.dumps(added), ""]))
+    done = contextstash.run("continue", "codex", "--print", environment=environment)
+    assert "Never prune the medlar before March." in done.stdout
+
+
+def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
+    contextstash: CommandLine, environment: dict[str, str]
+) -> None:
+    recorded(contextstash).unlink()
+    done = contextstash.run("continue", "codex", "5b1f", environment=environment)
+    assert done.returncode == 7
+    assert "The client has deleted its transcript; the session is kept here." in done.stderr
+    noted = json.loads((contextstash.folder / "noted.json").read_text())
+    assert noted["folder"] == str(contextstash.folder)
+    assert "You must not change any of them" in noted["arguments"][-1]
+    listed = contextstash.run("sessions")
+    assert "† " in listed.stdout
+    assert listed.stderr == "Of this session the client has deleted the transcript: marked †, kept here whole.\n"
+    found = {each["what"]: each for each in contextstash.json("doctor")}
+    assert found["transcripts"]["says"].startswith("1 session deleted by the client, kept here whole; the newest: 5b1f")
+
+
+def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:
+    recorded(contextstash)
+    done = contextstash.run("continue", "gemini", environment={"PATH": "/nowhere"})
+    assert (done.returncode, done.stderr) == (127, "Error: There is no program 'gemini' on the PATH.\n")
