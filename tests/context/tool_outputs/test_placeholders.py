@@ -22,7 +22,7 @@ from tests.support.turns import laws
 
 
 def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_again() -> None:
-    shown = placeholder("Bash", "pytest -q", 1_234, 88, "out_abcd2345", "tests: 2 failed, 41 passed", seq=12, seq=3)
+    shown = placeholder("Bash", "pytest -q", 1_234, 88, "out_abcd2345", "tests: 2 failed, 41 passed", seq=12)
     assert shown == (
         "[contextstash: archived output of Bash pytest -q (1,234 tokens, 88 lines): tests: 2 failed,"
         " 41 passed. As it was at message 12: get_archived_output, handle out_abcd2345.]"
@@ -30,7 +30,7 @@ def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_aga
 
 
 def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
-    shown = placeholder("Read", "a.py", 900, 88, "out_abcd2345", "88 lines", seq=12, changed_at=20, seq=3)
+    shown = placeholder("Read", "a.py", 900, 88, "out_abcd2345", "88 lines", seq=12, changed_at=20)
     assert shown.endswith(
         "88 lines. The file was changed since, at message 20. As it was at message 12: get_archived_output,"
         " handle out_abcd2345.]"
@@ -38,7 +38,7 @@ def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
 
 
 def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
-    shown = placeholder("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9, "out_abcd2345", "9 lines", seq=3, seq=3)
+    shown = placeholder("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9, "out_abcd2345", "9 lines", seq=3)
     assert "deep/loans.py (9 tokens" in shown
     assert len(shown) < 220
 
@@ -126,7 +126,7 @@ texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
 def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str, argument: str, text: str) -> None:
     digest = digest_output(tool, argument, text, False)
     shown = [
-        placeholder(tool, argument, 1, 1, "out_a", digest),
+        placeholder(tool, argument, 1, 1, "out_a", digest, seq=3),
         filled_placeholder("[{subject} {tool} {argument} {digest}, kept as {handle}]", output(tool, argument), digest),
         digest_message(output(tool, argument), text, 300).split("\n")[0],
     ]
