@@ -29,6 +29,9 @@ STANDING_SHARE = 6
 """The texts of files in use that follow a summary take at most the free window divided by this. Measured on recorded
 sessions of Claude Code: with 6 the old lines of the next edit are in view more often than with 7, 8 or 10."""
 
+MAX_STANDING = 8_000
+"""Largest default of that, in tokens: as much as the longest summary. A guess: some ten functions of a few files."""
+
 REQUEST_SHARE = 4
 """The first request of a session stays as it was written if it takes at most the usable window divided by this, within
 the limits below. If it is too small, a long task is shortened; if it is too large, a pasted document stays for ever."""
@@ -108,7 +111,7 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         summary_tokens=_summary_tokens(settings, free),
         recovery_tokens=_or(settings.recovery_tokens, usable // 2),
         request_tokens=min(MAX_REQUEST, max(MIN_REQUEST, usable // REQUEST_SHARE), usable // 2),
-        standing_tokens=0 if settings.low_water is None else free // STANDING_SHARE,
+        standing_tokens=0 if settings.low_water is None else min(MAX_STANDING, free // STANDING_SHARE),
         words_tokens=min(MAX_WORDS, max(MIN_WORDS, usable // WORDS_SHARE)),
     )
 

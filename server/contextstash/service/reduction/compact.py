@@ -188,7 +188,7 @@ async def _carry_out(
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
     recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
     history = [turn for turn in recent if turn.seq <= plan.last_seq]
-    in_use = await files_in_use(snapshot, recent, shown)
+    in_use = await files_in_use(snapshot, recent, shown, plan.tokens)
     told = [*shown, *as_turns(in_use)]
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=told)
     if earlier.summary is None:

@@ -20,10 +20,15 @@ HEAD_TOKENS = 60
 """About what the line before the texts takes."""
 
 
-async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn]) -> str:
+MAX_PART = 6
+"""The texts take at most one part in so many of the tokens that the compaction frees, so that it frees most of them."""
+
+
+async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], replaced: int) -> str:
     """The texts of the files that these turns use, as they stand at their end, without those that the view shows whole;
-    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it."""
-    room = snapshot.budget.standing_tokens - HEAD_TOKENS
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` are
+    the tokens that the compaction frees."""
+    room = min(snapshot.budget.standing_tokens, replaced // MAX_PART) - HEAD_TOKENS
     if room < MIN_TOKENS or not turns:
         return ""
     return await asyncio.to_thread(_written, snapshot, turns, shown, room)
