@@ -26,8 +26,8 @@ MAX_PART = 6
 
 async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], replaced: int) -> str:
     """The texts of the files that these turns use, as they stand at their end, without those that the view shows whole;
-    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` are
-    the tokens that the compaction frees."""
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` is
+    how many tokens the compaction frees."""
     room = min(snapshot.budget.standing_tokens, replaced // MAX_PART) - HEAD_TOKENS
     if room < MIN_TOKENS or not turns:
         return ""
