@@ -52,8 +52,8 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
-        "Task", "Decisions and constraints", "Files touched", "Names in use", "Errors", "Findings", "Open items",
-        "Last state", "Archived outputs",
+        "Task", "Decisions and constraints", "Files touched", "Errors", "Findings", "Open items", "Last state",
+        "Names in use", "Archived outputs",
     ]  # fmt: skip
 
 

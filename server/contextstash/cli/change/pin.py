@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @click.option("--remove", is_flag=True, help="Remove these pins instead of adding them.")
 @database_options
 def pin(opener: StashOpener, as_json: bool, session: str, pins: tuple[str, ...], remove: bool) -> None:
-    """Keep outputs in a session's view: by handle (out_…), or the newest output that shows a file, by its path."""
+    """Keep outputs in a session's view: by handle (out_…), or the newest output that shows a file, by its path; or a
+    rule ("rule: never push")."""
 
     async def work(stash: Stash) -> ConfigureResult:
         session_id = await find_session(stash, session)

@@ -61,13 +61,16 @@ def failures(
         if entry and (not actions or entry.lasts):
             (closed if entry.resolved else open_ones)[entry.label] = entry
     for action in actions:
-        label = _label(action)
+        label = label_of(action)
         if action.failed:
             closed.pop(label, None)
             open_ones.pop(label, None)
             open_ones[label] = Failure(action.seq, label, one_line(action.error_message, MAX_ERROR_LENGTH))
         elif action.output is not None and not action.refused:
-            for other in [known for known in open_ones if _covers(label, known)]:
+            passed = [
+                known for known, each in open_ones.items() if _covers(label, known) or _shows_passed(action, each)
+            ]
+            for other in passed:
                 closed[other] = _resolved(open_ones.pop(other), action.seq, changed)
     return sorted([*closed.values(), *open_ones.values()], key=lambda failure: failure.seq)
 
@@ -87,15 +90,29 @@ def _resolved(failure: Failure, seq: int, changed: Mapping[int, Sequence[str]]) 
     return Failure(failure.seq, failure.label, failure.error_message, True, fix)
 
 
-def _label(action: Action) -> str:
+def label_of(action: Action) -> str:
+    """A call in one line, by which its failure and its later success are matched."""
     if action.command is not None:
         return one_line(bare_command(action.command).replace("`", "'"), MAX_COMMAND_LENGTH)
     return one_line(f"{action.tool} {action.argument}".replace("`", "'"), MAX_COMMAND_LENGTH)
 
 
+_FIRST_TEST = re.compile(r"; first: (\S+)")
+_TEST_PARTS = re.compile(r"::|/| > ")
+
+
+def _shows_passed(action: Action, failure: Failure) -> bool:
+    """Whether a test run without failures names the test that had failed, whatever the command is."""
+    failed = _FIRST_TEST.search(failure.error_message)
+    if not failed or action.output is None or not action.tests or action.tests.failed or not action.tests.passed:
+        return False
+    name = _TEST_PARTS.split(failed.group(1))[-1].strip(".:,")
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", action.output.text)) if len(name) > 3 else False
+
+
 def _covers(success: str, failure: str) -> bool:
     """Whether the success of one command shows that the failure of another is resolved."""
-    if success == failure:
+    if success == failure or failure.rsplit(" && ", 1)[-1] in success.split(" && "):
         return True
     good, bad = _program(success), _program(failure)
     runner = _runner(good)

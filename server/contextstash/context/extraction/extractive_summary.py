@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action, actions_of, bare_command
+from contextstash.context.extraction.attempts import failed_attempts
 from contextstash.context.extraction.audit import facts_of, is_of_the_moment
 from contextstash.context.extraction.decisions import weighted_decisions
 from contextstash.context.extraction.errors import failures
@@ -48,9 +49,9 @@ TASK_SHARE = 0.22
 """The share of the summary that the task may take at first: what it shows of the constraints is not repeated below. A
 little above the share of its section in `section_budget.SHARES`."""
 
-NAMES_SHARE = 0.45
-"""The share of the summary that the names in use may take. Measured with bench/fidelity: at a summary of an eighth of
-the window, more names keep more, but leave too little for what a person reads in it."""
+NAMES_SHARE = 0.3
+"""The share of the summary that the names in use may take. Measured with bench/fidelity: twice as much keeps more, but
+leaves too little for what a person reads, and the texts of files in use keep more in the same room."""
 
 MAX_SIMILAR_OUTPUTS = 2
 """Outputs of similar calls that are listed by handle, so that one kind does not fill the list."""
@@ -98,6 +99,7 @@ def extract_summary(
         Section.EARLIER: _earlier(material),
         Section.DECISIONS: _decisions(material, said),
         Section.FILES: files,
+        Section.TRIED: _tried(material),
         Section.NAMES: _names(material, history, shown, int(max_tokens * names_share), count),
         Section.ERRORS: _errors(material),
         Section.FINDINGS: _findings(material),
@@ -249,6 +251,12 @@ def _errors(material: _Material) -> list[Item]:
         for failure in found
         if not (failure.resolved and failure.is_slip)
     ]
+
+
+def _tried(material: _Material) -> list[Item]:
+    new = failed_attempts(material.turns, material.actions, changes_by_message(material.actions))
+    lines = merged(material.old(Section.TRIED), new)
+    return [Item(line, weight=float(place)) for place, line in enumerate(lines)]
 
 
 def _findings(material: _Material) -> list[Item]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action, actions_of
 from contextstash.context.extraction.file_actions import file_uses
+from contextstash.context.extraction.files import changes_by_message
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_requests import without_host_text
 
@@ -30,6 +31,10 @@ EARLIER_WEIGHT = 6.0
 
 NUMBERED_SHARE = 0.3
 """The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
+
+SEEN_SHARE = 0.3
+"""The share of its weight that a name counts which the agent did not write and which stands in no changed file: such
+names only fill the room that is left. A guess."""
 
 NAME_TOKENS = 3
 """What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its
@@ -55,6 +60,12 @@ _ESCAPE = re.compile(r"\\+[ntr]")
 _DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
 _DIFF_SIDE = re.compile(r" [ab]/")
 _NUMBERED = re.compile(r"[A-Za-z][a-z]+\d")
+_AT_LINE = re.compile(r"(\.\w{1,10})[:-]\d+(?:[:-]\d*)?$")
+"""A line number behind a path, as a search prints it."""
+
+_COLOR = re.compile(r"(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+"""A colour looks like a name with digits."""
+
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 _LOCATED = re.compile(r"^\s*([\w.@+~-]*(?:/[\w.@+-]+)*\.\w{1,10})[:-]\d+[:-]", re.MULTILINE)
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
@@ -68,12 +79,16 @@ class _Uses:
     """The uses of all names in a sequence of turns."""
 
     weights: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    own: set[str] = field(default_factory=set)
     homes: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     forms: dict[str, str] = field(default_factory=dict)
 
-    def add(self, names: Iterable[str], weight: float) -> None:
+    def add(self, names: Iterable[str], weight: float, *, own: bool) -> None:
+        """Count uses of the names; `own` are those that the agent wrote or changed."""
         for name in names:
             key = path_key(name) if "/" in name else name
+            if own:
+                self.own.add(key)
             self.weights[key] += weight
             self.forms[key] = name
 
@@ -84,7 +99,8 @@ class _Uses:
         return found[:MAX_RANKED]
 
     def _value(self, name: str) -> float:
-        return self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
+        own = 1.0 if name in self.own else SEEN_SHARE
+        return own * self.weights[name] * (NUMBERED_SHARE if _NUMBERED.fullmatch(name) else 1.0)
 
 
 def path_key(path: str) -> str:
@@ -98,12 +114,12 @@ def names_of(text: str) -> dict[str, None]:
     text = _ESCAPE.sub("\n", text[:MAX_SCANNED]).replace('\\"', '"')
     text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
     found: dict[str, None] = {}
-    for path in _PATH.findall(text):
+    for path in (_AT_LINE.sub(r"\1", each) for each in _PATH.findall(text)):
         # `read/write` and `net/http` look like paths too; a file has an extension or a place.
         if len(path_key(path)) >= 6 and (path[0] in "/~." or "." in path.rsplit("/", 1)[-1]):
             found[path] = None
     for name in _NAME.findall(_PATH.sub(" ", text)):
-        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name):
+        if _SHAPED.search(name) and 3 * sum(map(str.isdigit, name)) <= len(name) and not _COLOR.fullmatch(name):
             found[name] = None
     return found
 
@@ -145,7 +161,7 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
         a_file = home not in (ELSEWHERE, FILES)
         home = _absolute(home, base) if a_file else home
         names = [_absolute(name, base) for name in names] if home == FILES else names
-        uses.add([*names, *([home] if a_file else [])], weight)
+        uses.add([*names, *([home] if a_file else [])], weight, own=True)
         for name in names:
             if a_file:
                 uses.homes[name][path_key(home)] += 1
@@ -153,10 +169,15 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             continue
         weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
-        uses.add(_names_in(turn), weight)
-    for action in actions_of(turns):
+        uses.add(_names_in(turn), weight, own=turn.role == "assistant")
+    actions = actions_of(turns)
+    changed = {path_key(path) for paths in changes_by_message(actions).values() for path in paths}
+    for action in actions:
         for name, home in _homes(action):
-            uses.homes[name][path_key(home)] += 1
+            key = path_key(home)
+            uses.homes[name][key] += 1
+            if key in changed:
+                uses.own.add(name)
     return uses
 
 

@@ -13,11 +13,12 @@ class Section(StrEnum):
     EARLIER = "Earlier summary"
     DECISIONS = "Decisions and constraints"
     FILES = "Files touched"
-    NAMES = "Names in use"
+    TRIED = "Tried and failed"
     ERRORS = "Errors"
     FINDINGS = "Findings"
     OPEN = "Open items"
     STATE = "Last state"
+    NAMES = "Names in use"
     ARCHIVED = "Archived outputs"
     POINTERS = "Missing above, kept in the archive"
 

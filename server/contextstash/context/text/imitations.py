@@ -22,9 +22,9 @@ _SPEAKER = re.compile(
 )
 
 _TITLES = (
-    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|names in use|errors?|findings?|open items?"
-    r"|last state|archived outputs?|not told above|missing above|outputs kept|instructions?|rules?|requirements?"
-    r"|messages? \d"
+    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|files touched|tried and failed|names in use|errors?"
+    r"|findings?|open items?|last state|archived outputs?|not told above|missing above|outputs kept|instructions?"
+    r"|rules?|requirements?|messages? \d"
 )
 _HEADING = re.compile(
     rf"^(?P<lead>[ \t]*(?:[>|*+-][ \t]+){{0,4}})"

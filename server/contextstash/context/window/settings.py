@@ -356,7 +356,8 @@ class ContextSettings(BaseModel):
         default=(),
         max_length=MAX_PINS,
         description="Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output"
-        " that shows the file stays. What a summary replaces follows it word for word.",
+        " that shows the file stays; or rules (rule: never push), which stand beside every summary. What a summary"
+        " replaces follows it word for word.",
     )
     prune_inputs: bool = Field(
         default=False,

@@ -114,8 +114,8 @@ def agent_tools(stash: LazyStash) -> list[StashTool]:
     compact_session = StashTool.of(
         compact_session_of(stash),
         title="Compact session",
-        description="Shrink the context: replace all but the recent messages by a summary, preferably one that you"
-        " write. Use at level compact or above. Reversible.",
+        description="Replace all but the recent messages by a summary, preferably yours. Use at level compact, or at a"
+        " finished step or before a new topic. Reversible.",
         line=lines.compact,
     )
     retrieving = (get_summary, get_archived_output, search_history, restore_outputs)

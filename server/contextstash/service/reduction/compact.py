@@ -12,6 +12,7 @@ from contextstash.context.extraction.audit import append_pointers, audit_summary
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
+    WHOLE_SHARE,
     CompactPlan,
     KeepLimits,
     keep_limits,
@@ -29,6 +30,7 @@ from contextstash.context.view.summary_tiers import standing_summaries
 from contextstash.context.view.view import Changes, Entry, difference, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.reduction.digests import compaction_digest_edit
+from contextstash.service.reduction.files_in_use import as_turns, files_in_use
 from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.lease import Lease, LeaseLostError, only_one
 from contextstash.service.reduction.merge_summaries import merge_summaries
@@ -101,11 +103,13 @@ async def _compact(
         is_bound = binds(snapshot.settings, snapshot.session.model)
         importance = await importance_in_view(access, snapshot)
         keep = await asyncio.to_thread(keep_limits, snapshot, importance)
-        plan = earlier.plan(snapshot)
-        if plan is None:
+        same = earlier.plan(snapshot)
+        if same is None:
             earlier.summary = None
             # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-            plan = await asyncio.to_thread(_plan, snapshot, keep, asked or is_bound)
+            plan, keep = await asyncio.to_thread(_plan, snapshot, keep, asked or is_bound)
+        else:
+            plan = same
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         if earlier.summary is None and snapshot.settings.thinking == "auto" and is_bound:
@@ -118,13 +122,21 @@ async def _compact(
     return result
 
 
-def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> CompactPlan:
+def _plan(snapshot: SessionSnapshot, keep: KeepLimits, asked: bool) -> tuple[CompactPlan, KeepLimits]:
+    """The plan, and what it keeps."""
     outputs = unpinned_outputs(snapshot)
     plan = plan_compaction(snapshot.entries, keep, outputs)
     if not plan.covered and asked and keep.whole is not None:
         # With placeholders everything fits below the mark. Who asks for a compaction gets one all the same.
         plan = plan_compaction(snapshot.entries, replace(keep, whole=None), outputs)
-    return replace(plan, beyond=snapshot.beyond) if plan.covered else plan
+    if plan.covered and keep.whole is not None:
+        # The texts of files in use follow the summary, and take the place of some recent messages.
+        budget = snapshot.budget
+        tokens = max(keep.tokens - budget.standing_tokens, budget.free // 8)
+        fewer = replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE))
+        narrower = plan_compaction(snapshot.entries, fewer, outputs)
+        plan, keep = (narrower, fewer) if narrower.covered else (plan, keep)
+    return (replace(plan, beyond=snapshot.beyond) if plan.covered else plan), keep
 
 
 def summary_request(
@@ -169,8 +181,11 @@ async def _carry_out(
     turns = await covered_turns(access, snapshot, plan)
     archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
-    history = await recent_history(access, snapshot, plan.last_seq)
-    request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=shown)
+    recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
+    history = [turn for turn in recent if turn.seq <= plan.last_seq]
+    in_use = await files_in_use(snapshot, recent, shown, plan.tokens)
+    told = [*shown, *as_turns(in_use)]
+    request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=told)
     if earlier.summary is None:
         chosen = writers.chosen(access, snapshot)
         writing = written(access, snapshot, chosen, request, span)
@@ -180,16 +195,17 @@ async def _carry_out(
     words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
     audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
     pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
+    behind = "\n\n".join(filter(None, [pinned, in_use]))
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
-        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=pinned
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind
     )
-    told = words.edits(snapshot, edit.summary_id)
-    tokens = edit.tokens + sum(each.tokens for each in told)
+    said = words.edits(snapshot, edit.summary_id)
+    tokens = edit.tokens + sum(each.tokens for each in said)
     if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
         return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
-    edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *told]
+    edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *said]
     entries = await entries_after(access, snapshot, edits)
     verb, count = "Would summarize" if dry_run else "Summarized", plan.messages
     reason = f"{verb} {count} messages, {edit.first_seq} to {edit.last_seq}."
