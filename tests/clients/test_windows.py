@@ -115,9 +115,9 @@ def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves
     tmp_path: Path, client: str, window: int
 ) -> None:
     start = claude if client == "claude-code" else codex
-    contextstash(tmp_path, "install", client, "--window", str(window), "--hooks", "--yes")
+    contextstash(tmp_path, "install", client, "--window", str(window), "--yes")
     with coding_provider("seq 1 4200", 14) as provider:
-        start(tmp_path, provider)
+        start(tmp_path, provider, "--no-prune")
     assert any(asked.compacts for asked in provider.asked)
     assert 0.8 * window < max(sizes(provider)) < 1.2 * window
     contextstash(tmp_path, "uninstall", client, "--yes")
