@@ -47,9 +47,11 @@ class Pruned:
 
 @dataclass(frozen=True)
 class Compacted:
-    """Older messages are shown as a summary. `sent` is how many messages the model gets now."""
+    """Older messages are shown as the user's words and a summary: `head` is their text. `sent` is how many messages the
+    model gets now."""
 
     result: CompactResult
+    head: str
     sent: int
 
 
@@ -106,7 +108,8 @@ async def walk(stash: Stash) -> AsyncIterator[Step]:
     yield Pruned(pruned, largest.handle, placeholder)
 
     compacted = await stash.compact_session(SESSION_ID)
-    yield Compacted(compacted, len(await _view(stash)))
+    after = await _view(stash)
+    yield Compacted(compacted, _text(after[0]["content"]), len(after))
 
     text, pages = await _read_whole(stash, largest.handle)
     yield Retrieved(largest.handle, largest.tool, pages, text, _tool_results(natives)[call_id])
@@ -142,7 +145,7 @@ def _tool_results(natives: list[Native]) -> dict[str, str]:
 
 
 def _text(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return content if isinstance(content, str) else "\n\n".join(part.get("text", "") for part in content)
 
 
 async def _view(stash: Stash) -> list[dict[str, Any]]:

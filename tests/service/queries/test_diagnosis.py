@@ -35,7 +35,7 @@ async def test_what_no_compaction_can_shrink_is_named_as_such(tmp_path: Path) ->
 
 
 async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_path: Path) -> None:
-    natives = [user(8_000), reply(8_000)] * 5
+    natives = [user(800), reply(15_200)] * 5
     async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
         await stash.record_messages(natives, whole=True, session_id=SESSION)
         await stash.compact_session(SESSION, strategy="extractive")

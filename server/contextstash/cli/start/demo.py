@@ -164,8 +164,8 @@ def _show_pruned(number: int, step: Pruned) -> None:
 
 def _show_compacted(number: int, step: Compacted) -> None:
     result = step.result
-    _heading(f"{number}. Compact: older messages become a summary ({result.strategy} writer)")
-    _quote(result.summary or "", MAX_SUMMARY_LINES)
+    _heading(f"{number}. Compact: older messages become your words and a summary ({result.strategy} writer)")
+    _quote(step.head, MAX_SUMMARY_LINES)
     _line(f"{in_commands(result.reason)} {change_line(result.tokens_before, result.tokens_after)}", bold=True)
     _line(f"The model now gets {step.sent} messages.")
 

@@ -87,14 +87,20 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
                 replaced[edit.seq, edit.block] = edit
             case DigestEdit():
                 if edit.text.startswith(USER_BLOCK_WHOLE):
-                    digests = [each for each in digests if not each.text.startswith(USER_BLOCK)]
+                    digests = _without_user_words(digests)
                 digests.append(edit)
             case StripEdit():
                 strips.append(edit)
             case SummaryEdit() | RewindEdit():
+                if isinstance(edit, SummaryEdit) and edit.seq is not None:  # by the client, whose window has none
+                    digests = _without_user_words(digests)
                 covers = [cover for cover in covers if not _inside(cover, edit)]
                 covers.append(edit)
     return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
+
+
+def _without_user_words(digests: Iterable[DigestEdit]) -> list[DigestEdit]:
+    return [each for each in digests if not each.text.startswith(USER_BLOCK)]
 
 
 def _inside(inner: Cover, outer: Cover) -> bool:
