@@ -17,15 +17,18 @@ def test_a_checkout_is_pulled_and_set_up_again(tmp_path: Path) -> None:
     assert checkout.described == f"the checkout {tmp_path}"
 
 
-def test_pipx_uv_and_pip_install_again_from_where_it_came() -> None:
+def test_pipx_uv_and_pip_install_again_from_where_it_came(tmp_path: Path) -> None:
     source = "git+https://example.org/contextstash"
     commands = {
-        "/opt/u/.local/share/pipx/venvs/contextstash": "pipx install --force",
-        "/opt/u/.local/share/uv/tools/contextstash": "uv tool install --reinstall",
-        "/opt/u/env": "/opt/u/env/bin/python -m pip install --upgrade --force-reinstall",
+        "pipx_metadata.json": "pipx install --force",
+        "uv-receipt.toml": "uv tool install --reinstall",
+        "pyvenv.cfg": f"{tmp_path / 'pyvenv.cfg.d' / 'bin' / 'python'} -m pip install --upgrade --force-reinstall",
     }
-    for environment, command in commands.items():
-        assert Installation(PACKAGE, Path(environment), source).upgrade == [f"{command} {source}"]
+    for receipt, command in commands.items():
+        environment = tmp_path / f"{receipt}.d"
+        environment.mkdir()
+        (environment / receipt).touch()
+        assert Installation(PACKAGE, environment, source).upgrade == [f"{command} {source}"]
 
 
 def test_a_name_on_the_index_that_is_not_ours_is_never_advised() -> None:

@@ -16,6 +16,10 @@ from contextstash.hosts.install.publication import PUBLISHED
 
 NAME = "contextstash"
 
+PIPX_RECEIPT, UV_RECEIPT = "pipx_metadata.json", "uv-receipt.toml"
+"""The files by which pipx and uv know the environments that they made, which have no pip of their own. The folders of
+both can be moved by variables, so their names say nothing."""
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -51,10 +55,9 @@ class Installation:
 
     @property
     def _installer(self) -> str:
-        parts = self.environment.parts
-        if "pipx" in parts:
+        if (self.environment / PIPX_RECEIPT).exists():
             return "pipx install --force"
-        if "uv" in parts and "tools" in parts:
+        if (self.environment / UV_RECEIPT).exists():
             return "uv tool install --reinstall"
         return f"{shlex.quote(str(self.environment / 'bin' / 'python'))} -m pip install --upgrade --force-reinstall"
 
