@@ -187,7 +187,7 @@ async def test_what_json_does_not_have_is_refused_by_our_own_errors(tmp_path: Pa
         assert await session.messages() == [ASKED]
 
 
-@pytest.mark.parametrize("value", [7, 1.5, ["x"], b"x", object(), "\ud800"], ids=repr)
+@pytest.mark.parametrize("value", [7, 1.5, ["x"], b"x", object(), "\ud800"], ids=lambda value: type(value).__name__)
 async def test_arguments_of_the_wrong_type_are_refused_by_our_own_errors(tmp_path: Path, value: Any) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         for name in ("model", "format", "agent", "title", "parent_session_id"):

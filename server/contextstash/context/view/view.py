@@ -86,21 +86,23 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
             case ArchiveEdit() | TruncateEdit():
                 replaced[edit.seq, edit.block] = edit
             case DigestEdit():
-                if edit.text.startswith(USER_BLOCK_WHOLE):
-                    digests = _without_user_words(digests)
-                digests.append(edit)
+                digests = [*_still_shown(digests, edit), edit]
             case StripEdit():
                 strips.append(edit)
             case SummaryEdit() | RewindEdit():
-                if isinstance(edit, SummaryEdit) and edit.seq is not None:  # by the client, whose window has none
-                    digests = _without_user_words(digests)
+                digests = _still_shown(digests, edit)
                 covers = [cover for cover in covers if not _inside(cover, edit)]
                 covers.append(edit)
     return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
 
 
-def _without_user_words(digests: Iterable[DigestEdit]) -> list[DigestEdit]:
-    return [each for each in digests if not each.text.startswith(USER_BLOCK)]
+def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:
+    """The digests that a later edit leaves in the view. Messages with the user's words leave it when they are written
+    again as a whole, and with a summary by the client (it stands at the position of the client's own message): the
+    client's new window has none of ours."""
+    renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
+    by_client = isinstance(edit, SummaryEdit) and edit.seq is not None
+    return [each for each in digests if not each.text.startswith(USER_BLOCK)] if renewed or by_client else digests
 
 
 def _inside(inner: Cover, outer: Cover) -> bool:
