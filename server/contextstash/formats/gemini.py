@@ -11,6 +11,7 @@ from contextstash.formats.block_reader import (
     Piece,
     as_json,
     call_piece,
+    image_piece,
     kind_of,
     need_object,
     need_text,
@@ -224,7 +225,7 @@ def _read_nested(part: Mapping[str, Any]) -> Piece:
 def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
     kind = str(get(data, "mimeType") or "")
     if kind.startswith("image/"):
-        return piece("image")
+        return image_piece(get(data, "data"))
     if kind.startswith(("audio/", "video/")):
         return opaque_media({key: value for key, value in part.items() if value is not None})
     name = get(data, "displayName") or get(data, "fileUri")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.window.estimate import booked_late, breakdown, count_message, estimate, growth_ratio
+from contextstash.context.window.estimate import (
+    UNCALIBRATED,
+    booked_late,
+    breakdown,
+    count_message,
+    estimate,
+    growth_ratio,
+)
 from contextstash.context.window.settings import ContextSettings
 from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
 
@@ -31,7 +38,7 @@ def fold(*messages: NewMessage) -> Counters:
 
 def test_without_a_report_the_view_is_counted() -> None:
     tokens, method = estimate(fold(turn("user", 100), turn("assistant", 50)), SETTINGS, "o200k_base")
-    assert (tokens, method) == (150, "counted with o200k_base")
+    assert (tokens, method) == (150, f"counted with o200k_base; {UNCALIBRATED}")
 
 
 def test_the_last_report_is_the_anchor_and_what_came_after_is_counted() -> None:
@@ -39,6 +46,7 @@ def test_the_last_report_is_the_anchor_and_what_came_after_is_counted() -> None:
     tokens, method = estimate(counters, SETTINGS, "o200k_base")
     assert tokens == 5_000 + 50 + 30
     assert "reported usage (5,050 tokens at message 1) + 30 counted since" in method
+    assert UNCALIBRATED not in method
 
 
 def test_a_reply_recorded_in_parts_is_one_report() -> None:

@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from tests.support.effort import THOROUGH
-from tests.support.gemini_loop import Ask, AskedTooMuchError, ask_rest, ask_sdk, planned, run_loop
+from tests.support.gemini_loop import (
+    IMAGE,
+    MODEL,
+    SYSTEM,
+    TOOLS,
+    Ask,
+    AskedTooMuchError,
+    ask_rest,
+    ask_sdk,
+    planned,
+    run_loop,
+)
 from tests.support.gemini_provider import Planned, gemini_provider
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, view
 
@@ -85,3 +96,14 @@ async def test_a_recorded_system_instruction_comes_back_beside_the_contents(tmp_
         )
         context = await stash.get_context(SESSION)
     assert (context.system, context.messages) == ("Be brief.", [go])
+
+
+async def test_an_image_is_counted_as_gemini_3_counts_it(tmp_path: Path) -> None:
+    """Its size cannot be read here, and does not matter to the provider."""
+    image = {"role": "user", "parts": [IMAGE]}
+    with gemini_provider(WINDOW, planned) as provider:
+        ask_rest(provider.url, [image])
+        async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
+            await stash.record_messages([image], session_id=SESSION, format="gemini", model=MODEL)
+            context = await stash.get_context(SESSION, system=SYSTEM, tools=TOOLS)
+    assert abs(context.tokens - provider.sizes[0]) < 0.02 * provider.sizes[0]

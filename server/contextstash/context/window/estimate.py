@@ -49,6 +49,10 @@ UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
 new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.py)."""
 
+UNCALIBRATED = "not calibrated: no usage reported yet, so it may be 9 % too low to 22 % too high"
+"""What the method of an estimate says before the first report: the errors of first estimates in agent loops over the
+formats. If a host adds text that is not recorded or declared, such as a system prompt, it is too low by all of it."""
+
 MAX_GROWTH_RATIO = 4
 """Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
 tool definitions."""
@@ -185,6 +189,16 @@ def refused(counters: Counters, true: int) -> Counters:
     return reanchored(counters, true, counters.messages - 1, since=beyond)
 
 
+def explains(counters: Counters, settings: ContextSettings, tokens: int) -> bool:
+    """Whether the view may be this large: what no report includes may be larger than counted by MAX_RATIO. True if
+    nothing was reported, because then the request may hold anything."""
+    if counters.reported is None or not settings.anchored:
+        return True
+    estimated, _ = estimate(counters, settings, "")
+    since = max(0, counters.view_tokens - counters.reported_view)
+    return estimated + round(since * (MAX_RATIO - 1)) >= tokens
+
+
 def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
     """The counters anchored on a report that arrived after its reply was counted: message `seq`, of `tokens`. `since`
     are the tokens of the messages after it. Unchanged if a later message has a report already."""
@@ -243,7 +257,9 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     declared = counters.declared.tokens
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
-        return round(view * ratio) + declared + settings.conversation_overhead, f"counted with {counter}{calibrated}"
+        caveat = f"; {UNCALIBRATED}" if counters.reported is None else ""
+        tokens = round(view * ratio) + declared + settings.conversation_overhead
+        return tokens, f"counted with {counter}{calibrated}{caveat}"
     change = view - counters.reported_view
     since = round(change * (ratio if change > 0 else shrink_ratio(counters, settings)))
     since += declared - counters.reported_declared

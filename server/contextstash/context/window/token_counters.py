@@ -41,6 +41,29 @@ def openai_image(across: int, down: int) -> int:
     return OPENAI_BASE_TOKENS + OPENAI_TILE_TOKENS * columns * rows
 
 
+GEMINI_3_IMAGE = 1_120
+"""Tokens of an image of any size at the default resolution of Gemini 3 and newer:
+https://ai.google.dev/gemini-api/docs/media-resolution"""
+
+GEMINI_SMALL_EDGE = 384
+GEMINI_TILE = 768
+GEMINI_TILE_TOKENS = 258
+"""Gemini 2 and older count an image of at most 384 pixels each way as one tile, a larger one by tiles of 768 pixels:
+https://ai.google.dev/gemini-api/docs/tokens"""
+
+
+def gemini_3_image(across: int, down: int) -> int:
+    """Tokens of an image for Gemini 3 and newer, which do not depend on its size."""
+    return GEMINI_3_IMAGE
+
+
+def gemini_2_image(across: int, down: int) -> int:
+    """Tokens of an image for Gemini 2 and older."""
+    if max(across, down) <= GEMINI_SMALL_EDGE:
+        return GEMINI_TILE_TOKENS
+    return GEMINI_TILE_TOKENS * -(-across // GEMINI_TILE) * -(-down // GEMINI_TILE)
+
+
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
 
@@ -79,7 +102,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     ),
     (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=openai_image)),
     (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
-    (re.compile("gemini|google"), Family("gemini", factor=1.05)),
+    (re.compile(r"gemini-(?:[3-9]|\d\d)(?!\d)"), Family("gemini", factor=1.05, image=gemini_3_image)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05, image=gemini_2_image)),
 )
 UNKNOWN = Family("unknown")
 
@@ -191,6 +215,8 @@ def _rounded_once(
 
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
+    if block.type == "image" and counter.image is gemini_3_image:
+        return GEMINI_3_IMAGE
     if block.type == "image" and block.pixels and counter.image:
         return counter.image(*block.pixels)
     if block.type in ("image", "document"):

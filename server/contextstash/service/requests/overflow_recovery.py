@@ -11,7 +11,7 @@ from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.context.window.estimate import refused
+from contextstash.context.window.estimate import explains, refused
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
@@ -61,11 +61,12 @@ async def recover_context(
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
     if last and last[0].seq == session.counters.messages and is_same:
         return await _refused(access, session, overflow, await _what_fills_the_window(access, session))
-    session = await _corrected(access, session, overflow)
+    session, unexplained = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
-    done = await _shrunk(access, session.session_id)
+    done = await _shrunk(access, session.session_id, unexplained)
     session = await access.session(session.session_id)
-    context = await get_context(access, session.session_id)
+    budget = access.budget(access.settings(session), session.model, session).usable - unexplained
+    context = await get_context(access, session.session_id, budget=budget if unexplained else None)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
     await _log(access, session, before, after, reason)
@@ -125,8 +126,12 @@ async def _what_fills_the_window(access: Access, session: Session) -> str:
     )
 
 
-async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
-    """The session corrected by the error: the true window, and the true number of tokens in the view."""
+async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> tuple[Session, int]:
+    """The session corrected by the error: the true window, and the true number of tokens in the view.
+
+    If the error names no number and what was reported shows that the request cannot have been too long by our count,
+    the estimate stays: the refusal is spurious, or something came that contextstash does not see. The number says by
+    how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
     settings = access.settings(session)
     changes: dict[str, Any] = {}
     if overflow.limit is not None and overflow.limit != access.budget(settings, session.model, session).window:
@@ -145,24 +150,27 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     estimate = await estimate_session(access, session)
     least = max(usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
+    if overflow.prompt_tokens is None and not explains(session.counters, access.settings(session), least):
+        return session, least - estimate.tokens
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true)), 0
 
 
-async def _shrunk(access: Access, session_id: str) -> list[str]:
+async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str]:
     """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
-    is within the target of a recovery, except truncation with `recovery_cut_always`."""
+    is within the target of a recovery, except truncation with `recovery_cut_always`.
+    `unexplained` tokens are taken to be in the request too."""
     done: list[str] = []
     session = await access.session(session_id)
     settings = access.settings(session)
-    if await _over(access, session_id):
+    if await _over(access, session_id, unexplained):
         options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
         pruned = await prune(access, session_id, options, needed=True)
         if pruned.archived:
             done.append(f"{pruned.reason} {before_and_after(pruned.tokens_before, pruned.tokens_after)} tokens.")
-    if settings.recovery_cut_always or await _over(access, session_id):
+    if settings.recovery_cut_always or await _over(access, session_id, unexplained):
         cut = await retrying(lambda: _cut_outputs(access, session_id))
         done += [cut] if cut else []
-    if settings.compact_automatic and await _over(access, session_id):
+    if settings.compact_automatic and await _over(access, session_id, unexplained):
         compacted = await compact(access, session_id, Writers(strategy="auto"))
         if compacted.compacted:
             done.append(
@@ -171,10 +179,10 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
     return done
 
 
-async def _over(access: Access, session_id: str) -> bool:
+async def _over(access: Access, session_id: str, unexplained: int) -> bool:
     session = await access.session(session_id)
     budget = access.budget(access.settings(session), session.model, session)
-    return (await estimate_session(access, session)).tokens > budget.recovery_tokens
+    return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
 
 
 async def _cut_outputs(access: Access, session_id: str) -> str | None:
