@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from contextstash.context.extraction.extractive_summary import extract_summary
 from contextstash.context.extraction.summary_format import Section, read_summary
 from tests.support.turns import Script, quarter
@@ -36,6 +38,23 @@ def test_a_first_failure_and_a_mended_one_are_no_failed_attempts() -> None:
 def test_what_the_agent_says_that_it_gave_up_is_a_failed_attempt() -> None:
     script = Script().user("Fix it.").assistant("Setting `GOFLAGS=-mod=mod` did not help, because hooks run elsewhere.")
     assert tried(script) == ["(1) Setting `GOFLAGS=-mod=mod` did not help, because hooks run elsewhere."]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Run the same command again; if it still fails, the new error shows the first bytes of the answer.",
+        "The issue is that the reloader doesn't work when the folder is the root.",
+        "For combined queries, this doesn't work because the clause is not used.",
+    ],
+)
+def test_a_defect_or_what_could_happen_is_no_failed_attempt(said: str) -> None:
+    assert tried(Script().user("Fix it.").assistant(said)) == []
+
+
+def test_an_approach_that_does_not_work_is_a_failed_attempt() -> None:
+    said = "The approach with `GOFLAGS` does not work, because hooks run elsewhere."
+    assert tried(Script().user("Fix it.").assistant(said)) == [f"(1) {said}"]
 
 
 def test_failed_attempts_stay_through_ten_summaries() -> None:

@@ -12,7 +12,7 @@ from contextstash.context.extraction.files_under_edit import (
     files_of,
     files_under_edit,
 )
-from contextstash.context.extraction.standing_texts import focus_of, standing_texts
+from contextstash.context.extraction.standing_texts import focus_of, lines_shown, standing_texts
 from tests.support.turns import Script, laws, quarter
 
 FUNCTIONS = [line for name in "abcdefghij" for line in (f"def {name}_total(x):", f"    return x + {ord(name)}", "")]
@@ -144,6 +144,29 @@ def test_each_changed_file_is_listed_with_what_was_done_and_the_functions_concer
         "`a.py`: edited 3 times (j_total, c_total); changed since by a command that does not show how",
         "`new.py`: created (Loan)",
     ]
+
+
+def test_what_a_kept_message_shows_is_not_shown_again() -> None:
+    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 106", "return 1")
+    start = len(script.turns)
+    diff = "@@ -7,3 +7,3 @@\n def c_total(x):\n-    return x + 99\n+    return 0\n"
+    kept = script.call("Bash", {"command": "git diff"}, diff).turns[start:]
+    files = files_under_edit(actions_of(script.turns))
+    text = standing_texts(files, 40, quarter, seen=lines_shown(kept))
+    assert "def c_total" in standing_texts(files, 40, quarter)
+    assert "def c_total" not in text
+    assert "def j_total(x):\n    return 1" in text
+
+
+def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
+    script = read_whole()
+    start = len(script.turns)
+    edit(script, "def c_total(x):\n    return x + 99", "def c_total(x):\n    return calls(x)")
+    files = files_under_edit(actions_of(script.turns))
+    text = standing_texts(files, 1_000, quarter, seen=lines_shown(script.turns[start:]))
+    assert "calls(x)" in standing_texts(files, 1_000, quarter)
+    assert "calls(x)" not in standing_texts(files, 30, quarter, seen=lines_shown(script.turns[start:]))
+    assert "def d_total" in text
 
 
 def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> None:

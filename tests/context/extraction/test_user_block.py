@@ -112,6 +112,57 @@ def test_a_request_that_is_too_long_keeps_its_instructions_and_says_where_the_re
     assert quarter(block) < 200
 
 
+PLAN = """Implement the following plan:
+
+# Fix the trailers
+
+## Context
+
+When the client runs `git commit` (before the hook fires), commits get no trailer — three bugs cause this.
+
+## Changes
+
+### Step 1: Write failing tests
+
+- Create a session with `file_path` as an absolute path
+- Stage the same file (repo-relative path)
+- Assert `has_new_content` returns true
+- **Expected: FAILS** (the paths differ)
+
+### Step 2: Fix `hooks.go`
+
+1. Get the worktree path, find sessions
+2. For each session: update `BaseCommit` to `head.Hash().String()`
+3. Save the session state
+4. Don't fire `EventGitCommit`, no condensation
+
+```go
+// Clear the pending ID
+state.PendingCheckpointID = ""
+state.Other = ""
+state.Third = ""
+```"""
+
+
+def test_a_plan_in_markdown_is_no_pasted_text() -> None:
+    text = block_of(Script().user(PLAN).turns, first=quarter(PLAN) - 10)
+    steps = PLAN.split("\n```go")[0]
+    assert plain(steps) in plain(text)
+    assert "PendingCheckpointID" not in text
+    assert "[left out: " in text
+
+
+def test_a_listing_with_prompts_and_numbers_is_a_pasted_text() -> None:
+    log = "\n".join(f"- 10:00:{n:02d} worker={n} code=0x{n:04x} ok" for n in range(40))
+    text = block_of(
+        Script().user(f"Find the slow worker.\n\n$ run -v\n# make all\n{log}\n\nReport the number of it.").turns,
+        first=60,
+    )
+    assert "Find the slow worker." in text
+    assert "Report the number of it." in text
+    assert "worker=" not in text
+
+
 def test_of_many_requests_the_long_ones_are_shortened_first() -> None:
     script = Script().user("Begin.")
     for number in range(10):

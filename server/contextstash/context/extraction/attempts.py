@@ -21,12 +21,16 @@ MAX_SENTENCE = 320
 """In characters. Guesses: together an attempt takes about three lines of a summary."""
 
 _GAVE_UP = re.compile(
-    r"\b(?:(?:did|does|do|would|will)(?:n['’]t| not) (?:work|help|fix|solve)|still (?:fails?|failed|failing|breaks?)"
+    r"\b(?:(?:did|(?:approach|attempt|idea|workaround)\b[^.]{0,40}\b(?:does|would|will))(?:n['’]t| not)"
+    r" (?:work|help|fix|solve)|still (?:fails?|failed|failing|breaks?)"
     r"|no effect|revert(?:ed|ing)?|made (?:it|things) worse|dead end|wrong approach|rolled back|backed out)\b"
     r"|funktioniert nicht|ne (?:marche|fonctionne) pas|no funciona|не работает|不起作用|没有效果|うまくいか",
     re.IGNORECASE,
 )
-"""How an agent says that what it tried failed."""
+"""How an agent says that what it tried failed. What does not work is more often the defect that it is to mend."""
+
+_CONDITION = re.compile(r"\b(?:if|unless|whether|in case)\b[^,;]*$", re.IGNORECASE)
+"""The text before such words if they say what could happen."""
 
 
 def failed_attempts(
@@ -69,6 +73,11 @@ def _given_up(turns: Sequence[Turn]) -> list[tuple[int, str]]:
             if turn.role != "assistant" or block.type != "text":
                 continue
             for sentence in own_sentences(text):
-                if len(sentence) <= MAX_SENTENCE and _GAVE_UP.search(sentence) and is_statement(sentence):
+                if len(sentence) <= MAX_SENTENCE and _gave_up(sentence) and is_statement(sentence):
                     found.append((turn.seq, f"({turn.seq}) {defused(one_line(sentence, MAX_SENTENCE))}"))
     return found
+
+
+def _gave_up(sentence: str) -> bool:
+    match = _GAVE_UP.search(sentence)
+    return match is not None and not _CONDITION.search(sentence[: match.start()])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from contextstash.context.extraction.files_under_edit import EditedFile, path_below
-from contextstash.context.extraction.known_text import UNCHANGED, Excerpt, Run
+from contextstash.context.extraction.known_text import MIN_RECOGNIZED, UNCHANGED, Excerpt, Run
 from contextstash.context.extraction.names_in_use import names_of
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.tool_outputs.classifiers import DEFINITION
@@ -67,13 +67,40 @@ def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
     return dict(weights)
 
 
+_BEFORE_LINE = re.compile(r"^\s*(?:\d{1,7}[→\t:|-]|[+>])")
+"""What stands before a line of a file in a read, a search or a diff."""
+
+
+_JSON_STRING_END = re.compile(r"(?<!\\)\"\s*[:,}]\s*\"?")
+
+
+def lines_shown(turns: Iterable[Turn]) -> set[str]:
+    """The lines that these turns show, without the spaces around them: as they are, without their numbers, and those
+    that a diff or an edit adds."""
+    found: set[str] = set()
+    for turn in turns:
+        for block, text in zip(turn.blocks, turn.texts, strict=True):
+            if block.type == "tool_call":
+                # The arguments are written as JSON: a line of its own for each of its strings.
+                text = _JSON_STRING_END.sub("\n", text).replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+            for line in text.split("\n"):
+                found |= {line.strip(), _BEFORE_LINE.sub("", line).strip()}
+    return found
+
+
 def standing_texts(
-    files: Sequence[EditedFile], max_tokens: int, count: Count, base: str = "", focus: Mapping[str, float] | None = None
+    files: Sequence[EditedFile],
+    max_tokens: int,
+    count: Count,
+    base: str = "",
+    focus: Mapping[str, float] | None = None,
+    seen: Collection[str] = (),
 ) -> str:
     """The known texts of files as they stand, in at most `max_tokens`: all if there is room, else the functions with
-    the newest edits and those that contain or define names in `focus`. Empty if nothing fits."""
+    the newest edits and those that contain or define names in `focus`. Empty if nothing fits. Of `seen`, the lines that
+    the view shows anyway, nothing is shown again but what stands between other lines."""
     known = [file for file in files if not file.deleted and file.text.runs]
-    pieces = _weighted(known, focus or {}, count)
+    pieces = [piece for piece in _weighted(known, focus or {}, count, seen) if piece.weight > 0]
     chosen: list[_Piece] = []
     left = max_tokens
     for piece in sorted(pieces, key=lambda piece: -piece.weight / piece.tokens**0.5):
@@ -88,8 +115,10 @@ def standing_texts(
     return text
 
 
-def _weighted(files: Sequence[EditedFile], focus: Mapping[str, float], count: Count) -> list[_Piece]:
-    """The pieces of the files in order, with their weights."""
+def _weighted(
+    files: Sequence[EditedFile], focus: Mapping[str, float], count: Count, seen: Collection[str]
+) -> list[_Piece]:
+    """The pieces of the files in order, with their weights: less by the share of a piece that is in `seen`."""
     newest = max((max(file.changed_at, file.read_at or 0) for file in files), default=0)
     pieces: list[_Piece] = []
     for file in files:
@@ -98,6 +127,7 @@ def _weighted(files: Sequence[EditedFile], focus: Mapping[str, float], count: Co
             for start, stop in _pieces(run):
                 text = "\n".join(run.lines[start:stop])
                 weight = used * _weight(text, run.changed[start:stop], newest, focus)
+                weight *= _unseen(run.lines[start:stop], seen)
                 pieces.append(_Piece(len(pieces), file, run, start, stop, weight, count(text) + HEAD_TOKENS))
     return pieces
 
@@ -110,6 +140,14 @@ def _weight(text: str, changed: Sequence[int], newest: int, focus: Mapping[str, 
     named = sum(focus[word] for word in set(_WORD.findall(text)) if word in focus)
     defined = sum(focus.get(name, 0.0) for name in set(DEFINITION.findall(text)))
     return max(edited, default=0.0) + NAMED * named + DEFINED * defined + UNUSED
+
+
+def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
+    """The share of the lines that are not in `seen`, without those that are everywhere, such as a bracket."""
+    told = [line for line in map(str.strip, lines) if len(line) >= MIN_RECOGNIZED]
+    if not seen or not told:
+        return 1.0
+    return sum(line not in seen for line in told) / len(told)
 
 
 _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")

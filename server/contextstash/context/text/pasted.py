@@ -16,6 +16,18 @@ MIN_PASTED_LINES = 4
 _PROSE = re.compile(r"^\W*[^\W\d_][\w'’-]*[,;:]?(?: +[(\"'“`]?[\w'’./`-]+[)\"'”`]?[,;:.!?…]*){3,}\W*$")
 """Four words or more in a row and little else. Lines of code, logs and listings have other signs between them."""
 
+_HEADING = re.compile(r"^#{1,6} +\S")
+_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\] +)?(?=\S)")
+_INLINE_CODE = re.compile(r"`[^`]+`")
+_WORD = re.compile(r"^[(\"'“\[]*[^\W\d_][\w'’-]*[)\"'”\],;:.!?…]*$")
+
+MIN_WORDS, MIN_ITEM_WORDS = 4, 3
+"""So many words make a line, or an item of a list, prose if most of its parts are words. Fewer would make code prose,
+more would make the steps of a plan pasted text."""
+
+WORD_SHARE = 0.75
+"""The share of words among the parts of such a line. A guess: a log has times, numbers and signs for a third."""
+
 _CODE_END = re.compile(r"[{};\\]\s*$|^\s*(?:[+\-|>$#❯]|\d+[:→|]|at \S+\(|File \"|<\w)")
 
 
@@ -77,10 +89,11 @@ def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], at_end: bo
 
 def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
     """Whether each line belongs to a pasted text: to a fenced or quoted block, or to a run of lines that are no
-    prose."""
+    prose. The headings, items and inline code of a plan in Markdown are its author's words."""
+    before = ["", *lines]
     strange = [
-        bool(line.strip()) and (not mine.strip() or bool(_CODE_END.search(line)) or not _PROSE.match(line.strip()))
-        for line, mine in zip(lines, own, strict=True)
+        bool(line.strip()) and (not mine.strip() or not (_is_heading(line, above) or _is_prose(line)))
+        for line, above, mine in zip(lines, before, own, strict=False)
     ]
     found = [bool(line.strip()) and not mine.strip() for line, mine in zip(lines, own, strict=True)]
     start = 0
@@ -91,6 +104,24 @@ def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
             found[start:place] = [True] * (place - start)
         start = place + 1
     return found
+
+
+def _is_heading(line: str, above: str) -> bool:
+    """Whether the line is a heading. A comment or a prompt in a terminal begins with the same sign, but seldom stands
+    below an empty line."""
+    return not above.strip() and bool(_HEADING.match(line))
+
+
+def _is_prose(line: str) -> bool:
+    if not _CODE_END.search(line) and _PROSE.match(line.strip()):
+        return True
+    item = _ITEM.match(line)
+    plain = _INLINE_CODE.sub("name", line[item.end() :] if item else line).replace("**", "")
+    if _CODE_END.search(plain):
+        return False
+    pieces = plain.split()
+    words = sum(bool(_WORD.match(piece)) for piece in pieces)
+    return words >= (MIN_ITEM_WORDS if item else MIN_WORDS) and words >= WORD_SHARE * len(pieces)
 
 
 def _joined(parts: Sequence[_Part], left_out: Collection[int], where: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.files_under_edit import EditedFile, files_of
-from contextstash.context.extraction.standing_texts import focus_of, standing_texts
+from contextstash.context.extraction.standing_texts import focus_of, lines_shown, standing_texts
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.sanitize import MARKER, unforged
 from contextstash.context.view.session_snapshot import SessionSnapshot
@@ -25,7 +25,7 @@ MAX_PART = 6
 
 
 async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], replaced: int) -> str:
-    """The texts of the files that these turns use, as they stand at their end, without those that the view shows whole;
+    """The texts of the files that these turns use, as they stand at their end, without what the view shows anyway;
     empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` is
     how many tokens the compaction frees."""
     room = min(snapshot.budget.standing_tokens, replaced // MAX_PART) - HEAD_TOKENS
@@ -37,7 +37,8 @@ async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: 
 def _written(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], room: int) -> str:
     visible = {handle for turn in shown for place, handle in turn.handles.items() if turn.texts[place].strip()}
     files = [file for file in files_of(actions_of(turns)) if not _is_shown(file, visible)]
-    text = standing_texts(files, room, snapshot.counter.count, focus=focus_of(turns))
+    count, seen = snapshot.counter.count, lines_shown(shown)
+    text = standing_texts(files, room, count, focus=focus_of(turns), seen=seen)
     if not text:
         return ""
     head = (
