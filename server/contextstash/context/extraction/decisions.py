@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.summary_format import merged
@@ -117,15 +119,56 @@ MIN_REVISED_WORDS = 2
 """A request shares at least so many words with the one that it changes. One may be the project's name."""
 
 
-def revises(later: str, before: str) -> bool:
-    """Whether a sentence of a later request says that something changes, and is about the same as the one before. A
-    question decides nothing that could change."""
-    words = _words(before)
-    if before.endswith(("?", "？")) or not _CHANGE.search(later):
-        return False
-    wanted = max(MIN_REVISED_WORDS, REVISED_SHARE * len(words))
-    said = filter(_CHANGE.search, sentences(without_pasted(later)))
-    return any(len(_words(sentence) & words) >= wanted for sentence in said)
+class Revisable:
+    """Requests that a later one may revise: of which one of its sentences says that something changes, and repeats
+    enough words. They are found by their rarest words, since to compare each request with each takes seconds if there
+    are a thousand. A request is found once: the first that revises it counts."""
+
+    def __init__(self, requests: Iterable[str]) -> None:
+        # A question decides nothing that could change.
+        self._words = [frozenset() if text.endswith(("?", "？")) else _words(text) for text in requests]
+        self._uses = Counter(word for words in self._words for word in words)
+        self._with: defaultdict[str, set[int]] = defaultdict(set)
+
+    def add(self, place: int) -> None:
+        """Let the request at this place be found from now on."""
+        for word in self._rarest(place):
+            self._with[word].add(place)
+
+    def take(self, text: str) -> list[int]:
+        """The places of the added requests that this one revises; they are not found again."""
+        found = sorted({place for words in _changes(text) for place in self._repeated(words)})
+        for place in found:
+            for word in self._rarest(place):
+                self._with[word].discard(place)
+        return found
+
+    def _repeated(self, said: frozenset[str]) -> set[int]:
+        near = {place for word in said for place in self._with.get(word, ())}
+        return {place for place in near if len(said & self._words[place]) >= _wanted(self._words[place])}
+
+    def _rarest(self, place: int) -> list[str]:
+        """So many of the request's words that who repeats enough of them repeats one of these."""
+        words = self._words[place]
+        ordered = sorted(words, key=lambda word: (self._uses[word], word))
+        return ordered[: max(0, len(words) - _wanted(words) + 1)]
+
+
+def _wanted(words: Collection[str]) -> int:
+    """How many words of a request another one repeats at least if it revises it."""
+    return max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(words)))
+
+
+def says_change(text: str) -> bool:
+    """Whether a request says anywhere that something changes."""
+    return bool(_CHANGE.search(text))
+
+
+def _changes(text: str) -> list[frozenset[str]]:
+    """The words of each sentence of a request that says that something changes."""
+    if not says_change(text):
+        return []
+    return [_words(sentence) for sentence in sentences(without_pasted(text)) if says_change(sentence)]
 
 
 def _revises(later: str, said: frozenset[str], before: frozenset[str]) -> bool:
