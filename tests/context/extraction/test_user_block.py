@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.context.extraction.decisions import Revisable
+from contextstash.context.extraction.decisions import Revisable, revisable_words, revising_words
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_block import Block, pinned_rules, read_block, user_block, words_of
 from tests.support.turns import Script, laws, quarter
@@ -161,11 +161,11 @@ def test_a_request_that_says_what_changes_withdraws_the_one_that_it_changes() ->
 @given(st.lists(st.lists(st.sampled_from(["redis", "sqlite", "store", "cache", "notes"]), max_size=5), max_size=12))
 def test_the_requests_that_are_found_by_their_rarest_words_are_those_that_share_enough(drawn: list[list[str]]) -> None:
     requests = [" ".join(words) for words in drawn]
-    earlier = Revisable(requests)
+    earlier = Revisable(map(revisable_words, requests))
     left: set[int] = set()
     for place, words in enumerate(drawn):
         near = {other for other in left if _shared(words, drawn[other])}
-        assert earlier.take(f"{requests[place]} instead") == sorted(near)
+        assert earlier.take(revising_words(f"{requests[place]} instead")) == sorted(near)
         earlier.add(place)
         left = (left - near) | {place}
 

@@ -56,16 +56,18 @@ def valid(decisions: Sequence[str]) -> list[str]:
     """The decisions, oldest first, without those that a later one revises."""
     words = [_words(decision) for decision in decisions]
     subjects = [_subject(decision) for decision in decisions]
-    kept = []
+    newest = {about: place for abouts in (words, subjects) for place, about in enumerate(abouts) if about}
+    earlier = Revisable(words, least=1)
+    revised: set[int] = set()
     for place, decision in enumerate(decisions):
-        later = range(place + 1, len(decisions))
-        if not any(
-            (subjects[place] and subjects[place] == subjects[other])
-            or _revises(decisions[other], words[other], words[place])
-            for other in later
-        ):
-            kept.append(decision)
-    return kept
+        if says_change(decision):
+            revised.update(earlier.take([words[place]]))
+        earlier.add(place)
+    return [
+        decision
+        for place, decision in enumerate(decisions)
+        if place not in revised and newest.get(words[place], place) == newest.get(subjects[place], place) == place
+    ]
 
 
 _QUESTION = re.compile(r"Asked “(.+?)” the user answered ", re.DOTALL)
@@ -120,24 +122,24 @@ MIN_REVISED_WORDS = 2
 
 
 class Revisable:
-    """Requests that a later one may revise: of which one of its sentences says that something changes, and repeats
-    enough words. They are found by their rarest words, since to compare each request with each takes seconds if there
-    are a thousand. A request is found once: the first that revises it counts."""
+    """What a later decision or request may revise, by its words: one that says that something changes, and repeats
+    enough of them, at least `least`. It is found by its rarest words, since to compare each with each takes seconds if
+    there are a thousand. Each is found once: the first that revises it counts."""
 
-    def __init__(self, requests: Iterable[str]) -> None:
-        # A question decides nothing that could change.
-        self._words = [frozenset() if text.endswith(("?", "？")) else _words(text) for text in requests]
+    def __init__(self, words: Iterable[frozenset[str]], least: int = MIN_REVISED_WORDS) -> None:
+        self._words = [*words]
+        self._least = least
         self._uses = Counter(word for words in self._words for word in words)
         self._with: defaultdict[str, set[int]] = defaultdict(set)
 
     def add(self, place: int) -> None:
-        """Let the request at this place be found from now on."""
+        """Let what is at this place be found from now on."""
         for word in self._rarest(place):
             self._with[word].add(place)
 
-    def take(self, text: str) -> list[int]:
-        """The places of the added requests that this one revises; they are not found again."""
-        found = sorted({place for words in _changes(text) for place in self._repeated(words)})
+    def take(self, sentences: Iterable[frozenset[str]]) -> list[int]:
+        """The places of what was added and is revised by sentences with these words; they are not found again."""
+        found = sorted({place for words in sentences for place in self._repeated(words)})
         for place in found:
             for word in self._rarest(place):
                 self._with[word].discard(place)
@@ -145,37 +147,31 @@ class Revisable:
 
     def _repeated(self, said: frozenset[str]) -> set[int]:
         near = {place for word in said for place in self._with.get(word, ())}
-        return {place for place in near if len(said & self._words[place]) >= _wanted(self._words[place])}
+        return {place for place in near if len(said & self._words[place]) >= self._wanted(self._words[place])}
+
+    def _wanted(self, words: Collection[str]) -> int:
+        """How many of these words are repeated at least if they are revised."""
+        return max(self._least, math.ceil(REVISED_SHARE * len(words)))
 
     def _rarest(self, place: int) -> list[str]:
-        """So many of the request's words that who repeats enough of them repeats one of these."""
+        """So many of the words that who repeats enough of them repeats one of these."""
         words = self._words[place]
         ordered = sorted(words, key=lambda word: (self._uses[word], word))
-        return ordered[: max(0, len(words) - _wanted(words) + 1)]
-
-
-def _wanted(words: Collection[str]) -> int:
-    """How many words of a request another one repeats at least if it revises it."""
-    return max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(words)))
+        return ordered[: max(0, len(words) - self._wanted(words) + 1)]
 
 
 def says_change(text: str) -> bool:
-    """Whether a request says anywhere that something changes."""
+    """Whether a text says anywhere that something changes."""
     return bool(_CHANGE.search(text))
 
 
-def _changes(text: str) -> list[frozenset[str]]:
+def revisable_words(request: str) -> frozenset[str]:
+    """The words by which a later request may revise this one; none of a question, which decides nothing."""
+    return frozenset() if request.endswith(("?", "？")) else _words(request)
+
+
+def revising_words(request: str) -> list[frozenset[str]]:
     """The words of each sentence of a request that says that something changes."""
-    if not says_change(text):
+    if not says_change(request):
         return []
-    return [_words(sentence) for sentence in sentences(without_pasted(text)) if says_change(sentence)]
-
-
-def _revises(later: str, said: frozenset[str], before: frozenset[str]) -> bool:
-    """Whether the later decision is about the same words, and is not merely a further one: it says the opposite or the
-    same again, or it says that something changes."""
-    if not before:
-        return False
-    if said == before:
-        return True
-    return bool(_CHANGE.search(later)) and len(said & before) >= max(1, REVISED_SHARE * len(before))
+    return [_words(sentence) for sentence in sentences(without_pasted(request)) if says_change(sentence)]

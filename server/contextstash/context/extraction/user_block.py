@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.context.extraction.actions import actions_of
-from contextstash.context.extraction.decisions import Revisable, says_change, takes_back_last
+from contextstash.context.extraction.decisions import (
+    Revisable,
+    revisable_words,
+    revising_words,
+    says_change,
+    takes_back_last,
+)
 from contextstash.context.extraction.summary_format import write_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_requests import (
@@ -293,12 +299,12 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     if not any(says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
         return {}
     known = [*before.entries, *entries]
-    earlier = Revisable("" if entry.command or entry.asked else entry.text for entry in known)
+    earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
     withdrawn: dict[int, int] = {}
     for place, entry in enumerate(known):
         if place >= len(before.entries) and not entry.command:
             last = takes_back_last(entry.text)
-            for taken in range(place)[-1:] if last else earlier.take(entry.text):
+            for taken in range(place)[-1:] if last else earlier.take(revising_words(entry.text)):
                 if known[taken].seq not in before.withdrawn:
                     withdrawn.setdefault(known[taken].seq, entry.seq)
         earlier.add(place)
