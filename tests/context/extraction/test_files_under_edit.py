@@ -187,6 +187,22 @@ def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others
     assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
 
+def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_few_counts() -> None:
+    script = Script()
+    for number in range(200):
+        path = f"/srv/{'a_very_long_folder/' * 6}{number}.py"
+        script.call("Read", {"file_path": path}, numbered([f"def part{number}():", "    return 1"]))
+    texts: list[str] = []
+
+    def count(text: str) -> int:
+        texts.append(text)
+        return quarter(text)
+
+    shown = standing_texts(files_of(actions_of(script.turns)), 2_000, count)
+    assert 1_900 < quarter(shown) <= 2_000
+    assert len(texts) < 200 + 12
+
+
 def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
     script = Script().call("Write", {"file_path": "README.md", "content": "```sh\nmake\n```"}, "created")
     assert standing_texts(files_under_edit(actions_of(script.turns)), 100, quarter).endswith(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextstash.context.extraction.decisions import Revisable, revisable_words, revising_words
 from contextstash.context.extraction.turns import Turn
-from contextstash.context.extraction.user_block import Block, pinned_rules, read_block, user_block
+from contextstash.context.extraction.user_block import Block, pinned_rules, read_block, user_block, words_of
 from tests.support.turns import Script, laws, quarter
 
 TASK = "Port the importer to polars.\n\n# Rules\n- Use tabs.\n- Never push to main.\n\n  echo DONE | submit"
@@ -198,3 +200,35 @@ def test_a_pasted_line_cannot_pass_for_an_entry_or_a_mark(text: str) -> None:
     read = read_block([block_of(script.turns)])
     assert [entry.seq for entry in read.words.entries] == [0, 2]
     assert read.words.answered == {0: 1}
+
+
+def test_a_request_that_says_what_changes_withdraws_the_one_that_it_changes() -> None:
+    script = Script().user("Store sessions in redis.").assistant("Done.").user("Write the release notes.")
+    script.assistant("Written.").user("Store sessions in sqlite instead.").assistant("Done.").user("Go on.")
+    assert "Withdrawn or changed by the user: (0) by (4)." in block_of(script.turns)
+
+
+@laws
+@given(st.lists(st.lists(st.sampled_from(["redis", "sqlite", "store", "cache", "notes"]), max_size=5), max_size=12))
+def test_the_requests_that_are_found_by_their_rarest_words_are_those_that_share_enough(drawn: list[list[str]]) -> None:
+    requests = [" ".join(words) for words in drawn]
+    earlier = Revisable(map(revisable_words, requests))
+    left: set[int] = set()
+    for place, words in enumerate(drawn):
+        near = {other for other in left if _shared(words, drawn[other])}
+        assert earlier.take(revising_words(f"{requests[place]} instead")) == sorted(near)
+        earlier.add(place)
+        left = (left - near) | {place}
+
+
+def _shared(words: list[str], before: list[str]) -> bool:
+    return len({*words} & {*before}) >= max(2, len({*before}) / 2)
+
+
+def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:
+    script = Script()
+    for number in range(3_000):
+        script.user(f"Please move part{number} of src/app.py to part{number * 7} instead.").assistant("Done.")
+    started = time.perf_counter()
+    words_of(script.turns)
+    assert time.perf_counter() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.summary_format import merged
@@ -54,16 +56,18 @@ def valid(decisions: Sequence[str]) -> list[str]:
     """The decisions, oldest first, without those that a later one revises."""
     words = [_words(decision) for decision in decisions]
     subjects = [_subject(decision) for decision in decisions]
-    kept = []
+    newest = {about: place for abouts in (words, subjects) for place, about in enumerate(abouts) if about}
+    earlier = Revisable(words, least=1)
+    revised: set[int] = set()
     for place, decision in enumerate(decisions):
-        later = range(place + 1, len(decisions))
-        if not any(
-            (subjects[place] and subjects[place] == subjects[other])
-            or _revises(decisions[other], words[other], words[place])
-            for other in later
-        ):
-            kept.append(decision)
-    return kept
+        if says_change(decision):
+            revised.update(earlier.take([words[place]]))
+        earlier.add(place)
+    return [
+        decision
+        for place, decision in enumerate(decisions)
+        if place not in revised and newest.get(words[place], place) == newest.get(subjects[place], place) == place
+    ]
 
 
 _QUESTION = re.compile(r"Asked “(.+?)” the user answered ", re.DOTALL)
@@ -117,22 +121,57 @@ MIN_REVISED_WORDS = 2
 """A request shares at least so many words with the one that it changes. One may be the project's name."""
 
 
-def revises(later: str, before: str) -> bool:
-    """Whether a sentence of a later request says that something changes, and is about the same as the one before. A
-    question decides nothing that could change."""
-    words = _words(before)
-    if before.endswith(("?", "？")) or not _CHANGE.search(later):
-        return False
-    wanted = max(MIN_REVISED_WORDS, REVISED_SHARE * len(words))
-    said = filter(_CHANGE.search, sentences(without_pasted(later)))
-    return any(len(_words(sentence) & words) >= wanted for sentence in said)
+class Revisable:
+    """What a later decision or request may revise, by its words: one that says that something changes, and repeats
+    enough of them, at least `least`. It is found by its rarest words, since to compare each with each takes seconds if
+    there are a thousand. Each is found once: the first that revises it counts."""
+
+    def __init__(self, words: Iterable[frozenset[str]], least: int = MIN_REVISED_WORDS) -> None:
+        self._words = [*words]
+        self._least = least
+        self._uses = Counter(word for words in self._words for word in words)
+        self._with: defaultdict[str, set[int]] = defaultdict(set)
+
+    def add(self, place: int) -> None:
+        """Let what is at this place be found from now on."""
+        for word in self._rarest(place):
+            self._with[word].add(place)
+
+    def take(self, sentences: Iterable[frozenset[str]]) -> list[int]:
+        """The places of what was added and is revised by sentences with these words; they are not found again."""
+        found = sorted({place for words in sentences for place in self._repeated(words)})
+        for place in found:
+            for word in self._rarest(place):
+                self._with[word].discard(place)
+        return found
+
+    def _repeated(self, said: frozenset[str]) -> set[int]:
+        near = {place for word in said for place in self._with.get(word, ())}
+        return {place for place in near if len(said & self._words[place]) >= self._wanted(self._words[place])}
+
+    def _wanted(self, words: Collection[str]) -> int:
+        """How many of these words are repeated at least if they are revised."""
+        return max(self._least, math.ceil(REVISED_SHARE * len(words)))
+
+    def _rarest(self, place: int) -> list[str]:
+        """So many of the words that who repeats enough of them repeats one of these."""
+        words = self._words[place]
+        ordered = sorted(words, key=lambda word: (self._uses[word], word))
+        return ordered[: max(0, len(words) - self._wanted(words) + 1)]
 
 
-def _revises(later: str, said: frozenset[str], before: frozenset[str]) -> bool:
-    """Whether the later decision is about the same words, and is not merely a further one: it says the opposite or the
-    same again, or it says that something changes."""
-    if not before:
-        return False
-    if said == before:
-        return True
-    return bool(_CHANGE.search(later)) and len(said & before) >= max(1, REVISED_SHARE * len(before))
+def says_change(text: str) -> bool:
+    """Whether a text says anywhere that something changes."""
+    return bool(_CHANGE.search(text))
+
+
+def revisable_words(request: str) -> frozenset[str]:
+    """The words by which a later request may revise this one; none of a question, which decides nothing."""
+    return frozenset() if request.endswith(("?", "？")) else _words(request)
+
+
+def revising_words(request: str) -> list[frozenset[str]]:
+    """The words of each sentence of a request that says that something changes."""
+    if not says_change(request):
+        return []
+    return [_words(sentence) for sentence in sentences(without_pasted(request)) if says_change(sentence)]

@@ -165,15 +165,16 @@ def _uses_of(turns: Sequence[Turn], before: Sequence[str], base: str) -> _Uses:
         for name in names:
             if a_file:
                 uses.homes[name][path_key(home)] += 1
+    printed: dict[str, dict[str, None]] = {}
     for place, turn in enumerate(turns):
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             continue
         weight = (AGENT_WEIGHT if turn.role == "assistant" else 1.0) * (end - place) ** -DECAY
-        uses.add(_names_in(turn), weight, own=turn.role == "assistant")
+        uses.add(_names_in(turn, printed), weight, own=turn.role == "assistant")
     actions = actions_of(turns)
     changed = {path_key(path) for paths in changes_by_message(actions).values() for path in paths}
     for action in actions:
-        for name, home in _homes(action):
+        for name, home in _homes(action, printed):
             key = path_key(home)
             uses.homes[name][key] += 1
             if key in changed:
@@ -185,27 +186,35 @@ def _absolute(path: str, base: str) -> str:
     return f"{base}/{path}" if base and not path.startswith(("/", "~", ".")) else path
 
 
-def _names_in(turn: Turn) -> dict[str, None]:
+def _names_in(turn: Turn, printed: dict[str, dict[str, None]] | None = None) -> dict[str, None]:
+    """The names in a turn; those in an output are put into `printed` by its text."""
     found: dict[str, None] = {}
     for block, text in zip(turn.blocks, turn.texts, strict=True):
         if block.type == "tool_call":
             found |= names_of(_ARGUMENT_KEY.sub(" ", text))
+        elif block.type == "tool_result" and turn.role != "user":
+            names = names_of(text)
+            if printed is not None:
+                printed[text] = names
+            found |= names
         elif block.type != "thinking":
             found |= names_of(without_host_text(text) if turn.role == "user" else text)
     return found
 
 
-def _homes(action: Action) -> Iterable[tuple[str, str]]:
-    """The names that a call shows, each with the file that it is shown in."""
-    printed = action.output.text[:MAX_SCANNED] if action.output else ""
-    for line in printed.split("\n"):
+def _homes(action: Action, known: Mapping[str, Mapping[str, None]]) -> Iterable[tuple[str, str]]:
+    """The names that a call shows, each with the file that it is shown in. `known` are the names in some outputs, by
+    their text."""
+    output = action.output.text if action.output else ""
+    for line in output[:MAX_SCANNED].split("\n"):
         located = _LOCATED.match(line)
         if located and "/" in located.group(1):
             yield from ((name, located.group(1)) for name in names_of(line) if "/" not in name)
     paths = {use.path for use in file_uses(action) if "/" in use.path}
     if len(paths) == 1:
         path = paths.pop()
-        yield from ((name, path) for name in names_of(f"{action.text}\n{printed}") if "/" not in name)
+        printed = known[output] if output in known else names_of(output)
+        yield from ((name, path) for name in {**names_of(action.text), **printed} if "/" not in name)
 
 
 def _written(chosen: Sequence[str], uses: _Uses) -> list[str]:

@@ -7,6 +7,7 @@ of the next edit more often than the surroundings of the newest edits do, and th
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,12 +108,13 @@ def standing_texts(
         if piece.tokens <= left:
             chosen.append(piece)
             left -= piece.tokens
-    text = _written(known, chosen, base)
-    while chosen and count(text) > max_tokens:
-        # The heads are longer than estimated, such as by long paths: what matters least is left out.
-        chosen.remove(min(chosen, key=lambda piece: piece.weight))
-        text = _written(known, chosen, base)
-    return text
+    if count(text := _written(known, chosen, base)) <= max_tokens:
+        return text
+    # The heads are longer than estimated, such as by long paths: what matters least is left out.
+    chosen.sort(key=lambda piece: -piece.weight)
+    sizes = range(1, len(chosen))
+    fitting = bisect_left(sizes, True, key=lambda size: count(_written(known, chosen[:size], base)) > max_tokens)
+    return _written(known, chosen[:fitting], base)
 
 
 def _weighted(

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.context.extraction.actions import actions_of
-from contextstash.context.extraction.decisions import revises, takes_back_last
+from contextstash.context.extraction.decisions import (
+    Revisable,
+    revisable_words,
+    revising_words,
+    says_change,
+    takes_back_last,
+)
 from contextstash.context.extraction.summary_format import write_item
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user_requests import (
@@ -85,14 +91,8 @@ def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWord
     or withdrawn here; only new entries and new marks are returned."""
     before = before or UserWords()
     entries = _entries(turns)
-    known = [*before.entries, *entries]
     answered_at = _answered(turns, entries, before.open)
-    withdrawn: dict[int, int] = {}
-    for place, entry in enumerate(entries, len(before.entries)):
-        for earlier in _taken_back(known[:place], entry):
-            if earlier.seq not in before.withdrawn:
-                withdrawn.setdefault(earlier.seq, entry.seq)
-    return UserWords(tuple(entries), answered_at, withdrawn)
+    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries))
 
 
 def user_block(
@@ -293,10 +293,19 @@ def _answered(turns: Sequence[Turn], entries: Sequence[Said], before: Said | Non
     return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1]}
 
 
-def _taken_back(earlier: Sequence[Said], entry: Said) -> list[Said]:
-    """The earlier entries that this one withdraws: the one before it, if it says so, or those that it revises."""
-    if not earlier or entry.command:
-        return []
-    if takes_back_last(entry.text):
-        return [earlier[-1]]
-    return [each for each in earlier if not each.command and not each.asked and revises(entry.text, each.text)]
+def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
+    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
+    if it says so, or those that it revises."""
+    if not any(says_change(entry.text) or takes_back_last(entry.text) for entry in entries):
+        return {}
+    known = [*before.entries, *entries]
+    earlier = Revisable(revisable_words("" if entry.command or entry.asked else entry.text) for entry in known)
+    withdrawn: dict[int, int] = {}
+    for place, entry in enumerate(known):
+        if place >= len(before.entries) and not entry.command:
+            last = takes_back_last(entry.text)
+            for taken in range(place)[-1:] if last else earlier.take(revising_words(entry.text)):
+                if known[taken].seq not in before.withdrawn:
+                    withdrawn.setdefault(known[taken].seq, entry.seq)
+        earlier.add(place)
+    return withdrawn

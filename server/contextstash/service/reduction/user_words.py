@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from contextstash.context.extraction.turns import Turn, without_own_calls
 from contextstash.context.extraction.user_block import pinned_rules, read_block, user_block
@@ -15,6 +15,7 @@ from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.window.settings import ContextSettings
 from contextstash.service.reduction.write_summary import turn_of
 from contextstash.service.session_access import Access
+from contextstash.service.view_reader import READ_AT_ONCE
 from contextstash_storage.records import DigestEdit, Message, Part, RewindEdit
 
 WORDS_PARTS = 4
@@ -105,35 +106,41 @@ async def user_turns(access: Access, snapshot: SessionSnapshot, first: int, last
     """The messages in a range that tell what the user said, and what it was said to; without abandoned branches."""
     if last < first:
         return ()
-    listed = await access.store.read_messages(snapshot.session_id, first=first, last=last, bodies=False)
     undone = {number for edit in snapshot.edits if edit.kind == "restore" for number in edit.undoes}
     rewinds = [edit for edit in snapshot.edits if isinstance(edit, RewindEdit) and edit.edit_id not in undone]
-    shown = [
-        message
-        for message in listed
-        if message.agent_visible and not any(edit.first_seq <= message.seq <= edit.last_seq for edit in rewinds)
-    ]
-    messages = await access.messages_at(snapshot, _wanted(shown))
+    wanted = _Wanted(everything=last - first < MAX_WHOLE)
+    for start in range(first, last + 1, READ_AT_ONCE):
+        end = min(last, start + READ_AT_ONCE - 1)
+        for message in await access.store.read_messages(snapshot.session_id, first=start, last=end, bodies=False):
+            if message.agent_visible and not any(edit.first_seq <= message.seq <= edit.last_seq for edit in rewinds):
+                wanted.add(message)
+    messages = await access.messages_at(snapshot, wanted.seqs)
     return await asyncio.to_thread(
         lambda: without_own_calls(turn_of(snapshot, message, snapshot.handles) for message in messages)
     )
 
 
-def _wanted(messages: Sequence[Message]) -> list[int]:
+@dataclass
+class _Wanted:
     """The positions of the messages to read: all, or of many the user's, the assistant's before each, and dialogs."""
-    if len(messages) <= MAX_WHOLE:
-        return [message.seq for message in messages]
-    wanted: set[int] = set()
-    calls: dict[str, int] = {}
-    said: int | None = None
-    for message in messages:
+
+    everything: bool
+    seqs: set[int] = field(default_factory=set)
+    _calls: dict[str, int] = field(default_factory=dict)
+    _said: int | None = None
+
+    def add(self, message: Message) -> None:
+        """The next message that the view shows or has shown."""
         for block in message.blocks:
             if block.type == "tool_call" and block.call_id:
-                calls[block.call_id] = message.seq
-            elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
-                wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
+                self._calls[block.call_id] = message.seq
+            elif block.type == "tool_result":
+                called = self._calls.get(block.call_id or "", message.seq)
+                if block.is_error or is_dialog(block.tool or ""):
+                    self.seqs |= {message.seq, called}
         if message.role == "assistant":
-            said = message.seq
+            self._said = message.seq
         elif message.role == "user" and any(block.type == "text" for block in message.blocks):
-            wanted |= {message.seq} | ({said} if said is not None else set())
-    return sorted(wanted)
+            self.seqs |= {message.seq} | ({self._said} if self._said is not None else set())
+        if self.everything:
+            self.seqs.add(message.seq)
