@@ -69,7 +69,8 @@ def test_what_install_writes_are_absolute_commands_that_run_elsewhere(command: P
     assert server["command"] == str(command)
     settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
     lines = {hook["command"] for groups in settings["hooks"].values() for each in groups for hook in each["hooks"]}
-    assert lines == {f"{command} hook claude-code"}
+    parts = {f"{command} hook claude-code --part {number}/3" for number in (1, 2, 3)}
+    assert lines == {f"{command} hook claude-code", *parts}
     event = json.dumps({"hook_event_name": "SessionStart", "source": "startup", "session_id": "s", "cwd": "/"})
     for line in [*lines, settings["statusLine"]["command"]]:
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}

@@ -86,7 +86,7 @@ def test_the_table_of_many_new_transcripts_ends_after_a_screen(contextstash: Com
 def test_an_import_that_is_stopped_says_how_to_continue_and_loses_nothing(contextstash: CommandLine) -> None:
     sessions = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(8)]
     for name in sessions:
-        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=400)
+        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=1_000)
     environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)}
     command = [sys.executable, "-m", "contextstash", "import", str(contextstash.folder / "projects")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE) as importing:
@@ -97,7 +97,7 @@ def test_an_import_that_is_stopped_says_how_to_continue_and_loses_nothing(contex
     assert shown == b""
     assert remarks.decode() == "Stopped; run the same command again to continue. What was recorded stays.\n"
     contextstash.json("import", "projects")
-    assert {each["messages"] for each in contextstash.json("sessions")["sessions"]} == {802}
+    assert {each["messages"] for each in contextstash.json("sessions")["sessions"]} == {2_002}
 
 
 def wait_for_session(contextstash: CommandLine) -> None:

@@ -194,8 +194,7 @@ async def _carry_out(
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
     words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
     audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
-    pinned = await pinned_within(access, snapshot, plan.first_seq, plan.last_seq)
-    behind = "\n\n".join(filter(None, [pinned, in_use]))
+    behind = "\n\n".join(filter(None, [await pinned_within(access, snapshot, *span), in_use]))
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
         summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind
@@ -207,15 +206,15 @@ async def _carry_out(
         return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
     edits = [*await _edits(access, snapshot, plan, edit, archived, stripping), *said]
     entries = await entries_after(access, snapshot, edits)
-    verb, count = "Would summarize" if dry_run else "Summarized", plan.messages
-    reason = f"{verb} {count} messages, {edit.first_seq} to {edit.last_seq}."
+    done = "Would summarize" if dry_run else "Summarized"
+    reason = f"{done} {plan.messages} messages, {edit.first_seq} to {edit.last_seq}."
     if not dry_run:
         seconds = time.perf_counter() - started
         event = await asyncio.to_thread(event_of, snapshot, entries, "compaction", reason, seconds=seconds)
         event = event.model_copy(update={"strategy": strategy, "cost": earlier.cost})
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
-    return _result(snapshot, edit, entries, count, reason, earlier, audit, stripping, dry_run)
+    return _result(snapshot, edit, entries, plan.messages, reason, earlier, audit, stripping, dry_run)
 
 
 def _not_covered(snapshot: SessionSnapshot, plan: CompactPlan) -> list[Entry]:

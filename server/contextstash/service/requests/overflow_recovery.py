@@ -48,8 +48,7 @@ async def recover_context(
     check_declared(system, tools)
     if system is not None or tools is not None:
         await declare(access, await access.session(session_id), system=system, tools=tools)
-    overflow = recognize(error)
-    if overflow is None:
+    if (overflow := recognize(error)) is None:
         raise BadInputError(
             "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
             " unchanged; a smaller context does not help against other errors."
