@@ -24,7 +24,7 @@ STOP_SECONDS = 5.0
 """How long the proxy may take to end after its client: longer than the three seconds that it needs at most."""
 
 SECRET_BYTES = 18
-"""Of the path that only the client knows: 24 characters, which nobody tries out."""
+"""Of the path that only the client knows: 24 characters, too many to be guessed."""
 
 PASSED_ON = ("SIGTERM", "SIGHUP")
 """Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends

@@ -49,7 +49,7 @@ Dialect: TypeAlias = Mapping[str, str]
 
 
 def only(rows: Sequence[Any]) -> Any:
-    """The first column of the first row; None if there is no row."""
+    """The first column of the first row; None without a row."""
     return rows[0][0] if rows else None
 
 

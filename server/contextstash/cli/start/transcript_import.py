@@ -110,7 +110,7 @@ async def _import_session(stash: Stash, item: Found, session: str | None) -> Imp
 
 
 def _copy_or_sample(item: Found) -> str | None:
-    """What a file in a folder is if it could be imported, but is no session of the user's own clients."""
+    """What a file in a folder is if it could be imported, but is not a session of the user's own clients."""
     from contextstash.demo.steps import sample_file
 
     if is_export(item.path):

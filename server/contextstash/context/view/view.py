@@ -99,7 +99,7 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
 def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:
     """The digests that a later edit leaves in the view. Messages with the user's words leave it when they are written
     again as a whole, and with a summary by the client (it stands at the position of the client's own message): the
-    client's new window has none of ours."""
+    client's new window has none of them."""
     renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
     by_client = isinstance(edit, SummaryEdit) and edit.seq is not None
     return [each for each in digests if not each.text.startswith(USER_BLOCK)] if renewed or by_client else digests
@@ -201,7 +201,7 @@ class Entry:
 
     @property
     def is_user_block(self) -> bool:
-        """Whether this is a message of ours that holds the user's words."""
+        """Whether this message was added to hold the user's words."""
         return self.digest is not None and self.digest.text.startswith(USER_BLOCK)
 
     @property

@@ -23,7 +23,7 @@ WORDS_PARTS = 4
 they are written again as one, which costs the prompt cache once. A guess: a quarter of the usable window."""
 
 BEFORE_ALL = -1
-"""The position of a message of ours that is shown before the first recorded one."""
+"""The position of an added message that is shown before the first recorded one."""
 
 
 def keeps_words(settings: ContextSettings) -> bool:
