@@ -34,7 +34,7 @@ from mcp.shared import _context_streams
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from contextstash.mcp.wire.stdio import protocol_server
+from contextstash.mcp.stdio import protocol_server
 from contextstash_storage.sqlite.connection import Connection
 
 ROOT = Path(__file__).parent.parent
@@ -46,7 +46,7 @@ PRIVATE_NAMES = {
         "_get_executable_command",
         "_stop_server_process",
     },
-    "server/contextstash/mcp/wire/stdio.py": {"_lowlevel_server"},
+    "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
     "server/contextstash/mcp/wire/stdio_streams.py": {"_claim_fd", "_open_stdin_diversion", "_open_stdout_diversion"},
     "storage/contextstash_storage/sqlite/connection.py": {"_connection", "_execute", "_running", "_thread"},
 }

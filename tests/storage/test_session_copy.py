@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.codec import copied_rows
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
+from contextstash_storage.preparation import copied_rows
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.sql.rows import now
 from contextstash_storage.sqlite import hidden_sessions

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from contextstash_storage.codec.bodies import Blob
-from contextstash_storage.codec.compact_form import packed_body
 from contextstash_storage.codec.compression import Dictionary
 from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.message_batch import Batch, reported_call, stored_message, with_counters, with_usage
-from contextstash_storage.codec.preparation import Prepared, prepare
 from contextstash_storage.codec.record_json import from_json, stored_time, to_json
-from contextstash_storage.codec.repeats import Known, stored_fingerprint
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.preparation.batch import Batch, reported_call, stored_message, with_counters, with_usage
+from contextstash_storage.preparation.compact_form import packed_body
+from contextstash_storage.preparation.messages import Prepared, prepare
+from contextstash_storage.preparation.repeats import Known, stored_fingerprint
 from contextstash_storage.records import (
     Appended,
     Call,

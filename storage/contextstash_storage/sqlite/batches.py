@@ -7,8 +7,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from contextstash_storage.codec.compact_form import COMPACT_FORM
-from contextstash_storage.codec.preparation import is_large, prepare
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
@@ -17,6 +15,8 @@ from contextstash_storage.errors import (
     StoreError,
     StoreFullError,
 )
+from contextstash_storage.preparation.compact_form import COMPACT_FORM
+from contextstash_storage.preparation.messages import is_large, prepare
 from contextstash_storage.records import Appended, NewMessage
 from contextstash_storage.sqlite.append_messages import Batch, Progress, append_piece
 from contextstash_storage.sqlite.connection import Connection

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from contextstash_storage.codec.preparation import Prepared, batch_fingerprint
-from contextstash_storage.codec.repeats import (
+from contextstash_storage.preparation.messages import Prepared, batch_fingerprint
+from contextstash_storage.preparation.repeats import (
     Known,
     check_position,
     known_at,

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from contextstash_storage.codec.copied_rows import Row
 from contextstash_storage.codec.derived_form import group_of
-from contextstash_storage.codec.preparation import Prepared
 from contextstash_storage.codec.record_json import to_json
 from contextstash_storage.errors import StoreBusyError
+from contextstash_storage.preparation.copied_rows import Row
+from contextstash_storage.preparation.messages import Prepared
 from contextstash_storage.records import (
     Call,
     DeclaredVersion,

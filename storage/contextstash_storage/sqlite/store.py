@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contextstash_storage.codec import bodies
-from contextstash_storage.codec.compact_form import COMPACT_FORM
-from contextstash_storage.codec.copied_rows import read_rows
 from contextstash_storage.codec.record_json import to_json
-from contextstash_storage.codec.repeats import stored_fingerprint
 from contextstash_storage.errors import EditConflictError, SessionNotFoundError, StoreError
+from contextstash_storage.preparation.compact_form import COMPACT_FORM
+from contextstash_storage.preparation.copied_rows import read_rows
+from contextstash_storage.preparation.repeats import stored_fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
