@@ -29,8 +29,7 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, 
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.sessions import lock_session, read_session
-from contextstash_storage.preparation.batch import Batch
-from contextstash_storage.preparation.messages import PLAIN_FORM, is_large, prepare
+from contextstash_storage.preparation.messages import PLAIN_FORM, Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,

@@ -23,9 +23,9 @@ from mcp.types import (
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from contextstash import __version__
-from contextstash.gateway.backchannel import Backchannel
-from contextstash.gateway.offers import Offer, read_offer
 from contextstash.gateway.rules import ServerRules
+from contextstash.gateway.servers.backchannel import Backchannel
+from contextstash.gateway.servers.offers import Offer, read_offer
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from mcp.client import stdio
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
-from contextstash.gateway.answers import Answers, UnanswerableError
 from contextstash.gateway.config import StdioServer
-from contextstash.gateway.lines import EndlessLineError, lines_of
+from contextstash.gateway.servers.answers import Answers, UnanswerableError
+from contextstash.gateway.servers.lines import EndlessLineError, lines_of
 from contextstash.mcp.wire.json_rpc import written
 
 logger = logging.getLogger(__name__)

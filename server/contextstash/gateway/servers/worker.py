@@ -13,8 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_process
 
-from contextstash.gateway.output_limits import Call, Shortening, Tally
-from contextstash.gateway.structured import as_text, is_valid
+from contextstash.gateway.output_limits import Call, Shortening, Tally, as_text, is_valid
 from contextstash.json.json_text import BadJsonError, strict_value
 from contextstash.mcp.lazy import LazyStash
 from contextstash.mcp.serve import ServeOptions, opener
@@ -143,7 +142,7 @@ def _shortened(line: bytes, call: Call, setup: Setup) -> WorkerResult:
 async def _worker_result(value: dict[str, Any], call: Call, setup: Setup) -> WorkerResult:
     from mcp.types import CallToolResult
 
-    from contextstash.gateway.request_relay import tool_result
+    from contextstash.gateway.servers.request_relay import tool_result
 
     result = tool_result(value)
     if not isinstance(result, CallToolResult):

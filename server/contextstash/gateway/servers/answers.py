@@ -17,8 +17,8 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 
-from contextstash.gateway.lines import END_BYTES, Overlong, answered_id, is_answer
-from contextstash.gateway.worker import RefusedError, Workers
+from contextstash.gateway.servers.lines import END_BYTES, Overlong, answered_id, is_answer
+from contextstash.gateway.servers.worker import RefusedError, Workers
 from contextstash.json.json_text import BadJsonError
 from contextstash.mcp.wire.json_rpc import found_id, read_answer
 
