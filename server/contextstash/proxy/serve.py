@@ -58,8 +58,8 @@ class ServedProxy:
     """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
     recorded, if it is one; `descriptor` is that of a socket that a parent process
     listens on already, so that no connection is refused while this process is started again. With a `secret`, only
-    requests whose path begins with it are served. `at_once` ends the process soon after a signal even if the database is
-    locked."""
+    requests whose path begins with it are served. `at_once` ends the process soon after a signal even if the database
+    is locked."""
 
     upstream: str
     options: ProxyOptions
