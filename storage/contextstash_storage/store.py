@@ -13,11 +13,13 @@ from contextstash_storage.records import (
     Copied,
     Counters,
     Cursor,
+    DaySum,
     Declared,
     DeclaredVersion,
     Edit,
     Event,
     EventKind,
+    KnownPart,
     Message,
     Native,
     NewMessage,
@@ -26,13 +28,15 @@ from contextstash_storage.records import (
     Request,
     SearchHit,
     Session,
+    SessionExtras,
+    SessionNews,
+    StoreMark,
     TokenSum,
+    ToolSum,
+    Totals,
     Usage,
 )
-from contextstash_storage.session_extras import SessionExtras
-from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.tokens import TokenStore
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""
