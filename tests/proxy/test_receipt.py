@@ -14,7 +14,7 @@ from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.support.caching_provider import CachingProvider
+from tests.support.caching_provider import CHARACTERS_PER_TOKEN, CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
 
 MODEL = "claude-sonnet-4-5"
@@ -139,3 +139,14 @@ async def test_the_overview_counts_what_a_proxied_session_saved_once(tmp_path: P
     assert found.proxy.dollars_saved == 2.0
     assert (await stash.context_status("s")).savings is None
     await stash.close()
+
+
+def test_what_left_is_counted_as_texts_are_and_not_as_tools_and_images(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider counts 30,000 tokens that the body does not show; a byte of the texts takes as many as ever."""
+    counted = CachingProvider.count
+    monkeypatch.setattr(CachingProvider, "count", lambda self, body, hidden: counted(self, body, hidden + 30_000))
+    play(proxy, clock, session(12))
+    rate = proxy.state(ID).tokens_per_byte
+    assert rate == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)
