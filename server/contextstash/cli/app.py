@@ -20,6 +20,7 @@ from contextstash.cli.command_words import in_commands
 from contextstash.cli.look.advise import advise
 from contextstash.cli.look.calls import calls
 from contextstash.cli.look.events import events
+from contextstash.cli.look.receipt import receipt
 from contextstash.cli.look.search import search
 from contextstash.cli.look.sessions import sessions
 from contextstash.cli.look.show import show
@@ -111,6 +112,7 @@ COMMANDS = (
     events,
     calls,
     advise,
+    receipt,
     prune,
     compact,
     restore,

@@ -59,6 +59,19 @@ class TokensType(click.ParamType[Any]):
         return int(found[1]) * (1_000 if found[2] else 1)
 
 
+class ShareType(click.ParamType[Any]):
+    """A share of at most a half, such as 10% or 0.1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d{0,3}(?:\.\d{1,6})?)( ?%?)", str(value).strip())
+        share = None if found is None or not found[1] else float(found[1]) / (100 if found[2].strip() else 1)
+        if share is None or share > 0.5:
+            self.fail(f"'{value}' is not a share of at most 50%. Example: 10%", param, ctx)
+        return share
+
+
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
     """The --db of the command, or the one before it. Raises BadInputError if it is misspelt: it would make an empty
     database and show that nothing is recorded."""

@@ -8,13 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from contextstash.configuration.models import CachePriceRatios
-from contextstash.proxy import accounts
-from contextstash_storage.records import ProxiedSession, Usage
+from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)
-
-HOUR_SECONDS = 3600
-"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +21,6 @@ class ModelFacts:
     window: int | None = None
     ratios: CachePriceRatios | None = None
     price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What the provider reported of a request, and what it would have reported unedited; the cache keeps
-    what was written for `cache_seconds`."""
-
-    usage: Usage | None
-    unedited: Usage | None
-    cache_seconds: int
-
-    def added_to(self, state: ProxiedSession, facts: ModelFacts) -> ProxiedSession:
-        """The session's state with the price of the request."""
-        if self.usage is None or self.unedited is None:
-            return state
-        long_writes = self.cache_seconds >= HOUR_SECONDS
-        paid, unedited = (facts.price_of(each, long_writes) for each in (self.usage, self.unedited))
-        return accounts.priced(state, paid, unedited)
 
 
 class KnownModels:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextstash.configuration.locations import data_folder
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.wire import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -100,6 +101,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     from contextstash.hosts.following.ingest import ingest
     from contextstash.proxy.app import ProxyApp
     from contextstash.proxy.engine import Engine
+    from contextstash.proxy.hold_out import hold_out_key
     from contextstash.proxy.upstream import Upstream
 
     upstream = Upstream(check_upstream(served.upstream), http2=served.http2)
@@ -114,6 +116,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
+        hold_out_key=lambda: hold_out_key(data_folder(served.database)),
         still_stored=_presence_of(served.database if served.options.record else None),
     )
 

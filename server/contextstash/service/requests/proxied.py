@@ -244,6 +244,10 @@ class ProxiedSessions:
         settings = self._access.settings(session)
         return settings.prune_inputs, settings.prune_images
 
+    def hold_out(self, agent: str) -> float:
+        """The share of an agent's sessions whose requests are not edited, so that their costs can be compared."""
+        return self._access.settings_of(agent).hold_out
+
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
         try:
