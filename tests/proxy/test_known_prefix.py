@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contextstash.proxy.conversations import Conversations
 from contextstash.proxy.engine import Engine, ProxyOptions
-from contextstash.proxy.preparation import Prepared
+from contextstash.proxy.requests.preparation import Prepared
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite.store import open_sqlite

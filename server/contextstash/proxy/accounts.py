@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from contextstash.context.view.estimate import MIN_GROWTH
 from contextstash.context.view.protected_outputs import fetched_again
-from contextstash.context.window.estimate import MIN_GROWTH
 from contextstash.proxy.added_parts import added_by_us
 from contextstash.proxy.bills import Bill, bill_of, on_its_day
-from contextstash.proxy.preparation import Prepared, is_side_call, made_calls, pruned_at
-from contextstash.proxy.shown_sizes import shown_sizes, size_of
+from contextstash.proxy.requests.preparation import Prepared, is_side_call, made_calls, pruned_at
+from contextstash.proxy.requests.shown_sizes import shown_sizes, size_of
 from contextstash_storage.records import ProxiedSession, Usage
 
 COMPACTS_AT = 0.92

@@ -11,7 +11,7 @@ from typing import Any
 from contextstash.context.tool_outputs.own_tools import is_own_call
 from contextstash.formats import FORMATS
 from contextstash.formats.breakpoints import content_of
-from contextstash.formats.request_text import RequestText, TextMessage
+from contextstash.formats.request.text import RequestText, TextMessage
 from contextstash.proxy.bills import Added
 from contextstash.proxy.conversations import Conversation, lists_tools
 from contextstash.service.requests.handoff import OF_SESSION

@@ -9,7 +9,7 @@ from contextstash.proxy.accounts import booked_side_call
 from contextstash.proxy.bills import Bill
 from contextstash.proxy.conversations import AskedRequest, Conversation
 from contextstash.proxy.model_facts import KnownModels
-from contextstash.proxy.preparation import prices_of
+from contextstash.proxy.requests.preparation import prices_of
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash_storage.records import Usage
 

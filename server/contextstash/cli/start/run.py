@@ -69,8 +69,8 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.hosts.launch import launched_client
+    from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
-    from contextstash.proxy.wire import check_upstream
 
     if (program := shutil.which(client)) is None:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
@@ -80,7 +80,7 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    flags = _flags(no_record, no_prune, keep_tokens, configured=configured, window=chosen and chosen.tokens)
+    flags = _flags(no_record, no_prune, keep_tokens, configured=configured, window=_tokens_of(chosen))
     options = [*_database(db), *flags, *_settings(preset, given, hold_out), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported)
@@ -115,6 +115,10 @@ def _flags(
     return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *given]
 
 
+def _tokens_of(chosen: ChosenWindow | None) -> int | None:
+    return None if chosen is None else chosen.tokens
+
+
 def _settings(preset: str | None, given: tuple[str, ...], hold_out: float | None) -> list[str]:
     given += () if hold_out is None else (f"hold_out={hold_out}",)
     return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
@@ -136,7 +140,7 @@ def _log_file(db: Location | None) -> BinaryIO:
 
 def _check_configured(launched: LaunchedClient, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
     """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
-    from contextstash.hosts.install.clients import Machine
+    from contextstash.hosts.clients import Machine
     from contextstash.hosts.launch import is_configured
 
     if is_configured(launched, arguments, Machine.this()):
