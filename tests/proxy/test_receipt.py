@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from contextstash.formats.usage import read_usage
 from contextstash.service.queries.overview import overview
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
-from contextstash_storage.records import ProxiedSession
+from contextstash_storage.records import Event, ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
@@ -49,6 +50,12 @@ class Bill:
         """What the provider billed, in US dollars."""
         usages = [read_usage(usage) for usage in self.provider.usage]
         return sum(price_of(MODEL, usage) or 0.0 for usage in usages if usage is not None)
+
+    def events(self) -> list[Event]:
+        """The log of the session."""
+        assert self.proxy.engine._sessions is not None
+        store = self.proxy.engine._sessions._access.store
+        return asyncio.run_coroutine_threadsafe(store.read_events(ID), self.proxy.loop).result(30)
 
     @property
     def state(self) -> ProxiedSession:
@@ -98,6 +105,9 @@ def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(bill: Bi
     assert state.prunes
     assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
     assert state.levers["cache_rewrites"].dollars < 0
+    costs = [event.cost for event in bill.events() if event.kind == "prune"]
+    assert None not in costs
+    assert sum(cost or 0.0 for cost in costs) == pytest.approx(-state.levers["cache_rewrites"].dollars, rel=0.25)
 
 
 def test_a_request_that_only_fetched_an_output_is_charged_in_full_and_what_it_fetched_stays_charged(bill: Bill) -> None:

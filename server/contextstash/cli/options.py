@@ -6,6 +6,7 @@ import asyncio
 import functools
 import os
 import re
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -81,8 +82,20 @@ def _named_database(context: click.Context, _: click.Parameter, database: Locati
         # Click would prefer the environment to an option that stands before the command.
         database, named = location_of(str(root.params["db"])), True
     if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
-        raise BadInputError(f"There is no database {database}. contextstash import --db {database} PATH creates it.")
+        create = f"contextstash import --db {database} PATH creates it."
+        advice = create if _can_be_created(database) else "None can be created there: name another with --db."
+        raise BadInputError(f"There is no database {database}. {advice}")
     return database
+
+
+def _can_be_created(database: Path) -> bool:
+    """Whether a file can be made in the nearest folder above that exists: only trying says so for /proc."""
+    folder = next((parent for parent in database.absolute().parents if parent.is_dir()), Path("/"))
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 DATABASE = click.option(

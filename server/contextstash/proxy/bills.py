@@ -14,11 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from contextstash.proxy.model_facts import ModelFacts
+from contextstash.proxy.model_facts import HOUR_SECONDS, ModelFacts
 from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
-
-HOUR_SECONDS = 3600
-"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
 
 MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""

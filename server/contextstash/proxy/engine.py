@@ -345,7 +345,9 @@ class Engine:
             strip = conversation.positions[thinking.strip_from], None
         outputs = outputs_of(conversation, chosen.chosen)
         parts = parts_of(conversation, request, limits, chosen.chosen)
-        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts)
+        facts, seconds = self._models.now(conversation.state.model), prices_of(request, None).seconds
+        cost = facts.rewrite_cost(chosen.rewritten, seconds)
+        archived = await self._sessions.archive(conversation.session_id, outputs, strip, parts, cost)
         conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
         logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, chosen.reason)
         return archived

@@ -12,6 +12,9 @@ from contextstash_storage.records import Usage
 
 logger = logging.getLogger(__name__)
 
+HOUR_SECONDS = 3600
+"""A cache that is kept so long costs more to write (Anthropic's `ttl` of 1h)."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -21,6 +24,14 @@ class ModelFacts:
     window: int | None = None
     ratios: CachePriceRatios | None = None
     price_of: Callable[[Usage, bool], float | None] = lambda usage, long_writes: None
+
+    def rewrite_cost(self, tokens: int, cache_seconds: int) -> float | None:
+        """What it costs to write tokens to the cache that could have been read from it; None if the price is not
+        known."""
+        usage, long_writes = Usage(prompt_tokens=tokens, cache_write_tokens=tokens), cache_seconds >= HOUR_SECONDS
+        written = self.price_of(usage, long_writes)
+        read = self.price_of(Usage(prompt_tokens=tokens, cached_tokens=tokens), long_writes)
+        return None if written is None or read is None else max(0.0, written - read)
 
 
 class KnownModels:

@@ -339,10 +339,12 @@ class ProxiedSessions:
         outputs: Sequence[Output],
         strip: StripSpan | None = None,
         parts: Sequence[MessagePart] = (),
+        cost: float | None = None,
     ) -> int:
         """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
-        within `strip` is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip, parts)
+        within `strip` is not shown any more. It takes `cost` US dollars to write the cache again. Returns how many were
+        archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip, parts, cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +430,7 @@ async def archive_for_request(
     outputs: Sequence[Output],
     strip: StripSpan | None = None,
     parts: Sequence[MessagePart] = (),
+    cost: float | None = None,
 ) -> int:
     """See ProxiedSessions.archive."""
     handles = await keep_parts(access, session_id, parts)
@@ -445,6 +448,7 @@ async def archive_for_request(
             edits += strip_from(snapshot, entries, strip[0], names, strip[1])
             entries = await entries_after(access, snapshot, edits)
         event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
+        event = event.model_copy(update={"cost": cost})
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
         return len(made) + len(others)
 
