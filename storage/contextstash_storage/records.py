@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -628,3 +629,93 @@ class ProxiedSession(ProxiedTotals):
     carried: int = 0
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
     dollars: float | None = None
+
+
+class ToolSum(Record):
+    """The outputs of one tool, and their tokens."""
+
+    tool: str
+    outputs: int
+    tokens: int
+
+
+class DaySum(Record):
+    """The agents' model calls of one day (in UTC, as in 2026-05-31) to one model, and their tokens. `cost` is the sum
+    of the costs that were stored with them, in US dollars; `priced` are the calls that have one."""
+
+    day: str
+    model: str | None
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    cost: float
+    priced: int
+
+
+class Totals(Record):
+    """All sessions of an owner. `tokens` are those of all messages ever recorded; `tools` have the most tokens first,
+    `days` are in order."""
+
+    sessions: int
+    messages: int
+    tokens: int
+    tools: tuple[ToolSum, ...]
+    days: tuple[DaySum, ...]
+
+
+class StoreMark(Record):
+    """What is different after any change: how many sessions an owner has, and when one of them was changed last."""
+
+    sessions: int
+    changed_at: datetime | None = None
+
+
+class StoredBatch(Record):
+    """A batch that was stored under an id: `count` messages from `first_seq` on; the fingerprint is hexadecimal."""
+
+    batch_id: str
+    first_seq: int
+    count: int
+    fingerprint: str
+
+
+class SessionExtras(Record):
+    """How far its sources have been read, the ids of its batches, summaries by the hash of what they summarize, and
+    what the proxy knows of it."""
+
+    cursors: tuple[Cursor, ...] = ()
+    batches: tuple[StoredBatch, ...] = ()
+    summaries: Mapping[str, CachedSummary] = Field(default_factory=dict)
+    proxied: ProxiedSession | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPart:
+    """What a reader knows of a session: its messages before position `first`, and that one, which is read again to see
+    that the session is still the same; None for no message. `edits` are the numbers of those that are not read. If more
+    than `most` messages are new, only the first is read."""
+
+    first: int | None = None
+    edits: int = 0
+    most: int = 100
+
+    def span(self, counters: Counters) -> tuple[int, int] | None:
+        """The first and the last message to read; None if there is none."""
+        last = counters.messages - 1
+        if self.first is None or self.first > last:
+            return None
+        return self.first, last if last - self.first <= self.most else self.first
+
+
+@dataclass(frozen=True, slots=True)
+class SessionNews:
+    """A session, its newest request, and beyond the known part its edits, and its messages with their outputs."""
+
+    session: Session
+    known: KnownPart
+    request: Request | None = None
+    edits: tuple[Edit, ...] = ()
+    messages: tuple[Message, ...] = ()
+    outputs: tuple[Output, ...] = ()

@@ -126,7 +126,7 @@ class StashOpener:
         """The open stash. Closes it at the end."""
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.locations import default_database
-        from contextstash.hosts.session_project import project_of
+        from contextstash.hosts.project_folder import project_of
         from contextstash.hosts.windows import HOST_WINDOWS
         from contextstash.service.stash import Stash
         from contextstash_storage.databases import open_store

@@ -26,14 +26,12 @@ from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
 from contextstash.service.economic_size import economic_size
-from contextstash.service.known_lists import KnownLists
 from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.session_cache import SessionCache
+from contextstash.service.session_cache import KnownLists, SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
-from contextstash_storage.session_news import SessionNews
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from contextstash.service.queries import (
     window_advice,
 )
 from contextstash.service.recorder import Recorder
-from contextstash.service.recording import output_archive, reasoning, session_settings, single_output
+from contextstash.service.recording import output_archive, output_limits, reasoning, session_settings
 from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.recording.late_usage import book_late
 from contextstash.service.reduction import compact, pins, prune, restore, summaries
@@ -237,7 +237,7 @@ class Stash:
 
     # One output, and everything that was ever recorded.
 
-    limit_output = _use_case(single_output.limit_text)
+    limit_output = _use_case(output_limits.limit_text)
     keep_output = _use_case(output_archive.keep_output)
     get_archived_output = _use_case(retrieval.get_archived_output)
     read_call = _use_case(retrieval.read_call)

@@ -13,8 +13,7 @@ from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.requests.call_log import call_use
 from contextstash.service.results import DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
 from contextstash.service.session_access import Access
-from contextstash_storage.records import Session, Usage
-from contextstash_storage.totals import DaySum, ToolSum
+from contextstash_storage.records import DaySum, Session, ToolSum, Usage
 
 BUSIEST = 5
 """Sessions that an overview names."""
