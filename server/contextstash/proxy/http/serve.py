@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 END_SECONDS = 1.4
-"""How long the last requests may take to be recorded after a signal. A guess: most take milliseconds. With the second
+"""How long the last requests may take to be recorded after a signal. Most take milliseconds. With the second
 that replies have (see web/loopback), the proxy ends within three seconds of a signal."""
 
 CLOSE_SECONDS = 0.5
