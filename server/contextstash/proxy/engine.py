@@ -292,14 +292,13 @@ class Engine:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
         assert self._sessions is not None
-        if conversation.deleted:
-            return None
-        session = await self._sessions.find(conversation.session_id)
+        session = None if conversation.deleted else await self._sessions.find(conversation.session_id)
         if conversation.stored_since is None:
             conversation.stored_since = session.created_at if session is not None else None
         elif session is None or session.created_at != conversation.stored_since:
             conversation.forget()
-            self._leave_alone(conversation, "its session was deleted while the client runs")
+        if conversation.deleted:
+            self._leave_alone(conversation, "its session was deleted; what its client goes on with is not recorded")
             return None
         return session
 

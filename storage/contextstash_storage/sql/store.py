@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
     CachedSummary,
     Call,
@@ -220,3 +221,6 @@ class RowStore(ABC):
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         return await self._of_owner(lambda: requests.recent_proxied(self.owner, since, limit))
+
+    async def deleted_sessions(self) -> list[DeletedSession]:
+        return await self._of_owner(lambda: requests.deleted_sessions(self.owner))

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS = 1.4
-"""How long the last requests may take to be recorded after a signal. Most take milliseconds. With the second
-that replies have (see web/loopback), the proxy ends within three seconds of a signal."""
+RECORD_SECONDS = 0.9
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then (see
+web/loopback). Most take milliseconds."""
 
-CLOSE_SECONDS = 0.5
+CLOSE_SECONDS = 0.3
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
+
+END_SECONDS = 2.4
+"""The process ends so long after a signal, whatever it still does: whoever ends it waits three seconds. On an idle
+machine the periods above are over 0.1 s earlier."""
 
 
 READ_AHEAD_BYTES = 4 << 20
@@ -53,8 +58,8 @@ class ServedProxy:
     """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
     recorded, if it is one; `descriptor` is that of a socket that a parent process
     listens on already, so that no connection is refused while this process is started again. With a `secret`, only
-    requests whose path begins with it are served. `at_once` ends the process after a signal even if the database is
-    locked."""
+    requests whose path begins with it are served. `at_once` ends the process soon after a signal even if the database
+    is locked."""
 
     upstream: str
     options: ProxyOptions
@@ -92,6 +97,7 @@ def serve_proxy(served: ServedProxy) -> None:
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=PROXY_SETTINGS,
         listener=listener,
+        drain=_bounded_end if served.at_once else None,
     )
 
 
@@ -119,16 +125,27 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
     async def at_end() -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(engine.idle(), END_SECONDS)
+            await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
         closing = asyncio.ensure_future(_close(upstream, stash))
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         if served.at_once and not closing.done():
             # A thread that waits for a locked database would keep this process for as long.
-            logger.warning("ended while the database was locked: the last requests may not be recorded")
-            logging.shutdown()
-            os._exit(0)
+            _end_now()
 
     return ProxyApp(upstream, engine, at_end, served.secret)
+
+
+def _end_now() -> None:
+    logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _bounded_end() -> None:
+    """From now on this process has END_SECONDS, also if its event loop or a thread does not end."""
+    timer = threading.Timer(END_SECONDS, _end_now)
+    timer.daemon = True
+    timer.start()
 
 
 async def _close(upstream: Upstream, stash: Stash | None) -> None:

@@ -260,6 +260,13 @@ class ProxiedSessions:
         """The sessions with requests since a time, the newest first."""
         return await self._access.store.recent_proxied(since, limit)
 
+    async def was_deleted(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
+        if await self.find(session_id) is not None:
+            return False
+        deleted = await self._access.store.deleted_sessions()
+        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
+
     async def record(
         self,
         session_id: str,
