@@ -23,27 +23,29 @@ from contextstash.service.requests.proxied import Catalog, ProxiedEdits, Proxied
 from contextstash_storage.records import ProxiedSession, Usage
 
 MAX_CONVERSATIONS = 64
-"""Conversations whose last request is kept in memory. A guess: requests of some MB each."""
+"""Conversations whose last request is kept in memory, some MB each; those of further ones are read again."""
 
 MAX_HEADS = 8
-"""First messages by which a conversation is recognized; each compaction by the client makes a new one. A guess."""
+"""First messages by which a conversation is recognized; each compaction by the client makes a new one. A conversation
+that is not recognized gets a new session."""
 
 DEFAULT_TOKENS_PER_BYTE = 1 / 3.4
 """Tokens of a byte of a request until the provider has reported usage: measured on recorded sessions of Claude Code."""
 
 SAME_GREETING_SECONDS = 600.0
 """Requests without an id that are all equal, before the model has spoken, count as one conversation for so long: as
-tries again, or as parallel agents, which part when they differ. A guess."""
+tries again, or as parallel agents, which part when they differ."""
 
 MAX_SENDERS = 10_000
 """Sessions of which the sender is remembered after they have left the memory: some 150 bytes each."""
 
 MAX_RESPONSES = 8
-"""Responses of a conversation that a request may follow: the newest, and some to which a program goes back. A guess."""
+"""Responses of a conversation that a request may follow: the newest, and some to which a program goes back."""
 
 RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
-"""How far back sessions without a client's id are searched for one that continues after a restart. Guesses."""
+"""How far back sessions without a client's id are searched for one that continues after a restart;
+one that is not found gets a new session."""
 
 
 @dataclass(eq=False)

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +37,7 @@ from contextstash_storage.records import (
     TokenSum,
 )
 from contextstash_storage.search.documents import is_indexed_later
-from contextstash_storage.search.query import SearchFilter
+from contextstash_storage.search.query import EVERYWHERE, SearchFilter
 from contextstash_storage.sql.edits import CONFLICT, number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.rows import FEW, now
@@ -311,18 +310,8 @@ class SqliteStore(RowStore):
         return await self._of_row(session_id, lambda db, row: outputs_between(db, row, first, end))
 
     async def search(
-        self,
-        query: str,
-        *,
-        session_ids: Sequence[str] | None = None,
-        scope: str = "all",
-        tool: str | None = None,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        limit: int = 10,
-        weigh: Weigh | None = None,
+        self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
     ) -> list[SearchHit]:
-        where = SearchFilter(session_ids, scope, tool, after, before)
         return await self._reader.read(lambda db: full_text_search.search(db, self.owner, query, where, limit, weigh))
 
     async def unindexed_messages(self) -> int:

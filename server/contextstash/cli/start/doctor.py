@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
 
 ROUND_TRIP_SECONDS = 30.0
-"""A guess at how long clients wait for a server to start."""
+"""About as long as clients wait for a server to start; a slower one is reported as failing."""
 
 LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
 

@@ -14,11 +14,11 @@ from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.sentences import own_sentences
 
 MAX_FILES = 3
-"""Changed files that an attempt names, the newest. A guess: one line."""
+"""Changed files that an attempt names, the newest: as many as fit one line."""
 
 MAX_REASON = 200
 MAX_SENTENCE = 320
-"""In characters. Guesses: together an attempt takes about three lines of a summary."""
+"""In characters: together an attempt takes about three lines of a summary."""
 
 _GAVE_UP = re.compile(
     r"\b(?:(?:did|(?:approach|attempt|idea|workaround)\b[^.]{0,40}\b(?:does|would|will))(?:n['’]t| not)"

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then (see
-web/loopback). A guess: most take milliseconds."""
+web/loopback). Most take milliseconds."""
 
 CLOSE_SECONDS = 0.2
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""

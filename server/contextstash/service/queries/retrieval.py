@@ -18,6 +18,7 @@ from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResu
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
+from contextstash_storage.search.query import SearchFilter
 from contextstash_storage.store import Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000
@@ -150,16 +151,15 @@ async def search_history(
         raise BadInputError("limit must be 1 or more.")
     sessions = await _sessions(access, session_id, scope, project)
     own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
-    hits = await access.store.search(
-        query,
+    where = SearchFilter(
         session_ids=None if sessions is None else _with_outputs(sessions),
         scope=scope if scope in ("outputs", "messages") else "all",
         tool=tool,
         after=_time(since, "since"),
         before=_time(until, "until", included=True),
-        limit=most,
-        weigh=None if own is None else await _unseen_first(access, own),
     )
+    weigh = None if own is None else await _unseen_first(access, own)
+    hits = await access.store.search(query, where, limit=most, weigh=weigh)
     terms = query[:MAX_QUERY_CHARACTERS].split()
     shown = await asyncio.to_thread(lambda: [_hit(hit, terms, line_breaks) for hit in hits])
     return SearchResult(hits=shown, note=await _note(access, shown))

@@ -47,7 +47,7 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Block, Edit, Part, SummaryEdit
 
 MIN_TOKENS = 100
-"""With less room nothing is shown. A guess: some ten lines of code."""
+"""With less room nothing is shown: it would be fewer than some ten lines of code."""
 
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""

@@ -20,7 +20,8 @@ from contextstash_storage.records import DigestEdit, Message, Part, RewindEdit
 
 WORDS_PARTS = 4
 """All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
-they are written again as one, which costs the prompt cache once. A guess: a quarter of the usable window."""
+they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
+conversation."""
 
 BEFORE_ALL = -1
 """The position of an added message that is shown before the first recorded one."""

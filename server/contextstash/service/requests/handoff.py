@@ -69,14 +69,14 @@ def _is_larger(original: Output, copy: Output) -> bool:
 
 
 MAX_INDEX_SHARE = 0.04
-"""Share of a hand-off that the index of handles may take, beside what the other sections leave. A guess: a dozen of the
+"""Share of a hand-off that the index of handles may take, beside what the other sections leave. A dozen of the
 newest outputs; search_history finds the others."""
 
 MIN_INDEXED_TOKENS = 200
-"""A smaller output is not worth a line of the index. A guess."""
+"""A smaller output is not worth a line of the index: it is found by search all the same."""
 
 MIN_TOKENS = 200
-"""A hand-off of fewer tokens is not worth the tokens of its head. A guess."""
+"""A hand-off of fewer tokens would be mostly its head; such a session goes on without one."""
 
 WINDOW_SHARE = 40
 """A hand-off takes at most the window divided by this: 5,000 tokens of 200,000. After recorded compactions the agents
@@ -87,7 +87,7 @@ SESSION_SHARE = 8
 
 SMALLEST, LARGEST = 1_500, 8_000
 """Tokens of a hand-off by default at least, and at most. With fewer it holds the task and the state, with more it
-gains little. Guesses."""
+gains little."""
 
 MAX_READ_TOKENS = 600_000
 """How much of a session a hand-off is made from, the newest first; of what is older, only the user's own messages. The

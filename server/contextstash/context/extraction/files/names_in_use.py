@@ -34,7 +34,7 @@ NUMBERED_SHARE = 0.3
 
 SEEN_SHARE = 0.3
 """The share of its weight that a name counts which the agent did not write and which stands in no changed file: such
-names only fill the room that is left. A guess."""
+names only fill the room that is left."""
 
 NAME_TOKENS = 3
 """What a name costs in addition to its own tokens when names are ranked by their weight per token: separators and its

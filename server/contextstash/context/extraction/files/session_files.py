@@ -14,10 +14,10 @@ VERBS: tuple[Verb, ...] = ("created", "edited", "renamed", "deleted", "run", "re
 """In the order in which they are written."""
 
 MAX_NAMES = 6
-"""Names of a changed file, the newest ones. A guess: they fit into one line."""
+"""Names of a changed file, the newest ones: as many as fit one line."""
 
 READS_PER_LINE = 6
-"""A guess: a line is the unit that is left out if the summary is too long."""
+"""A line is the unit that is left out if the summary is too long."""
 
 _BASE = re.compile(r"^Below `(/[^`]*)/`:?$")
 _CHANGED = re.compile(r"^`([^`]+)`: ([a-z, ]+?)(?: \((.*)\))?$")
@@ -115,7 +115,7 @@ def _absolute(use: FileUse, base: str) -> FileUse:
 
 def base_folder(paths: Iterable[str]) -> str:
     """The deepest folder that contains at least 60 % of the absolute paths; empty if there is none, or fewer than three
-    paths. Both limits are guesses."""
+    paths."""
     absolute = {path for path in paths if path.startswith("/")}
     if len(absolute) < 3:
         return ""

@@ -38,7 +38,7 @@ RULE_PREFIX = "rule:"
 """How a pin begins that is a rule, and neither a handle nor a path."""
 
 MIN_ENTRY_TOKENS = 60
-"""An entry is not shortened to fewer tokens than this. A guess: two sentences."""
+"""An entry is not shortened to fewer tokens than this, about two sentences; it is left out instead."""
 
 _HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
 _ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
@@ -157,7 +157,7 @@ def pinned_rules(pins: Iterable[str]) -> list[str]:
 
 
 MAX_RULE = 1_000
-"""Characters of a pinned rule. A guess: a longer text is a document, which can be pinned as a file."""
+"""Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
 
 
 def _without_marks(text: str) -> tuple[str, list[str]]:

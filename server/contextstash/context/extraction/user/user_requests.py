@@ -55,7 +55,8 @@ _COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 MAX_REPLY_WORDS = 5
-"""A user message of at most this many words counts as a reply to the assistant's text before it. A guess."""
+"""A user message of at most this many words counts as a reply to the assistant's text before it, which is quoted
+with it; with more, long replies would be quoted with a text that they do not need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +191,10 @@ _COMMANDS = re.compile(
 describe there more often than they command."""
 
 MAX_RULE_LENGTH = 400
-"""Characters of a sentence; a longer one is not a rule but a description. A guess."""
+"""Characters of a sentence; a longer one is not a rule but a description."""
 
 MAX_TYPED_LENGTH = 2_000
-"""In characters. A longer message contains pasted text, of which only strong rules count. A guess: about 300 words."""
+"""In characters. A longer message contains pasted text, of which only strong rules count. About 300 words."""
 
 
 def user_rules(request: Request) -> list[tuple[str, bool]]:
@@ -233,13 +234,13 @@ def reply_lines(request: Request) -> list[str]:
 
 
 MAX_ANSWER_LENGTH = 200
-"""Characters of a message that may answer the question before it; a longer one says what it is about. A guess."""
+"""Characters of a message that may answer the question before it; a longer one says what it is about."""
 
 MAX_ASKED_LENGTH = 400
-"""Characters of what is quoted of the assistant's text. A guess: a proposal in two or three sentences."""
+"""Characters of what is quoted of the assistant's text: a proposal in two or three sentences."""
 
 MIN_QUESTION_WORDS = 8
-"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it. A guess."""
+"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
 
 _CHOICE = re.compile(r"\W*(?:option |variant )?([A-Za-z]|\d{1,2})\b[.,:;)]?(?=\s|\W*\Z)", re.IGNORECASE)
 
