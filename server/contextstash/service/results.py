@@ -439,7 +439,7 @@ class DayUse(Result):
 
 class Overview(Result):
     """All sessions together. `savings` are those of sessions whose requests we made, `proxy` of those that go through
-    the proxy; None if there are none. `busiest` are the sessions with the most tokens."""
+    the proxy; None if there are none."""
 
     sessions: int
     messages: int
@@ -454,7 +454,6 @@ class Overview(Result):
     proxy: ProxyReport | None = None
     days: list[DayUse]
     tools: list[ToolUse]
-    busiest: list[SessionLine]
 
 
 class SessionUse(Result):

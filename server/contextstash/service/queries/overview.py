@@ -8,16 +8,12 @@ from itertools import groupby
 from contextstash.configuration.models import price_of
 from contextstash.service.queries.proxy_report import report_of_all
 from contextstash.service.queries.savings import savings_of
-from contextstash.service.queries.sessions import session_line
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT
 from contextstash.service.requests.call_log import call_use
-from contextstash.service.results import DayUse, Overview, Savings, SessionLine, SessionUse, ToolUse
+from contextstash.service.results import DayUse, Overview, Savings, SessionUse, ToolUse
 from contextstash.service.session_access import Access
 from contextstash_storage.records import Session, Usage
 from contextstash_storage.totals import DaySum, ToolSum
-
-BUSIEST = 5
-"""Sessions that an overview names."""
 
 LAST_CALLS = 20
 """Calls of one session that are listed; `calls` has them all."""
@@ -29,18 +25,16 @@ MAX_PROXIED = 10_000
 
 
 async def overview(access: Access) -> Overview:
-    """The totals, what was saved, the busiest sessions, and the use by tool and day. Reads every session's row: call it
+    """The totals, what was saved, and the use by tool and day. Reads every session's row: call it
     once for many pages."""
     totals = await access.store.totals(without_agent=OUTPUTS_AGENT)
     proxied = dict(await access.store.recent_proxied(0, MAX_PROXIED))
     savings: list[Savings] = []
-    busiest: list[Session] = []
     async for session in _all_sessions(access):
         # What the proxy saved is in its own report.
         is_ours = session.source is None and session.counters.own and session.session_id not in proxied
         if is_ours and (found := await savings_of(access, session)):
             savings.append(found)
-        busiest = sorted([*busiest, session], key=lambda each: -each.counters.appended)[:BUSIEST]
     days = _days(totals.days)
     costs = [day.cost for day in days if day.cost is not None]
     return Overview(
@@ -57,7 +51,6 @@ async def overview(access: Access) -> Overview:
         proxy=report_of_all(proxied.values()) if proxied else None,
         days=days,
         tools=_tools(totals.tools),
-        busiest=[await _line(access, session) for session in busiest],
     )
 
 
@@ -70,12 +63,6 @@ async def _all_sessions(access: Access) -> AsyncIterator[Session]:
         if len(page) < READ_AT_ONCE:
             return
         before = page[-1].session_id
-
-
-async def _line(access: Access, session: Session) -> SessionLine:
-    """The line of the session, `tokens` being those of its whole history."""
-    line = await session_line(access, session)
-    return line.model_copy(update={"tokens": session.counters.appended})
 
 
 def _together(savings: Sequence[Savings]) -> Savings | None:
