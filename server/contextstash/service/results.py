@@ -485,8 +485,7 @@ class DayUse(Result):
 
 
 class Overview(Result):
-    """All sessions together. `savings` are those of sessions whose requests we made, `proxy` of those that go through
-    the proxy; None if there are none."""
+    """All sessions together."""
 
     sessions: int
     messages: int
@@ -497,8 +496,6 @@ class Overview(Result):
     prompt_tokens: int = Field(description="Sent in all model calls together")
     cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
     unpriced_calls: int = 0
-    savings: Savings | None = None
-    proxy: ProxyReport | None = None
     days: list[DayUse]
     tools: list[ToolUse]
 

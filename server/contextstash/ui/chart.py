@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from contextstash.context.text.before_and_after import before_and_after
-from contextstash.context.text.counts import counted
+from contextstash.context.text.counts import before_and_after, counted
 from contextstash.display.words import amount, dollars
 from contextstash.service.results import Change, DayUse, Timeline, TimelinePoint
 

@@ -14,7 +14,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from contextstash.display.long_texts import MAX_WHOLE, cut
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.queries.proxy_report import report_lines
 from contextstash.service.results import Timeline, WindowAdvice
 from contextstash.ui.chart import HEIGHT, WIDTH, chart_of, columns_of
 from contextstash.ui.computed import Computed
@@ -84,6 +83,7 @@ class Pages:
         self._timelines: BoundedCache[tuple[str, str], Timeline] = BoundedCache(MAX_TIMELINES)
         self._rows = SessionRows()
         self._overview = Computed("the overview", lambda opened: opened.overview())
+        self._receipt = Computed("the receipt", lambda opened: opened.receipt())
         self._advice = Computed("the comparison of windows", _advice)
         self._outcomes: BoundedCache[str, Outcome] = BoundedCache(MAX_OUTCOMES)
 
@@ -121,6 +121,7 @@ class Pages:
             "costs.html",
             mark=mark,
             overview=overview,
+            receipt=await self._receipt.get(stash, mark),
             days=columns_of(overview.days, datetime.now(UTC).date()),
             advice=self._advice.known(stash, str(overview.sessions)),  # to replay at each new call would be too much
         )
@@ -279,6 +280,7 @@ class Pages:
             status=status,
             row=row,
             use=use,
+            receipt=await stash.receipt(session_id),
             calls=sum(day.calls for day in use.days),
             sent=sum(day.prompt_tokens for day in use.days),
             cached=sum(day.cached_tokens for day in use.days),
@@ -288,7 +290,6 @@ class Pages:
             height=HEIGHT,
             outcome=self._outcomes.get(request.query_params.get("done", "")),
             outputs_kept=OUTPUTS_KEPT,
-            proxy_lines=report_lines(status.proxy) if status.proxy else [],
         )
 
     async def _timeline(self, stash: Stash, session: Session) -> Timeline:
