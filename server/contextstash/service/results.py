@@ -485,8 +485,7 @@ class DayUse(Result):
 
 
 class Overview(Result):
-    """All sessions together. `savings` are those of sessions whose requests we made, `proxy` of those that go through
-    the proxy; None if there are none. `busiest` are the sessions with the most tokens."""
+    """All sessions together."""
 
     sessions: int
     messages: int
@@ -497,11 +496,8 @@ class Overview(Result):
     prompt_tokens: int = Field(description="Sent in all model calls together")
     cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
     unpriced_calls: int = 0
-    savings: Savings | None = None
-    proxy: ProxyReport | None = None
     days: list[DayUse]
     tools: list[ToolUse]
-    busiest: list[SessionLine]
 
 
 class SessionUse(Result):

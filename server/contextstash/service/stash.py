@@ -273,6 +273,7 @@ class Stash:
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
     line_of = _use_case(sessions.session_line)
+    last_prompt = _use_case(sessions.last_prompt)
     read_session = _use_case(Access.session)
     read_messages = _use_case(sessions.read_messages)
     read_conversation = _use_case(sessions.read_conversation)

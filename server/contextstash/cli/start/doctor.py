@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextstash.cli.options import DATABASE, JSON, settings_from
+from contextstash.cli.output import say
 from contextstash.configuration.settings import Configuration, shown
 from contextstash.context.text.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -69,10 +70,9 @@ def doctor(db: Location | None, as_json: bool) -> int:
 
 def _print(finding: Finding) -> None:
     colour = {"ok": "green", "note": "yellow", "wrong": "red"}[finding.state]
-    click.secho(LABELS[finding.state], fg=colour, nl=False)
-    click.echo(f" {finding.what}: {finding.says}")
+    say(f" {finding.what}: {finding.says}", label=LABELS[finding.state], colour=colour, indent=5)
     if finding.advice:
-        click.echo(f"      {finding.advice}")
+        say(f"      {finding.advice}", indent=6)
 
 
 def _safely(check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:

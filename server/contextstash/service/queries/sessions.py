@@ -74,6 +74,10 @@ FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
 whose prompt comes later has no title."""
 
+LAST_MESSAGES = 60
+"""Messages among which the last prompt is searched for, to tell sessions of one title apart. With more, a list of
+such sessions takes longer; with fewer, more of them show none."""
+
 MAX_PROMPT_TOKENS = 20_000
 """A longer message is not read for a title: it bounds the time that a list takes."""
 
@@ -129,15 +133,27 @@ async def _last_message_at(access: Access, session: Session) -> datetime | None:
 
 async def _first_prompt(access: Access, session: Session) -> str | None:
     """The beginning of what the user typed first, without what the client added."""
+    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
+    return found[0] if found else None
+
+
+async def last_prompt(access: Access, session: Session) -> str | None:
+    """The beginning of what the user typed last, if that was among the last messages."""
+    last = session.counters.messages - 1
+    found = await _prompts(access, session, max(0, last - LAST_MESSAGES + 1), last)
+    return found[-1] if found else None
+
+
+async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
     fmt = get_format(session.format)
-    messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
+    messages = await access.store.read_messages(session.session_id, first=first, last=last)
     turns = [
         Turn(each.seq, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",), kind=each.kind)
         for each in messages
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
+    return [one_line(request.text, TITLE_CHARACTERS) for request in requests]
 
 
 async def delete_session(access: Access, session_id: str) -> DeleteResult:

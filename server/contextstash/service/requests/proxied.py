@@ -465,7 +465,7 @@ async def archive_for_request(
 def _reason(outputs: int, parts: int) -> str:
     counted = ((outputs, "tool output", ""), (parts, "other part", " (inputs of calls, images)"))
     named = [f"{count} {name}{'s' * (count > 1)}{what}" for count, name, what in counted if count]
-    return f"The proxy archived {' and '.join(named)}."
+    return f"Archived by the proxy: {' and '.join(named)}."
 
 
 def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
