@@ -7,6 +7,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 
+from contextstash.context.text.secret_masks import shown
+
 FORMAT = "contextstash: %(levelname)s: %(message)s"
 
 
@@ -43,8 +45,9 @@ class _JsonLine(logging.Formatter):
 
 
 def printable(text: str) -> str:
-    """The text with a space for each line break and control character."""
-    return "".join(each if each.isprintable() else " " for each in text)
+    """The text with a space for each line break and control character, and without secrets: a provider's error can
+    quote the key that it refused."""
+    return shown("".join(each if each.isprintable() else " " for each in text))
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

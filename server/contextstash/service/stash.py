@@ -276,6 +276,7 @@ class Stash:
     read_conversation = _use_case(sessions.read_conversation)
     read_side_by_side = _use_case(side_by_side.read_side_by_side)
     export_session = _use_case(transfer.export_session)
+    export_view = _use_case(transfer.export_view)
     import_session = _use_case(transfer.import_session)
     log_dropped_reasoning = _use_case(dropped_reasoning.log_dropped_reasoning)
     list_calls = _use_case(call_log.list_calls)

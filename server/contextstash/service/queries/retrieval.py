@@ -12,6 +12,7 @@ from contextstash.context.text.paging import page
 from contextstash.context.text.snippets import snippet
 from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
+from contextstash.service.masks import shown_text
 from contextstash.service.queries.project_sessions import project_of_session, sessions_of_project
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.results import Hit, OutputCall, OutputPage, SearchResult
@@ -57,9 +58,11 @@ async def get_archived_output(
     limit: int | None = None,
     pattern: str | None = None,
     max_tokens: int | None = None,
+    masked: bool = False,
 ) -> OutputPage:
-    """One page of an original output. Raises HandleNotFoundError, BadInputError if the pattern is invalid, and
-    OverloadedError if too many pattern searches are running."""
+    """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Raises
+    HandleNotFoundError, BadInputError if the pattern is invalid, and OverloadedError if too many pattern searches are
+    running."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < MIN_PAGE_TOKENS:
         raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
@@ -67,6 +70,7 @@ async def get_archived_output(
     found_in, output = await _find(access, handle.strip(), session_id)
     session = await access.store.get_session(found_in)
     text = await access.output_text(session, output)
+    text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
     make = partial(
         page,
@@ -108,8 +112,10 @@ async def read_call(access: Access, handle: str, session_id: str | None = None) 
         return None
     seq, place = places[-1]
     [message] = await access.store.read_messages_at(found_in, [seq])
-    reading = get_format((await access.store.get_session(found_in)).format).read(message.body or {})
-    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=reading.texts[place])
+    session = await access.store.get_session(found_in)
+    arguments = get_format(session.format).read(message.body or {}).texts[place]
+    shown = shown_text(access.settings(session), arguments)
+    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=shown)
 
 
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:

@@ -26,6 +26,7 @@ from contextstash.context.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.context.view.view import Entry, total_tokens
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import own_tokens
+from contextstash.service.masks import shown_text
 from contextstash.service.reduction.digests import Digests, digest_edits
 from contextstash.service.reduction.importance import importance_in_view
 from contextstash.service.reduction.thinking import Stripping, plan_stripping
@@ -252,8 +253,9 @@ class _ArchiveWriter:
         """The digests and placeholders of these outputs."""
         described = []
         for output, text in batch:
-            digest = digest_output(output.tool, output.argument, text, output.is_error)
-            kept = text if self._even_if_larger else ""
+            shown = shown_text(self._snapshot.settings, text)
+            digest = digest_output(output.tool, output.argument, shown, output.is_error)
+            kept = shown if self._even_if_larger else ""
             described.append(_Described(output, kept, digest, placeholder_of(self._snapshot, output, digest)))
         return described
 

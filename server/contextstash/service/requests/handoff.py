@@ -111,7 +111,7 @@ async def _given(
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
-        client_summary="\n".join(text for message in found for text in snapshot.format.read(message.body or {}).texts),
+        client_summary="\n".join(text for message in found for text in turn_of(snapshot, message, {}).texts),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contextstash.context.view.session_snapshot import Place, SessionSnapshot
+from contextstash.service.masks import shown_text
 from contextstash.service.recording.output_archive import outputs_session_id
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -40,7 +41,8 @@ async def whole_outputs(access: Access, snapshot: SessionSnapshot) -> WholeOutpu
             original = next((found for found in named if _same_call(copy, found) and _is_larger(found, copy)), None)
             if original is not None:
                 outputs[copy.seq, copy.block] = original
-                texts[copy.seq, copy.block] = await access.output_text(archive, original)
+                whole = await access.output_text(archive, original)
+                texts[copy.seq, copy.block] = shown_text(snapshot.settings, whole)
     return WholeOutputs(outputs, texts)
 
 
