@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from contextstash.context.text.secret_masks import masked, masked_value, shown
+from contextstash.context.text.secret_masks import masked, masked_value, may_hold_secrets, shown
 from contextstash.context.window.settings import ContextSettings
 from contextstash.formats.base import Reading
 from contextstash_storage.records import Block, Native
@@ -27,13 +27,16 @@ PROMPT_ROLES = ("user",)
 def derived(settings: ContextSettings, reading: Reading) -> Reading:
     """The contents from which everything is made that is stored of a message but its body. Texts keep their lengths,
     by which the index finds its blocks."""
-    if settings.secrets == "off":
+    if settings.secrets == "off" or not _may_hold_secrets(reading):
         return reading
     texts = tuple(_text(reading.role, *part) for part in zip(reading.blocks, reading.texts, strict=False))
-    blocks = reading.blocks
-    if any(block.argument and masked(block.argument) != block.argument for block in blocks):
-        blocks = tuple(_without_secret(block) for block in blocks)
-    return replace(reading, texts=texts, blocks=blocks) if reading.blocks else reading
+    return replace(reading, texts=texts, blocks=tuple(map(_without_secret, reading.blocks)))
+
+
+def _may_hold_secrets(reading: Reading) -> bool:
+    """Whether one of its texts does, asked once for all of them: most messages are short, and hold none."""
+    arguments = (block.argument for block in reading.blocks if block.argument)
+    return may_hold_secrets("\n".join((*reading.texts, *arguments)))
 
 
 def _text(role: str, block: Block, text: str) -> str:

@@ -64,24 +64,17 @@ def _gate() -> SchemaValidator:
 
 def may_hold_secrets(text: str) -> bool:
     """Whether `secrets_in` is worth asking; mostly not."""
-    try:
-        return _gate().isinstance_python(text)
-    except UnicodeEncodeError:
-        return True
+    return _gate().isinstance_python(text if text.isascii() else text.encode("utf-8", "replace").decode())
 
 
 def secrets_in(text: str) -> list[Found]:
     """The secrets in a text, in order, none within another."""
-    if not _suspicious(text):
+    if not may_hold_secrets(text):
         return []
     found = [each for start, end in _parts(text) for each in _in_part(text, start, end)]
     if PRIVATE_KEY.literals[0] in text:
         found += _matches(PRIVATE_KEY, text, 0, len(text))
     return _apart(found)
-
-
-def _suspicious(text: str) -> bool:
-    return may_hold_secrets(text if text.isascii() else text.encode("utf-8", "replace").decode())
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
@@ -91,7 +84,7 @@ def _parts(text: str) -> Iterator[tuple[int, int]]:
         end = start + PART_CHARACTERS
         cut = text.find("\n", end, end + PART_CHARACTERS) if end < len(text) else -1
         end = cut + 1 if cut >= 0 else min(len(text), end + PART_CHARACTERS)
-        if (start == 0 and end == len(text)) or _suspicious(text[start:end]):
+        if (start == 0 and end == len(text)) or may_hold_secrets(text[start:end]):
             yield start, end
         start = end
 
