@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -16,8 +13,15 @@ from contextstash.service.stash import Stash
 from contextstash.sharing.export import FORMS, exported_text
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.search_index import read_searchables
-from tests.support.planted_secrets import KINDS, Planted, planted, readable
+from tests.support.planted_secrets import (
+    KINDS,
+    Planted,
+    indexed_texts,
+    made_session,
+    planted,
+    readable,
+    with_secrets,
+)
 from tests.support.stashes import SESSION, all_handles, as_bytes, stash_at, whole_output
 from tests.support.traces import trace_files, trace_natives
 
@@ -26,46 +30,6 @@ MESSAGES = 250
 
 PLANTED = 22
 """In each of 23 recorded sessions: 506 in all."""
-
-
-def made_session() -> list[Native]:
-    """A session with prompts, calls and outputs, whose texts secrets can be planted in."""
-    natives: list[Native] = [{"role": "user", "content": "Look into the deployment and fix what is broken."}]
-    for number in range(40):
-        name = f"toolu_{number}"
-        call = {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": f"cat config/{number}.env"}}
-        output = "\n".join(f"line {line} of file {number}" for line in range(60))
-        natives += [
-            {"role": "assistant", "content": [{"type": "text", "text": f"Next is file {number}."}, call]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, "content": output}]},
-        ]
-    return [*natives, {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]
-
-
-def _texts(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """The places of the texts in a message, by the object and the field."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            if key in ("text", "content", "output", "command") and isinstance(child, str):
-                yield value, key
-            else:
-                yield from _texts(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from _texts(child)
-
-
-def with_secrets(natives: list[Native], secrets: list[Planted], random: Random) -> list[Native]:
-    """The session with each secret at a line of some text."""
-    found = copy.deepcopy(natives)
-    places = [place for native in found for place in _texts(native)]
-    lines = [owner[key].split("\n") for owner, key in places]
-    for secret in secrets:
-        chosen = random.choice(lines)
-        chosen.insert(random.randint(0, len(chosen)), secret.text)
-    for (owner, key), each in zip(places, lines, strict=True):
-        owner[key] = "\n".join(each)
-    return found
 
 
 SESSIONS = [
@@ -108,18 +72,6 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
         yield "calls", call.model_dump_json() if call else ""
         yield "page of an output", (await stash.get_archived_output(handle, session_id=SESSION, masked=True)).text
     yield "events", json.dumps([event.model_dump(mode="json") for event in await stash.read_events(SESSION)])
-
-
-def indexed_texts(database: Path) -> str:
-    """Every text that the index was given, and the words that it holds."""
-    db = sqlite3.connect(database)
-    messages = [message for (message,) in db.execute("SELECT message FROM messages")]
-    texts = [d.text + d.call for each in read_searchables(db, messages).values() for d in each.documents()]
-    db.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'search_pieces', 'row')")
-    texts += [word for (word,) in db.execute("SELECT term FROM temp.words")]
-    texts += [argument for (argument,) in db.execute("SELECT coalesce(argument, '') FROM outputs")]
-    db.close()
-    return "\n".join(texts)
 
 
 async def test_no_planted_secret_can_be_read_or_found(

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
+import sqlite3
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import Any
+
+from contextstash_storage.records import Native
+from contextstash_storage.sqlite.search_index import read_searchables
 
 ALNUM = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -123,3 +130,55 @@ def readable(secret: Planted, text: str) -> bool:
     """Whether a text shows a secret, or so much of one that it can be guessed; a line of a private key is enough."""
     lines = [secret.secret, json.dumps(secret.secret)[1:-1], *secret.secret.splitlines()]
     return any(line in text for line in lines)
+
+
+def made_session() -> list[Native]:
+    """A session with prompts, calls and outputs, whose texts secrets can be planted in."""
+    natives: list[Native] = [{"role": "user", "content": "Look into the deployment and fix what is broken."}]
+    for number in range(40):
+        name = f"toolu_{number}"
+        call = {"type": "tool_use", "id": name, "name": "Bash", "input": {"command": f"cat config/{number}.env"}}
+        output = "\n".join(f"line {line} of file {number}" for line in range(60))
+        natives += [
+            {"role": "assistant", "content": [{"type": "text", "text": f"Next is file {number}."}, call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, "content": output}]},
+        ]
+    return [*natives, {"role": "assistant", "content": [{"type": "text", "text": "Done."}]}]
+
+
+def _texts(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """The places of the texts in a message, by the object and the field."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if key in ("text", "content", "output", "command") and isinstance(child, str):
+                yield value, key
+            else:
+                yield from _texts(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _texts(child)
+
+
+def with_secrets(natives: list[Native], secrets: list[Planted], random: Random) -> list[Native]:
+    """The session with each secret at a line of some text."""
+    found = copy.deepcopy(natives)
+    places = [place for native in found for place in _texts(native)]
+    lines = [owner[key].split("\n") for owner, key in places]
+    for secret in secrets:
+        chosen = random.choice(lines)
+        chosen.insert(random.randint(0, len(chosen)), secret.text)
+    for (owner, key), each in zip(places, lines, strict=True):
+        owner[key] = "\n".join(each)
+    return found
+
+
+def indexed_texts(database: Path) -> str:
+    """Every text that the index was given, and the words that it holds."""
+    db = sqlite3.connect(database)
+    messages = [message for (message,) in db.execute("SELECT message FROM messages")]
+    texts = [d.text + d.call for each in read_searchables(db, messages).values() for d in each.documents()]
+    db.execute("CREATE VIRTUAL TABLE temp.words USING fts5vocab('main', 'search_pieces', 'row')")
+    texts += [word for (word,) in db.execute("SELECT term FROM temp.words")]
+    texts += [argument for (argument,) in db.execute("SELECT coalesce(argument, '') FROM outputs")]
+    db.close()
+    return "\n".join(texts)

@@ -43,16 +43,24 @@ class Finding:
 
 
 @click.command()
+@click.option("--secrets", is_flag=True, help="Only look for keys and passwords in what is stored.")
+@click.option("--mask", is_flag=True, help="With --secrets: mask what the search index still shows of them.")
 @DATABASE
 @JSON
-def doctor(db: Location | None, as_json: bool) -> int:
+def doctor(db: Location | None, secrets: bool, mask: bool, as_json: bool) -> int:
     """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
     """
     from contextstash.configuration.locations import default_database
 
+    if mask and not secrets:
+        raise BadInputError("--mask belongs to --secrets: contextstash doctor --secrets --mask.")
     found: list[Finding] = []
+    if secrets:
+        from contextstash.cli.start.stored_secrets import report
+
+        return report(db or default_database(), mask=mask, as_json=as_json)
     with _round_trip() as trip:  # the server starts while the rest is checked
         for check in (lambda: _database(db or default_database()), _vocabulary, _settings, _clients, trip):
             for finding in _safely(check):

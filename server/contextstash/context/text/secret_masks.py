@@ -176,3 +176,13 @@ def _masked_string(text: str, name: str) -> str:
     """A string is also secret by the name of its field, as the value of an assignment is."""
     named = masked(f'{name}="{text}"')[len(name) + 2 : -1] if name and len(text) < PART_CHARACTERS else text
     return masked(text) if named == text else named
+
+
+def secrets_of(value: Any) -> Iterator[str]:
+    """The kinds of the secrets in the strings of a JSON value."""
+    if isinstance(value, str):
+        yield from (each.kind for each in secrets_in(value))
+    elif isinstance(value, dict):
+        yield from (kind for key, each in value.items() if key not in OPAQUE_FIELDS for kind in secrets_of(each))
+    elif isinstance(value, list):
+        yield from (kind for each in value for kind in secrets_of(each))
