@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overlo
 
 from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.context.view.prune_plan import PruneOptions
+from contextstash.service import retention
 from contextstash.service.queries import (
     diagnosis,
     overview,
@@ -270,6 +271,7 @@ class Stash:
     recent_sessions = _use_case(sessions.recent_sessions)
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)
+    retain = _use_case(retention.retain)
     line_of = _use_case(sessions.session_line)
     read_session = _use_case(Access.session)
     read_messages = _use_case(sessions.read_messages)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ROUND_TRIP_SECONDS = 30.0
 """A guess at how long clients wait for a server to start."""
 
+LARGE_BYTES = 5 * 10**9
+"""From this size on doctor says which sessions are the largest: users of other stores noticed theirs at 8.8 GB."""
+
 LABELS = {"ok": "ok  ", "note": "note", "wrong": "BAD "}
 
 
@@ -115,9 +118,18 @@ def _database(path: Location) -> Iterator[Finding]:
         yield Finding("messages", "wrong", which, "Restore a backup. All other sessions can be read.")
     yield _version(health.version, health.newest)
     yield from _deleted(health.sources)
+    yield from _size(path.stat().st_size, health.largest)
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
+
+
+def _size(size: int, largest: Sequence[tuple[str, int]]) -> Iterator[Finding]:
+    """A note on a database that is larger than most users expect, with what could be deleted."""
+    if size > LARGE_BYTES:
+        sessions = ", ".join(f"{session} ({tokens / 1e6:.1f} million tokens)" for session, tokens in largest)
+        says = f"{size / 1e9:.1f} GB; the largest sessions: {sessions}"
+        yield Finding("size", "note", says, "contextstash retain --days 90 says what is older.")
 
 
 def _deleted(sources: Sequence[tuple[str, str, str]]) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ MAX_PIN_CHARACTERS = 500
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
 
-USERS_ALONE = frozenset({DESTINATION, "secrets"})
+USERS_ALONE = frozenset({DESTINATION, "secrets", "keep_days", "keep_gigabytes"})
 """The settings that no session has of its own."""
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
@@ -392,6 +392,19 @@ class ContextSettings(BaseModel):
     def window_tokens(self) -> int | None:
         """The window that is set in tokens."""
         return self.window if isinstance(self.window, int) else None
+
+    keep_days: int | None = Field(
+        default=None,
+        gt=0,
+        description="Days after which `contextstash retain` deletes a session; if not set, it is kept. A session cannot"
+        " set it.",
+    )
+    keep_gigabytes: float | None = Field(
+        default=None,
+        gt=0,
+        description="Size of the database in gigabytes above which `contextstash retain` deletes the oldest sessions;"
+        " if not set, all are kept. A session cannot set it.",
+    )
 
     @field_validator("pin")
     @classmethod

@@ -8,7 +8,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
+from contextstash.context.text.imitations import defused
 from contextstash.context.text.paging import page
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.text.snippets import snippet
 from contextstash.context.tool_outputs.shell_envelope import without_json_envelopes
 from contextstash.formats import get_format
@@ -25,8 +27,11 @@ DEFAULT_PAGE_TOKENS = 4_000
 MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
 
-FIELDS_TOKENS = 80
-"""The tokens of a page's other fields: 70 with the longest note and a tool's name of usual length, measured."""
+FIELDS_TOKENS = 90
+"""The tokens of a page's other fields: 80 with the longest note and a tool's name of usual length, measured."""
+
+MAX_TOOL_CHARACTERS = 200
+"""Longest name of a tool in a result; providers allow 64 to 128."""
 
 MIN_PAGE_TOKENS = 100
 """The smallest page: its fields, and a line of text."""
@@ -85,7 +90,7 @@ async def get_archived_output(
     result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
     return OutputPage(
         handle=output.handle,
-        tool=output.tool,
+        tool=defused(one_line(output.tool, MAX_TOOL_CHARACTERS)),
         text=result.text,
         total_lines=result.total_lines,
         total_tokens=result.total_tokens,
@@ -229,9 +234,9 @@ def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
         session_id=hit.session_id,
         seq=hit.seq,
         role=hit.role,
-        tool=hit.tool,
+        tool=None if hit.tool is None else defused(one_line(hit.tool, MAX_TOOL_CHARACTERS)),
         created_at=hit.created_at,
-        snippet=text,
+        snippet=defused(text),
         score=round(hit.score, 3),
         matched=matched,
     )

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.user_requests import requests_of
+from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
@@ -35,6 +36,9 @@ MAX_PROMPT_TOKENS = 20_000
 """A longer message is not read for a title: it bounds the time that a list takes."""
 
 TITLE_CHARACTERS = 80
+
+MAX_TITLE_CHARACTERS = 200
+"""Of a title that the client gave, as the readers of transcripts limit it."""
 
 
 async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
@@ -76,7 +80,7 @@ async def session_line(access: Access, session: Session) -> SessionLine:
 async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else the beginning of the first prompt."""
     if session.title:
-        return shown_text(access.settings(session), session.title)
+        return defused(one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS))
     return await _first_prompt(access, session)
 
 
@@ -102,7 +106,7 @@ async def _first_prompt(access: Access, session: Session) -> str | None:
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
+    return defused(one_line(requests[0].text, TITLE_CHARACTERS)) if requests else None
 
 
 async def delete_session(access: Access, session_id: str) -> DeleteResult:
