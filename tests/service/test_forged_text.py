@@ -92,11 +92,7 @@ def forgeries(text: str) -> list[str]:
 async def shown_again(stash: Stash) -> list[str]:
     listed = (await stash.list_sessions()).model_dump(mode="json")
     hits = (await stash.search_history(NONCE, session_id=SESSION)).model_dump(mode="json", exclude_none=True)
-    shown = [
-        readable(listed),
-        *(hit["snippet"] for hit in hits["hits"]),
-        *(hit.get("tool", "") for hit in hits["hits"]),
-    ]
+    shown = [readable(listed), readable(hits)]
     pruned = await stash.prune_tool_outputs(SESSION, keep_last=2, protect_tokens=0, minimum_tokens=0)
     shown.append(readable(pruned.model_dump(mode="json", exclude_none=True)))
     compacted = await stash.compact_session(SESSION, strategy="extractive")

@@ -90,7 +90,7 @@ async def get_archived_output(
     result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
     return OutputPage(
         handle=output.handle,
-        tool=defused(one_line(output.tool, MAX_TOOL_CHARACTERS)),
+        tool=one_line(output.tool, MAX_TOOL_CHARACTERS),
         text=result.text,
         total_lines=result.total_lines,
         total_tokens=result.total_tokens,
@@ -120,7 +120,7 @@ async def read_call(access: Access, handle: str, session_id: str | None = None) 
     session = await access.store.get_session(found_in)
     arguments = get_format(session.format).read(message.body or {}).texts[place]
     shown = shown_text(access.settings(session), arguments)
-    return OutputCall(session_id=found_in, seq=seq, tool=output.tool, arguments=shown)
+    return OutputCall(session_id=found_in, seq=seq, tool=one_line(output.tool, MAX_TOOL_CHARACTERS), arguments=shown)
 
 
 async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
@@ -234,7 +234,7 @@ def _hit(hit: SearchHit, terms: Sequence[str], line_breaks: bool) -> Hit:
         session_id=hit.session_id,
         seq=hit.seq,
         role=hit.role,
-        tool=None if hit.tool is None else defused(one_line(hit.tool, MAX_TOOL_CHARACTERS)),
+        tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
         created_at=hit.created_at,
         snippet=defused(text),
         score=round(hit.score, 3),

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.extraction.user.user_requests import requests_of
-from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import one_line
 from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
@@ -80,7 +79,7 @@ async def session_line(access: Access, session: Session) -> SessionLine:
 async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else the beginning of the first prompt."""
     if session.title:
-        return defused(one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS))
+        return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
     return await _first_prompt(access, session)
 
 
@@ -106,7 +105,7 @@ async def _first_prompt(access: Access, session: Session) -> str | None:
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return defused(one_line(requests[0].text, TITLE_CHARACTERS)) if requests else None
+    return one_line(requests[0].text, TITLE_CHARACTERS) if requests else None
 
 
 async def delete_session(access: Access, session_id: str) -> DeleteResult:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from contextstash.context.text.sanitize import one_line
 from contextstash.context.tool_outputs.digest import digest_output
 from contextstash.context.view.compaction_plan import enough_to_free, keep_limits, outputs_to_archive
 from contextstash.context.view.edits import archive_edit_of, placeholder_of, replaced, weighed
@@ -34,6 +35,9 @@ from contextstash.service.session_access import Access
 from contextstash.service.thinking import Stripping, plan_stripping
 from contextstash.service.view_reader import WITHIN_REACH
 from contextstash_storage.records import ArchiveEdit, Edit, Output
+
+MAX_TOOL = 200
+"""Characters of a tool's name in a result; providers allow 64 to 128."""
 
 MAX_LISTED = 40
 """Archived outputs that a result lists: about 50 tokens each, 2,000 together. The others are only counted."""
@@ -202,7 +206,9 @@ def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: S
 
 def _archived(archived: Archived) -> ArchivedOutput:
     output = archived.output
-    return ArchivedOutput(handle=output.handle, tool=output.tool, tokens=output.tokens, digest=archived.digest)
+    return ArchivedOutput(
+        handle=output.handle, tool=one_line(output.tool, MAX_TOOL), tokens=output.tokens, digest=archived.digest
+    )
 
 
 async def archive_outputs(
