@@ -11,7 +11,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.types import JSONRPCMessage
 from starlette.types import ASGIApp
 
-from contextstash.mcp.http.hosts import HostChecks
+from contextstash.mcp.http.gate import HostChecks
 from contextstash.mcp.server import build_server
 from contextstash.service.stash import Stash
 from contextstash.web.hosts import hosts_behind
