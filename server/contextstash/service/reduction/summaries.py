@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextstash.context.view.session_snapshot import SessionSnapshot
 from contextstash.context.view.summary_tiers import LEVELS
+from contextstash.service.masks import shown_text
 from contextstash.service.results import SummaryResult
 from contextstash.service.session_access import Access
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -23,10 +24,11 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session writes one.")
     newest = found[-1]
+    text = newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found)
     return SummaryResult(
         session_id=session.session_id,
         summary_id=newest.summary_id,
-        summary=newest.summary if len(found) == 1 else "\n\n".join(_chapter(edit) for edit in found),
+        summary=shown_text(snapshot.settings, text),
         messages_summarized=sum(edit.messages for edit in found),
         first_seq=found[0].first_seq,
         last_seq=newest.last_seq,
