@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from contextstash.context.extraction.actions import Action
@@ -32,6 +32,7 @@ class _Record:
     last: int = 0
 
     def touch(self, use: FileUse, when: int) -> None:
+        """Count a use of the file."""
         if use.verb == "deleted":
             self.verbs, self.names = [], []
         elif "deleted" in self.verbs:
@@ -66,7 +67,7 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     uses += [(action.seq, use) for action in actions for use in file_uses(action)]
     base = base_folder([use.path for _, use in uses])
     records: dict[str, _Record] = {}
-    for when, use in uses:
+    for when, use in _without_backups(uses):
         records.setdefault(_below(use.path, base), _Record()).touch(use, when)
     lines = [(1e9, f"Below `{base}/`:")] if base else []
     changed = [(path, record) for path, record in records.items() if set(record.verbs) - {"read"}]
@@ -78,6 +79,31 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
         names = ", ".join(f"`{path}`" for path, _ in reads[place : place + READS_PER_LINE])
         lines.append((float(-place), f"Only read: {names}"))
     return lines
+
+
+COPY, MOVED = "copy of ", "was "
+BACKUP, RESTORED = "backup in ", "restored from its backup"
+
+
+def _without_backups(uses: Iterable[tuple[int, FileUse]]) -> Iterator[tuple[int, FileUse]]:
+    """The uses of the files of the work: a copy beside a file, such as `a.py.bak`, is a note on that file, and so is
+    that the file was written again from it."""
+    backups: set[str] = set()
+    for when, use in uses:
+        first = use.names[0] if use.names else ""
+        source = next((first.removeprefix(word) for word in (COPY, MOVED) if first.startswith(word)), "")
+        if source and _is_backup(source, use.path):
+            yield when, FileUse(use.path, "edited", (RESTORED,))
+        elif first.startswith(COPY) and _is_backup(use.path, source):
+            backups.add(use.path)
+            yield when, FileUse(source, "read", (f"{BACKUP}{use.path}",))
+        elif use.path not in backups:
+            yield when, use
+
+
+def _is_backup(copy: str, original: str) -> bool:
+    """Whether a copy is named like the file, with something added, such as `a.py.bak` or `a.py~`."""
+    return copy.rpartition("/")[2].startswith(original.rpartition("/")[2]) and copy != original
 
 
 def _changed_line(path: str, record: _Record) -> str:
