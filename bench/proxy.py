@@ -27,7 +27,7 @@ from typing import Any
 import httpx2
 
 from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE
-from contextstash.proxy.preparation import DEFAULT_KEEP_TOKENS
+from contextstash.proxy.requests.preparation import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     CachingProvider,

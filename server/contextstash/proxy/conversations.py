@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request_text import RequestText, TextMessage, message_of
+from contextstash.formats.request.text import RequestText, TextMessage, message_of
 from contextstash.hosts.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.request_lines import Line, common_start, goes_back, has_reply, line_mark, prefix_marks

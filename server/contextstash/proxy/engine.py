@@ -15,11 +15,10 @@ from typing import Any, Protocol, TypeVar
 from contextstash.context.view.cached_prune import CachedPrune
 from contextstash.context.window.overflow_errors import recognize
 from contextstash.formats.reasoning_reports import DroppedPiece
-from contextstash.formats.request_text import RequestText, message_of, read_request
+from contextstash.formats.request.text import RequestText, message_of, read_request
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
-from contextstash.proxy.bound_reasoning import may_show, thinking_choice
 from contextstash.proxy.conversations import (
     AskedRequest,
     Conversation,
@@ -28,11 +27,12 @@ from contextstash.proxy.conversations import (
     replied_line,
 )
 from contextstash.proxy.credentials import sender_of
+from contextstash.proxy.headers import RawHeaders
 from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
-from contextstash.proxy.occurrences import Inherited, inherited
-from contextstash.proxy.old_thinking import span_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
-from contextstash.proxy.preparation import (
+from contextstash.proxy.request_lines import Line
+from contextstash.proxy.requests.occurrences import Inherited, inherited
+from contextstash.proxy.requests.preparation import (
     DEFAULT_KEEP_TOKENS,
     RESTORE_TOOL,
     RETRIEVAL_TOOL,
@@ -50,8 +50,8 @@ from contextstash.proxy.preparation import (
     prices_of,
     rendered,
 )
-from contextstash.proxy.request_lines import Line
-from contextstash.proxy.wire import RawHeaders
+from contextstash.proxy.requests.reasoning import may_show, thinking_choice
+from contextstash.proxy.requests.thinking import span_of
 from contextstash.service.requests.proxied import Catalog, ProxiedSessions, RecordedList, RepeatedPin, StripSpan
 from contextstash_storage.errors import ContextstashError, EditConflictError
 from contextstash_storage.records import Session, Usage

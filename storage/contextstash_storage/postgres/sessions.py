@@ -10,7 +10,7 @@ from contextstash_storage.postgres.connection import Connection
 from contextstash_storage.postgres.dialect import OF_SESSION, run
 from contextstash_storage.records import Counters, Session
 from contextstash_storage.search.documents import storable
-from contextstash_storage.sql import sessions
+from contextstash_storage.sql import rows
 from contextstash_storage.sql.rows import no_session, now
 from contextstash_storage.sql.steps import Key, Statement, Steps
 
@@ -38,12 +38,12 @@ _LABELS = ("agent", "model", "format", "title", "source")
 
 async def read_session(db: Connection, key: Key) -> Session:
     """A session as it is. Raises SessionNotFoundError."""
-    return (await run(db, sessions.read_session(*key)))[1]
+    return (await run(db, rows.read_session(*key)))[1]
 
 
 async def lock_session(db: Connection, key: Key) -> Session:
     """A session that no other transaction changes until this one ends. Raises SessionNotFoundError."""
-    return (await run(db, sessions.read_session(*key, locked=True)))[1]
+    return (await run(db, rows.read_session(*key, locked=True)))[1]
 
 
 async def insert_session(db: Connection, session: Session) -> bool:

@@ -23,7 +23,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.session_extras import SessionExtras
 from contextstash_storage.sql import activity, edits, logs, outputs, requests, sessions
-from contextstash_storage.sql.rows import check_changes
+from contextstash_storage.sql.rows import check_changes, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
 from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
@@ -116,7 +116,7 @@ class RowStore(ABC):
 
         def change(key: Key, _: Session) -> Steps[Session]:
             yield from sessions.update_fields(key, changes, self._stored_name)
-            return (yield from sessions.read_session(self.owner, session_id))[1]
+            return (yield from read_session(self.owner, session_id))[1]
 
         return await self._change(session_id, change)
 

@@ -9,7 +9,7 @@ import pytest
 from contextstash.context.extraction.actions import actions_of
 from contextstash.context.extraction.attempts import failed_attempts, joined_attempts
 from contextstash.context.extraction.errors import failures
-from contextstash.context.extraction.files import changes_by_message
+from contextstash.context.extraction.files.session_files import changes_by_message
 from tests.support.turns import Script
 
 GO_FAILED = (

@@ -130,10 +130,14 @@ def _thresholds(layers: list[Layer], model: str | None) -> dict[str, int]:
     from contextstash.configuration.models import model_facts
     from contextstash.context.window.settings import resolve_settings
     from contextstash.context.window.thresholds import budget_of
+    from contextstash.service.economic_size import economic_size
 
     settings = resolve_settings(*(layer.values for layer in layers))
     facts = model_facts(model)
-    budget = budget_of(settings, settings.window or facts.window, known=facts.known or settings.window is not None)
+    window = settings.window_tokens or facts.window
+    if settings.window == "economic":
+        window = economic_size(settings, model, window, fixed=0)
+    budget = budget_of(settings, window, known=facts.known or settings.window is not None)
     return {
         "window": budget.window,
         "usable": budget.usable,
@@ -192,7 +196,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     Example: contextstash config set preset=default-quality window=200000
     """
     from contextstash.context.window.settings import resolve_settings
-    from contextstash.hosts.install.documents import edited
+    from contextstash.hosts.settings_files import edited
 
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")

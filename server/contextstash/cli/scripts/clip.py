@@ -127,7 +127,7 @@ def _limited(text: str, options: ClipOptions) -> LimitedOutput:
     layer = settings_from(options.preset, options.given).settings_layer()
     if options.session is None:
         settings = resolve_settings(layer)
-        limits = OutputLimits.of(settings, settings.window).merged(options.limits)
+        limits = OutputLimits.of(settings, settings.window_tokens).merged(options.limits)
         count = counter_for(None, settings, count_with).count
         if limits.holds(text, count):
             return LimitedOutput(text=text, cut=False)

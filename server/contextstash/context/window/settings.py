@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.context.window.presets import PRESETS
 from contextstash_storage.errors import BadInputError
@@ -70,8 +70,10 @@ class ContextSettings(BaseModel):
         default=0, ge=0, description="Tokens of a message list in addition to its messages."
     )
 
-    window: int | None = Field(
-        default=None, gt=0, description="Context window in tokens; if not set, that of the model."
+    window: PositiveInt | Literal["economic"] | None = Field(
+        default=None,
+        description="Context window in tokens; if not set, that of the model. `economic`: the largest window within it"
+        " that costs at most a tenth more than the cheapest one, by the model's prices.",
     )
     output_reserve: int | None = Field(
         default=None,
@@ -375,6 +377,11 @@ class ContextSettings(BaseModel):
         " kept, or the edit waits; `auto` chooses.",
     )
 
+    @property
+    def window_tokens(self) -> int | None:
+        """The window that is set in tokens."""
+        return self.window if isinstance(self.window, int) else None
+
     @field_validator("pin")
     @classmethod
     def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
@@ -434,7 +441,8 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 def _problem(place: Sequence[int | str], message: str, value: object) -> str:
     """The error of a setting, in words that name no library."""
-    name = ".".join(map(str, place))
+    # Behind the name stand the place in a list, or the alternative of a union that the value did not match.
+    name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
         return f"{name}: {message}"

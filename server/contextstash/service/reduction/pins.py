@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.context.extraction.user_block import RULE_PREFIX
+from contextstash.context.extraction.user.user_block import RULE_PREFIX
 from contextstash.context.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs
 from contextstash.context.window.settings import session_layer
 from contextstash.service.apply_edits import retrying
 from contextstash.service.recording import session_settings
 from contextstash.service.reduction.restore import restore
-from contextstash.service.reduction.thinking import binds
 from contextstash.service.reduction.user_words import rules_edit
 from contextstash.service.results import ConfigureResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import binds
 from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.handles import resolved
 from contextstash_storage.records import ArchiveEdit

@@ -8,21 +8,21 @@ from typing import Any
 from contextstash.context.text.before_and_after import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
+from contextstash.context.view.estimate import explains, refused
 from contextstash.context.view.pinned_outputs import unpinned_outputs
 from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.context.view.view import Entry, total_tokens
-from contextstash.context.window.estimate import explains, refused
 from contextstash.context.window.overflow_errors import ContextOverflow, recognize
 from contextstash.service.apply_edits import entries_after, retrying
 from contextstash.service.estimate import estimate_session
+from contextstash.service.recording.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.reduction.compact import compact
 from contextstash.service.reduction.prune import prune
-from contextstash.service.reduction.thinking import plan_stripping
 from contextstash.service.reduction.write_summary import Writers
-from contextstash.service.requests.declared_parts import System, Tools, check_declared, declare
 from contextstash.service.requests.get_context import get_context
 from contextstash.service.results import ContextResult, Estimate, RecoverResult
 from contextstash.service.session_access import Access
+from contextstash.service.thinking import plan_stripping
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Edit, Event, Output, Session, TruncateEdit
 
@@ -133,7 +133,9 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
     settings = access.settings(session)
     changes: dict[str, Any] = {}
-    if overflow.limit is not None and overflow.limit != access.budget(settings, session.model, session).window:
+    window = access.budget(settings, session.model, session).window
+    chosen = settings.window == "economic"  # smaller than the model's window, which the error names
+    if overflow.limit is not None and (overflow.limit < window if chosen else overflow.limit != window):
         changes["window"] = overflow.limit
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):
