@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import uvicorn
 
+from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.signals import end_signals
 from contextstash.web.hosts import LOOPBACK
 from contextstash_storage.errors import BadInputError
@@ -64,6 +65,7 @@ def serve(
     `announce` turns the address into a line for standard error. `settings` are uvicorn's. `drain` is awaited after a
     signal, while the server still listens. `behind_proxy`: another host may be served, whose network a proxy protects.
     Raises BadInputError if the host is not this machine or the port cannot be used."""
+    own_interpreter()
     if listener is not None:
         anyio.run(_serve, app, listener, settings or {}, drain)
         return
