@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.errors import label_of
-from contextstash.context.extraction.statements import is_statement
+from contextstash.context.extraction.statements import is_statement, is_whole
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import one_line
@@ -130,9 +130,13 @@ def _given_up(turns: Sequence[Turn]) -> list[tuple[int, str]]:
             if turn.role != "assistant" or block.type != "text":
                 continue
             for sentence in own_sentences(text):
-                if len(sentence) <= MAX_SENTENCE and _gave_up(sentence) and is_statement(sentence):
+                if len(sentence) <= MAX_SENTENCE and _gave_up(sentence) and _states(sentence):
                     found.append((turn.seq, f"({turn.seq}) {defused(one_line(sentence, MAX_SENTENCE))}"))
     return found
+
+
+def _states(sentence: str) -> bool:
+    return not sentence.endswith(("?", "？")) and is_statement(sentence) and is_whole(sentence)
 
 
 def _gave_up(sentence: str) -> bool:

@@ -17,8 +17,8 @@ MAX_LENGTH = 420
 """Characters of a sentence; a longer one is a pasted text or a list."""
 
 MIN_VALUE = 1.1
-"""A sentence of less value is left out: it must contain two names, contain a word such as "fixed", or contain a name
-and end a turn."""
+"""A sentence of less value is left out: it must contain two names, or a name and a word such as "fixed", or be in the
+text that ends a turn and contain one of these."""
 
 _INFORMATIVE = re.compile(
     r"\b(?:root cause|because|turns? out|the (?:issue|problem|bug|fix|reason|cause|error) (?:is|was)|found"
@@ -119,7 +119,8 @@ def statements_of(turns: Iterable[Turn], skip: int = -1) -> list[Finding]:
             if value > 0 and shown.casefold() not in seen:
                 seen.add(shown.casefold())
                 worth = value + 0.6 * (closing and number < 3)
-                found.append(Finding(len(found), shown, worth, value >= MIN_VALUE))
+                tells = value >= MIN_VALUE and (closing or bool(find_facts(sentence, 1).names()))
+                found.append(Finding(len(found), shown, worth, tells))
     return [replace(finding, value=finding.value + 1.5 * finding.place / len(found)) for finding in found]
 
 

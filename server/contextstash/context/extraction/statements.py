@@ -38,7 +38,8 @@ _THOUGHT = re.compile(
 _MUSING = re.compile(r"\b(?:what if|i wonder|hmm+|here[’']s a thought)\b", re.IGNORECASE)
 _PROPOSAL = re.compile(
     r"(?:option|approach|alternative|possibility|idea|step|phase|variant) (?:\d+|[a-z])\b"
-    r"|(?:i[’']d|i would|i could|i can|we could|we should|we can|you could|you should|would you|should (?:i|we)"
+    r"|(?:i[’']d|i would|i could|i can|we could|we should|we can|you (?:could|should|may|might|can|need)"
+    r"|would you|should (?:i|we)"
     r"|i recommend|i suggest)\b",
     re.IGNORECASE,
 )

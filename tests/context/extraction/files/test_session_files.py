@@ -106,3 +106,13 @@ def test_a_file_that_was_restored_from_its_backup_says_so(back: str) -> None:
 
 def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
     assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
+
+
+SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
+
+
+def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
+    assert lines_of(SCRIPT) == ["`fix.py`: created"]
+    assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
+    assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
+    assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")

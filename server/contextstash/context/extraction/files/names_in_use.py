@@ -33,7 +33,7 @@ EARLIER_WEIGHT = 6.0
 NUMBERED_SHARE = 0.3
 """The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
 
-LITERALS_SHARE = 0.3
+LITERALS_SHARE = 0.2
 """The share of the room that literals and commands may take together. A guess: they are longer than names, and fewer
 are used again."""
 

@@ -49,11 +49,44 @@ class _Record:
 def changes_by_message(actions: Iterable[Action]) -> dict[int, list[str]]:
     """The changed paths by the message with the call's result."""
     changed: dict[int, list[str]] = {}
-    for action in actions:
-        for use in file_uses(action):
-            if use.verb not in ("read", "run"):
-                changed.setdefault(action.seq, []).append(use.path)
+    for seq, use in _uses(actions):
+        if use.verb not in ("read", "run"):
+            changed.setdefault(seq, []).append(use.path)
     return changed
+
+
+_OPENED = re.compile(
+    r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
+    r"""|Path\(\s*["']([^"'\n]{1,200})["']\s*\)\.write_text"""
+)
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
+MAX_SCRIPT = 20_000
+"""Characters of a script that are searched; a longer one is data."""
+
+
+def _uses(actions: Iterable[Action]) -> Iterator[tuple[int, FileUse]]:
+    """The file uses of the calls, each with its message; a script that a call runs changes what it opens to write."""
+    scripts: dict[str, list[str]] = {}
+    for action in actions:
+        uses = file_uses(action)
+        targets = _written_by(action.command) if action.command else []
+        for use in uses:
+            yield action.seq, use
+            if use.verb == "created" and targets:
+                scripts[use.path] = targets
+            for target in scripts.get(use.path, ()) if use.verb == "run" and not action.failed else ():
+                yield action.seq, FileUse(target, "edited")
+        if targets and not action.failed and not any(use.path in scripts for use in uses):
+            yield from ((action.seq, FileUse(target, "edited")) for target in targets)
+
+
+def _written_by(command: str) -> list[str]:
+    """The files that the script in a command opens to write, or that it writes into a file."""
+    script = command[:MAX_SCRIPT]
+    found = [match.groups() for match in _OPENED.finditer(script)]
+    names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
+    paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
+    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
 
 
 def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[float, str]]:
@@ -64,7 +97,7 @@ def file_lines(actions: Sequence[Action], *before: Iterable[str]) -> list[tuple[
     for lines_before in reversed(before):
         oldest = uses[0][0] if uses else 0
         uses[:0] = [(when + oldest, use) for when, use in _uses_of_lines(lines_before)]
-    uses += [(action.seq, use) for action in actions for use in file_uses(action)]
+    uses += _uses(actions)
     base = base_folder([use.path for _, use in uses])
     records: dict[str, _Record] = {}
     for when, use in _without_backups(uses):

@@ -39,6 +39,7 @@ from contextstash.context.extraction.user.user_requests import SKILL, Request, r
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.sanitize import clip, one_line
 from contextstash.context.tool_outputs.digest import digest_output
+from contextstash.context.tool_outputs.shell_envelope import without_heredocs
 
 Count = Callable[[str], int]
 
@@ -375,8 +376,9 @@ _SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
 
 
 def _folded(command: str) -> str:
-    """The command with the number of lines for a script in its arguments."""
-    return _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", command[:MAX_FOLDED])
+    """The command without here-documents, with the number of lines for a script in its arguments."""
+    shell = without_heredocs(command[:MAX_FOLDED])[0]
+    return _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
 
 
 MAX_FOLDED = 20_000
