@@ -131,7 +131,7 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
             return
         call = self.provider.next_call(asked)
         self.provider.usages.append((body["model"], asked.tokens))
-        if body.get("tools") or compacts:
+        if body.get("tools") or compacts or b'"additional_tools"' in data:  # an item of the input for GPT-6
             self.provider.asked.append(asked)
         number = len(self.provider.asked)
         self.send_events(write(asked, call, number))
