@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from contextstash.context.view.view import part_of
 from contextstash.context.window.settings import ContextSettings
+from contextstash.context.window.token_counters import Counter
 from contextstash_storage.records import Counters, NewMessage, Part, SentRequest, Usage
 
 MIN_GROWTH = 200
@@ -118,7 +122,7 @@ def _is_plain(message: NewMessage) -> bool:
 
 
 def _measured(counters: Counters, usage: Usage, asked: int, sent: SentRequest | None) -> Counters:
-    """The counters with what a report says about our counting. `asked` is the counted prompt, without declared parts.
+    """The counters with what a report says about our  `asked` is the counted prompt, without declared parts.
 
     The first report measures the declared parts, if all are known; later ones measure the growth since the last."""
     if counters.reported is None:
@@ -314,3 +318,32 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     largest = max(scaled, key=lambda part: scaled[part])
     scaled[largest] += tokens - sum(scaled.values())
     return {part: count for part, count in scaled.items() if count}
+
+
+@dataclass(frozen=True)
+class RequestBudget:
+    """A budget in the provider's tokens, the view's estimate, by how much that may be too low, and the ratio of these
+    tokens to counted ones."""
+
+    tokens: int
+    estimated: int
+    unsure: int
+    ratio: float
+
+    def counted(self, view: int) -> int:
+        """The number of counted tokens at which the view is within the budget, also if its estimate is too low."""
+        excess = self.estimated + self.unsure - self.tokens
+        return view if excess <= 0 else view - math.ceil(excess / self.ratio)
+
+    def after(self, view: int, fitted: int) -> int:
+        """The estimate if the view has `fitted` counted tokens instead of `view`."""
+        return max(0, self.estimated - math.floor((view - fitted) * self.ratio))
+
+
+def request_budget(
+    counters: Counters, settings: ContextSettings, counter: Counter, tokens: int, added: int = 0
+) -> RequestBudget:
+    """The budget of a request of at most so many `tokens`. `added` are tokens that it has in addition to the view."""
+    estimated, _ = estimate(counters, settings, counter.name)
+    spare = unsure(counters, settings) if counter.is_approximate else 0
+    return RequestBudget(tokens, estimated + added, spare, growth_ratio(counters, settings))

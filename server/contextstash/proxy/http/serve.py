@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextstash.configuration.locations import data_folder
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -107,6 +108,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     """The application, with the stash and the connection to the model API open."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.proxy.engine import Engine
+    from contextstash.proxy.hold_out import hold_out_key
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
 
@@ -122,6 +124,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
+        hold_out_key=lambda: hold_out_key(data_folder(served.database)),
         still_stored=_presence_of(served.database if served.options.record else None),
     )
 
