@@ -83,7 +83,15 @@ PROMPT_ARGUMENTS: dict[str, tuple[str, ...]] = {
 def add_fixtures(server: MCPServer[Any]) -> None:
     """Add everything that the suite asks for, for the rest of the process: our checks know prompts by their names."""
     PROMPTS.update(PROMPT_ARGUMENTS)
-    for add in (_add_contents, _add_notifications, _add_questions, _add_input_required, _add_resources, _add_prompts):
+    for add in (
+        _add_contents,
+        _add_notifications,
+        _add_questions,
+        _add_input_required,
+        _add_states,
+        _add_resources,
+        _add_prompts,
+    ):
         add(server)
     _add_handlers(server)
 
@@ -322,6 +330,8 @@ def _add_input_required(server: MCPServer[Any]) -> None:
             input_requests={"confirm": _form("Please confirm", ok="boolean")}, request_state="nonce"
         )
 
+
+def _add_states(server: MCPServer[Any]) -> None:
     @server.tool()
     async def test_input_required_result_tampered_state(ctx: Context) -> str | InputRequiredResult:
         """Needs its own state back, which the SDK signs."""

@@ -107,7 +107,7 @@ async def test_what_the_model_is_given_is_as_it_was_recorded(
 async def test_a_secret_in_an_output_comes_back_byte_for_byte(tmp_path: Path) -> None:
     [secret] = [each for each in planted(Random(1), len(KINDS)) if each.kind == "private key"]
     text = "\n".join(["before", secret.text, "after"] * 50)
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": "/home/ana/.ssh/id_rsa"}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": ".ssh/id_rsa"}}
     natives = [
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": text}]},

@@ -111,7 +111,7 @@ SURROUNDINGS: dict[str, tuple[str, ...]] = {
     "azure": ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=core.windows.net",),
     "json secret": ('{{"client_id": "web", "client_secret": "{}"}}',),
     "yaml token": ("  auth_token: {}", "github_token: '{}'"),
-    "npmrc": ("//registry.npmjs.org/:_authToken={}",),
+    "npmrc": ("//npm.example.org/:_authToken={}",),
 }
 
 
