@@ -17,15 +17,15 @@ class ReplyingHandler(BaseHTTPRequestHandler):
         """The body of the request."""
         return self.rfile.read(int(self.headers.get("content-length") or 0))
 
-    def send_json(self, value: Json) -> None:
-        self._send(json.dumps(value).encode(), "application/json")
+    def send_json(self, value: Json, status: int = 200) -> None:
+        self._send(json.dumps(value).encode(), "application/json", status)
 
     def send_events(self, events: Iterable[Json]) -> None:
         text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
         self._send(text.encode(), "text/event-stream")
 
-    def _send(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
+    def _send(self, body: bytes, kind: str, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()

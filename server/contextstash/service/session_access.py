@@ -152,11 +152,15 @@ class Access:
 
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
-        agent = session.agent if session else None
+        if session is None or not session.settings:
+            return self.settings_of(session.agent if session else None)
+        layer = self.layer(session.agent)
+        _warn_of_former_values(layer, session.settings)
+        return resolve_settings(layer, session_layer(session.settings))
+
+    def settings_of(self, agent: str | None) -> ContextSettings:
+        """The settings in force for an agent's sessions that have none of their own."""
         layer = self.layer(agent)
-        if session is not None and session.settings:
-            _warn_of_former_values(layer, session.settings)
-            return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
             _warn_of_former_values(layer)

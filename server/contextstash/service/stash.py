@@ -21,6 +21,7 @@ from contextstash.context.view.prune_plan import PruneOptions
 from contextstash.service.queries import (
     diagnosis,
     overview,
+    receipt,
     retrieval,
     sessions,
     side_by_side,
@@ -267,6 +268,7 @@ class Stash:
     session_use = _use_case(overview.session_use)
     overview = _use_case(overview.overview)
     advise = _use_case(window_advice.advise)
+    receipt = _use_case(receipt.receipt)
     recent_sessions = _use_case(sessions.recent_sessions)
     list_sessions = _use_case(sessions.list_sessions)
     delete_session = _use_case(sessions.delete_session)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from contextstash.cli.options import DATABASE, PRESET, SET, StashOpener, TokensType, settings_from
+from contextstash.cli.options import DATABASE, PRESET, SET, ShareType, StashOpener, TokensType, settings_from
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ MAX_REPORTED = 100
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--keep-tokens", type=click.IntRange(min=0), help="How many tokens of the newest tool results stay.")
 @click.option("--window", type=TokensType(), metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@click.option("--hold-out", type=ShareType(), metavar="SHARE", help="Leave so many sessions unedited, such as 10%.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @click.option("--yes", is_flag=True, help="Do not ask whether to install contextstash in the client.")
 @DATABASE
@@ -122,6 +123,7 @@ def run(
     no_prune: bool,
     keep_tokens: int | None,
     window: int | None,
+    hold_out: float | None,
     quiet: bool,
     yes: bool,
     db: Location | None,
@@ -140,8 +142,7 @@ def run(
     from contextstash.proxy.headers import check_upstream
     from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
 
-    program = shutil.which(client)
-    if program is None:
+    if (program := shutil.which(client)) is None:
         click.echo(f"Error: There is no program '{client}' on the PATH.", err=True)
         return NOT_FOUND
     arguments = arguments[arguments[:1] == ("--",) :]
@@ -149,8 +150,8 @@ def run(
     launched = launched_client(client, upstream)
     address = check_upstream(upstream or launched.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    flags = _flags(no_record, no_prune, keep_tokens, configured=configured)
-    options = [*_database(db), *flags, *_settings(preset, given), "--project", str(Path.cwd())]
+    flags = _flags(no_record, no_prune, keep_tokens, configured=configured, window=_tokens_of(chosen))
+    options = [*_database(db), *flags, *_settings(preset, given, hold_out), "--project", str(Path.cwd())]
     reported = None if quiet or no_record else StashOpener(db, settings_from(preset, given))
     before = _states_before(reported)
     started = time.time()
@@ -175,13 +176,21 @@ def _database(db: Location | None) -> list[str]:
     return []
 
 
-def _flags(no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False) -> list[str]:
+def _flags(
+    no_record: bool, no_prune: bool, keep_tokens: int | None, *, configured: bool = False, window: int | None = None
+) -> list[str]:
     known = ["--configured"] * configured
-    kept = [] if keep_tokens is None else ["--keep-tokens", str(keep_tokens)]
-    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *kept]
+    sizes = {"--keep-tokens": keep_tokens, "--window": window}
+    given = [part for name, size in sizes.items() if size is not None for part in (name, str(size))]
+    return [*known, *["--no-record"] * no_record, *["--no-prune"] * no_prune, *given]
 
 
-def _settings(preset: str | None, given: tuple[str, ...]) -> list[str]:
+def _tokens_of(chosen: ChosenWindow | None) -> int | None:
+    return None if chosen is None else chosen.tokens
+
+
+def _settings(preset: str | None, given: tuple[str, ...], hold_out: float | None) -> list[str]:
+    given += () if hold_out is None else (f"hold_out={hold_out}",)
     return [*(["--preset", preset] if preset else []), *(part for each in given for part in ("--set", each))]
 
 
@@ -230,9 +239,9 @@ def _report(
         lines = lines_since(_states(opener, started), before)
     except ContextstashError as error:
         lines = [f"No report: {error}"]
+    report_refills(chosen, opener, started)
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
-    report_refills(chosen, opener, started)
 
 
 def _states_before(opener: StashOpener | None) -> dict[str, ProxiedSession]:

@@ -103,8 +103,9 @@ NEW_WINDOW = "Hand-off to the client's new window."
 TO_SESSION = "Hand-off to session {}."
 PART = " Part {} of {}."
 
+OF_SESSION = "hand-off of session "
 HEAD = (
-    "{}: hand-off of session {}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
+    f"{{}}: {OF_SESSION}{{}}. Everything of it is kept: search_history finds it, get_archived_output reads outputs"
     " by their handles.{} Go on from here.]"
 )
 BESIDE = " What the summary above says is not repeated."
