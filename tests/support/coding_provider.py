@@ -127,11 +127,11 @@ class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
         asked = Asked(self.path, headers, body, int(len(data) / self.provider.bytes_per_token), compacts)
         if compacts and self.provider.fails_to_compact:
             self.provider.refused += 1
-            self.send_json({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}, status=400)
+            self.send_json({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}, 400)
             return
         call = self.provider.next_call(asked)
         self.provider.usages.append((body["model"], asked.tokens))
-        if body.get("tools") or compacts:
+        if body.get("tools") or compacts or b'"additional_tools"' in data:  # an item of the input for GPT-6
             self.provider.asked.append(asked)
         number = len(self.provider.asked)
         self.send_events(write(asked, call, number))

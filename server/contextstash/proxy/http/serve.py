@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextstash.configuration.locations import data_folder
+from contextstash.process.own_interpreter import own_interpreter
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -167,9 +168,8 @@ async def _close(upstream: Upstream, stash: Stash | None) -> None:
 async def _process_of(served: ServedProxy) -> ProxyApp:
     """The application in a process of its own."""
     app = await proxy_app(served)
-    # What is loaded so far stays: the garbage collector would look through it again and again.
     gc.collect()
-    gc.freeze()
+    own_interpreter()
     return app
 
 

@@ -240,10 +240,10 @@ async def _carry_out(
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
     words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
     audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
-    behind = "\n\n".join(filter(None, [await pinned_within(access, snapshot, *span), in_use]))
+    behind = await pinned_within(access, snapshot, *span)
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
-        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind, files=in_use
     )
     said = words.edits(snapshot, edit.summary_id)
     tokens = edit.tokens + sum(each.tokens for each in said)
