@@ -18,11 +18,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overlo
 
 from contextstash.context.view.handoff_parts import WHOLE, Part
 from contextstash.context.view.prune_plan import PruneOptions
-from contextstash.service import retention
 from contextstash.service.queries import (
     diagnosis,
     overview,
     receipt,
+    retention,
     retrieval,
     sessions,
     side_by_side,

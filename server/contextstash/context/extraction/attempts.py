@@ -92,7 +92,7 @@ class _Attempt:
 
 
 MAX_SEQS = 6
-"""Messages that a line names. A guess: more do not help to find the attempt."""
+"""Messages that a line names. More do not help to find the attempt."""
 
 _LINE = re.compile(
     r"\((\d[\d, ]*)\) changed (.+?); then `(.+?)` still failed: (.*?)(?:; it passed at (\d+))?", re.DOTALL

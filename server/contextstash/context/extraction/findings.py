@@ -151,7 +151,7 @@ def _value(sentence: str, closing: bool) -> float:
 
 REPEATED_SHARE = 0.7
 """A later sentence with at least this share of the words of an earlier one takes its place: it says the same, or says
-it differently. A guess: two statements about one function share half of their words."""
+it differently. Two statements about one function share half of their words."""
 
 _CHANGED = re.compile(
     r"\b(?:now|no longer|any ?more|instead|actually|turns? out|in fact|was wrong|incorrect|revert(?:ed|s)?|moved"

@@ -34,7 +34,7 @@ NUMBERED_SHARE = 0.3
 """The share of its weight that a word with one digit, such as `result2`, counts: a variable of a short script."""
 
 LITERALS_SHARE = 0.2
-"""The share of the room that literals and commands may take together. A guess: they are longer than names, and fewer
+"""The share of the room that literals and commands may take together. They are longer than names, and fewer
 are used again."""
 
 MIN_USES = 2

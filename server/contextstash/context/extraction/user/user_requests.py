@@ -277,7 +277,7 @@ _POINTS = re.compile(
     r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
 )
 MAX_POINTING_LENGTH = 80
-"""Characters of a message that says with a word such as "that" what it is about. A longer one names it. A guess."""
+"""Characters of a message that says with a word such as "that" what it is about. A longer one names it."""
 
 
 def _depends(request: Request) -> bool:
