@@ -537,6 +537,24 @@ class DeleteResult(Result):
     note: str | None = None
 
 
+class RetainedOut(Result):
+    """A session that is beyond what shall be kept."""
+
+    session_id: str
+    title: str | None = None
+    messages: int
+    last_recorded: str
+
+
+class RetainResult(Result):
+    """The sessions that were deleted, or would be in a dry run; `pinned` ones are beyond the limits too, and stay."""
+
+    sessions: list[RetainedOut]
+    pinned: int
+    dry_run: bool
+    note: str | None = None
+
+
 class MessageLine(Result):
     """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `calls` the tools that
     it calls, each with its main argument, `handles` the tool outputs in it."""

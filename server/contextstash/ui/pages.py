@@ -183,6 +183,7 @@ class Pages:
             offset=_number(request, "offset", 1),
             pattern=request.query_params.get("pattern") or None,
             max_tokens=OUTPUT_TOKENS,
+            masked=True,
         )
         return self._templates.page(
             request,

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from contextstash.service.stash import Stash
 
 PREVIEW_CHARACTERS = 160
-"""Of one message: a guess at what fits a line of a wide terminal."""
+"""Of one message: about a line of a wide terminal."""
 
 PAGE_TOKENS = 8_000
-"""Tokens of an output that are read in one call: a guess. The text is the same with any value."""
+"""Tokens of an output that are read in one call. The text is the same with any value."""
 
 TEXT_FIELDS = ("text", "thinking", "content")
 """The fields of a provider's JSON whose texts a preview shows, beside calls."""

@@ -14,6 +14,7 @@ from contextstash.context.view.branches import path_to
 from contextstash.context.view.view import Entry, build_view, edits_in_force
 from contextstash.formats import get_format
 from contextstash.service.estimate import estimate_session
+from contextstash.service.masks import shown_text, shown_texts, shown_value
 from contextstash.service.recording.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.service.results import DeleteResult, MessageLine, MessagePage, SessionLine, SessionList
 from contextstash.service.session_access import READ_AT_ONCE, Access
@@ -83,6 +84,9 @@ MAX_PROMPT_TOKENS = 20_000
 
 TITLE_CHARACTERS = 80
 
+MAX_TITLE_CHARACTERS = 200
+"""Of a title that the client gave, as the readers of transcripts limit it."""
+
 
 async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
     """One page of sessions, the one with the newest message first; `cursor` is the previous page's `next_cursor`."""
@@ -122,7 +126,9 @@ async def session_line(access: Access, session: Session) -> SessionLine:
 
 async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else the beginning of the first prompt."""
-    return session.title or await _first_prompt(access, session)
+    if session.title:
+        return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
+    return await _first_prompt(access, session)
 
 
 async def _last_message_at(access: Access, session: Session) -> datetime | None:
@@ -145,10 +151,16 @@ async def last_prompt(access: Access, session: Session) -> str | None:
 
 
 async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
-    fmt = get_format(session.format)
+    fmt, settings = get_format(session.format), access.settings(session)
     messages = await access.store.read_messages(session.session_id, first=first, last=last)
     turns = [
-        Turn(each.seq, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",), kind=each.kind)
+        Turn(
+            each.seq,
+            each.role,
+            each.blocks,
+            shown_texts(settings, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",)),
+            kind=each.kind,
+        )
         for each in messages
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
@@ -172,25 +184,30 @@ async def delete_session(access: Access, session_id: str) -> DeleteResult:
 
 
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
-    """Messages as they were recorded, from position `first` on, each with whether the model still sees it."""
+    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
+    whether the model still sees it."""
     session = await access.session(session_id)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
+    settings = access.settings(session)
     shown = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     handles: dict[int, list[str]] = {}
     for output in await access.store.read_outputs(session_id, first=first, last=last):
         handles.setdefault(output.seq, []).append(output.handle)
     return MessagePage(
         session_id=session_id,
-        messages=[_message_line(each, shown.get(each.seq), handles.get(each.seq)) for each in messages],
+        messages=[
+            _message_line(each, shown_value(settings, each.body or {}), shown.get(each.seq), handles.get(each.seq))
+            for each in messages
+        ],
         total=total,
         next_seq=last + 1 if last + 1 < total else None,
     )
 
 
-def _message_line(message: Message, entry: Entry | None, handles: list[str] | None) -> MessageLine:
+def _message_line(message: Message, body: Native, entry: Entry | None, handles: list[str] | None) -> MessageLine:
     calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in message.blocks if block.type == "tool_call"]
     kind = entry.kind if entry else message.kind
     return MessageLine(
@@ -203,7 +220,7 @@ def _message_line(message: Message, entry: Entry | None, handles: list[str] | No
         created_at=message.created_at,
         calls=calls or None,
         handles=handles,
-        message=message.body or {},
+        message=body,
     )
 
 
