@@ -10,12 +10,11 @@ import pytest
 
 from contextstash.configuration.models import price_of
 from contextstash.formats.usage import read_usage
-from contextstash.service.queries.overview import overview
 from contextstash.service.queries.proxy_report import report_of, state_since
 from contextstash.service.stash import Stash
 from contextstash_storage.records import Event, ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.support.caching_provider import CachingProvider
+from tests.support.caching_provider import CHARACTERS_PER_TOKEN, CachingProvider
 from tests.support.proxies import ID, Clock, RunningProxy, play, prune_cold, request_of, running_proxy, session, turn
 
 MODEL = "claude-sonnet-4-5"
@@ -178,20 +177,30 @@ def test_a_resumed_session_has_dollars_too(provider: CachingProvider, clock: Clo
     assert report.dollars_saved is not None
 
 
-async def test_the_overview_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
+async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "stash.db")
     stash = Stash(store)
     natives = [message for each in range(8) for message in turn(each, "log line\n" * 2_000)]
     await stash.record_messages(natives, session_id="s", model=MODEL)
     pruned = await stash.prune_tool_outputs("s", keep_last=2)
     await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
-    assert (await overview(stash._access)).savings
+    assert (await stash.receipt()).tokens_without > 5_000
     await stash.proxied.keep_state(
         "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
     )
-    found = await overview(stash._access)
-    assert found.savings is None
-    assert found.proxy is not None
-    assert found.proxy.dollars_saved == 2.0
+    found = await stash.receipt()
+    assert found.tokens_without - found.tokens_billed == pruned.tokens_saved
+    assert found.dollars_saved == 2.0
     assert (await stash.context_status("s")).savings is None
     await stash.close()
+
+
+def test_what_left_is_counted_as_texts_are_and_not_as_tools_and_images(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider counts 30,000 tokens that the body does not show; a byte of the texts takes as many as ever."""
+    counted = CachingProvider.count
+    monkeypatch.setattr(CachingProvider, "count", lambda self, body, hidden: counted(self, body, hidden + 30_000))
+    play(proxy, clock, session(12))
+    rate = proxy.state(ID).tokens_per_byte
+    assert rate == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)

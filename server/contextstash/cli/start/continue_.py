@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 DEFAULT_TOKENS = 4_000
-"""Of the hand-off. A guess: a client's own summary after a compaction has some 3,000."""
+"""Of the hand-off: a client's own summary after a compaction has some 3,000."""
 
 NOT_FOUND = 127
 """The exit code of shells for a command that does not exist."""

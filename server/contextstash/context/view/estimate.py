@@ -53,9 +53,13 @@ UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
 new tool results in recorded sessions of Claude Code was 8 % (bench/estimation.py)."""
 
-UNCALIBRATED = "not calibrated: no usage reported yet, so it may be 9 % too low to 22 % too high"
-"""What the method of an estimate says before the first report: the errors of first estimates in agent loops over the
-formats. If a host adds text that is not recorded or declared, such as a system prompt, it is too low by all of it."""
+UNCALIBRATED = "not calibrated: no usage reported yet, so it may be 29 % too low to 5 % too high"
+"""What the method of an estimate says before the first report. Lowest: the tool results of 33 recorded sessions, each
+as a whole, by `python bench/estimation.py` (all but two of them within 12 %); highest: Gemini's factor, if the provider
+counts as its vocabulary does (tests/support/gemini_loop.py)."""
+
+UNDECLARED = ", and without system prompt and tools, which are not declared"
+"""What is added if no tools were declared: what a client sends beside the messages is not counted then."""
 
 MAX_GROWTH_RATIO = 4
 """Reported growth of more than this many times the counted one is not used: something unrecorded was added, such as new
@@ -261,7 +265,8 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     declared = counters.declared.tokens
     calibrated = f", calibrated × {ratio:.2f}" if abs(ratio - 1) >= 0.005 else ""
     if counters.reported is None or not settings.anchored:
-        caveat = f"; {UNCALIBRATED}" if counters.reported is None else ""
+        undeclared = UNDECLARED if counters.declared.tools is None else ""
+        caveat = f"; {UNCALIBRATED}{undeclared}" if counters.reported is None else ""
         tokens = round(view * ratio) + declared + settings.conversation_overhead
         return tokens, f"counted with {counter}{calibrated}{caveat}"
     change = view - counters.reported_view
