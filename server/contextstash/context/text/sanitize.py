@@ -8,6 +8,9 @@ from functools import cache
 MARKER = "[contextstash"
 """The beginning of everything that contextstash itself writes into the model's context."""
 
+OF_SESSION = "hand-off of session "
+"""What the first line of a hand-off says."""
+
 USER_BLOCK = f"{MARKER} user:"
 """The beginning of our messages that hold the user's words; they stay at the head of the view."""
 

@@ -10,7 +10,7 @@ from contextstash.context.extraction.actions import Action
 from contextstash.context.extraction.turns import Turn
 from contextstash.context.text.imitations import defused
 from contextstash.context.text.pasted import without_pasted
-from contextstash.context.text.sanitize import clip, one_line
+from contextstash.context.text.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, clip, one_line
 from contextstash.context.text.sentences import ELLIPSIS, own_sentences, sentences
 from contextstash.context.tool_outputs.shell_envelope import without_reminders
 
@@ -43,6 +43,10 @@ _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 
 _ADDED_TAGS = ("EXTRA_INFO", "hook_context")
 """OpenHands adds to a prompt skills and knowledge from files, Gemini CLI what hooks print."""
+
+_HAND_OFF = re.compile(rf"\A\s*{re.escape(MARKER)}: {OF_SESSION}")
+_ENTRY = re.compile(r"^- \((?:\d{1,12}|pinned rule)\) ")
+"""How an entry of a user block begins; its further lines are indented (context/extraction/user/user_block.py)."""
 
 _CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"
@@ -105,6 +109,17 @@ _ANALYSIS = re.compile(r"\n *Analysis:\n.*?\n *Summary:(?=\n)", re.DOTALL)
 """What Claude Code's summary has before the summary: the model's notes on how it reads the session."""
 
 
+def words_handed_over(text: str) -> str:
+    """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
+    empty if the message is none. They are the words of the user of this session too."""
+    start = text.find(USER_BLOCK_OPENING)
+    if start < 0 or not _HAND_OFF.match(text):
+        return ""
+    block = text[start:].split("\n\n## ", 1)[0]
+    lines = [_ENTRY.sub("", line) for line in block.split("\n")[1:] if _ENTRY.match(line) or line.startswith("  ")]
+    return "\n".join(line.removeprefix("  ") for line in lines).strip()
+
+
 def is_carried_over(text: str) -> bool:
     """Whether this is the summary of an earlier window, which a host sent in the user's role."""
     return bool(_CARRIED_OVER.match(text))
@@ -127,7 +142,7 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Request], list[str]]:
             carried += [_ANALYSIS.sub("", text, count=1) for text in texts if text.strip()]
             continue
         for whole in texts:
-            text = without_host_text(whole)
+            text = words_handed_over(whole) or without_host_text(whole)
             given = command_of(whole)
             if is_carried_over(text):
                 carried.append(_ANALYSIS.sub("", text, count=1))
