@@ -20,6 +20,7 @@ from contextstash.context.view.compaction_plan import (
     plan_compaction,
     plan_same,
     plan_without_thinking,
+    room_beside,
 )
 from contextstash.context.view.edits import summary_edit
 from contextstash.context.view.pinned_outputs import unpinned_outputs
@@ -51,6 +52,10 @@ cannot name the task, the state and the next step."""
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
+
+MAX_PART = 4
+"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
+them. A guess."""
 
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
 
@@ -157,7 +162,7 @@ def summary_request(
         replaces=bool(covered) or snapshot.settings.summaries == "one",
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3)),
+        max_tokens=_summary_tokens(snapshot, plan),
         words_kept=keeps_words(snapshot.settings),
         history=tuple(history),
         shown=tuple(shown),
@@ -183,7 +188,7 @@ async def _carry_out(
     shown = await shown_turns(access, snapshot, _not_covered(snapshot, plan), archived)
     recent = await recent_history(access, snapshot, snapshot.session.counters.messages - 1)
     history = [turn for turn in recent if turn.seq <= plan.last_seq]
-    in_use = await files_in_use(snapshot, recent, shown, plan.tokens)
+    in_use = await files_in_use(snapshot, recent, shown, _room_of_files(snapshot, plan, keep))
     told = [*shown, *as_turns(in_use)]
     request = summary_request(snapshot, plan, turns, writers.instructions, history=history, shown=told)
     if earlier.summary is None:
@@ -215,6 +220,19 @@ async def _carry_out(
         lease.check()
         await access.store.append_edits(snapshot.session_id, edits, expected=len(snapshot.edits), event=event)
     return _result(snapshot, edit, entries, plan.messages, reason, earlier, audit, stripping, dry_run)
+
+
+def _summary_tokens(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
+    return max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
+
+
+def _room_of_files(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> int:
+    """How many tokens the texts of files may take."""
+    most = plan.tokens // MAX_PART
+    if keep.whole is None:  # asked for although everything fits, or the settings have no low-water mark
+        return most
+    room = room_beside(snapshot, plan, keep, unpinned_outputs(snapshot))
+    return max(0, min(most, room - _summary_tokens(snapshot, plan)))
 
 
 def _not_covered(snapshot: SessionSnapshot, plan: CompactPlan) -> list[Entry]:

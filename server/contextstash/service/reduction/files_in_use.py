@@ -20,15 +20,11 @@ HEAD_TOKENS = 60
 """About what the line before the texts takes."""
 
 
-MAX_PART = 6
-"""The texts take at most one part in so many of the tokens that the compaction frees, so that it frees most of them."""
-
-
-async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], replaced: int) -> str:
+async def files_in_use(snapshot: SessionSnapshot, turns: Sequence[Turn], shown: Sequence[Turn], most: int) -> str:
     """The texts of the files that these turns use, as they stand at their end, without what the view shows anyway;
-    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; `replaced` is
-    how many tokens the compaction frees."""
-    room = min(snapshot.budget.standing_tokens, replaced // MAX_PART) - HEAD_TOKENS
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; the texts
+    take at most `most` tokens."""
+    room = min(snapshot.budget.standing_tokens, most) - HEAD_TOKENS
     if room < MIN_TOKENS or not turns:
         return ""
     return await asyncio.to_thread(_written, snapshot, turns, shown, room)
