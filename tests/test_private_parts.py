@@ -40,7 +40,7 @@ from contextstash_storage.sqlite.connection import Connection
 ROOT = Path(__file__).parent.parent
 
 PRIVATE_NAMES = {
-    "server/contextstash/gateway/process.py": {
+    "server/contextstash/gateway/servers/process.py": {
         "_create_platform_compatible_process",
         "_drain_stdout",
         "_get_executable_command",
@@ -172,7 +172,7 @@ async def test_a_function_on_the_thread_of_aiosqlite_runs_to_its_end_if_its_call
     assert ended.is_set(), changed(CONNECTION, "aiosqlite", "_execute stops a function whose caller is cancelled")
 
 
-PROCESS = "contextstash/gateway/process.py"
+PROCESS = "contextstash/gateway/servers/process.py"
 
 STDIO_FUNCTIONS = {
     "_create_platform_compatible_process": ["command", "args", "env", "errlog", "cwd"],

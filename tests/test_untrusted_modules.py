@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.gateway.worker import Setup, Workers
+from contextstash.gateway.servers.worker import Setup, Workers
 from contextstash.hosts.clients import own_command
 from contextstash.mcp.serve import ServeOptions
 from contextstash.process.own_modules import import_nothing_from_here

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
     Appended,
     CachedSummary,
@@ -13,11 +14,13 @@ from contextstash_storage.records import (
     Copied,
     Counters,
     Cursor,
+    DaySum,
     Declared,
     DeclaredVersion,
     Edit,
     Event,
     EventKind,
+    KnownPart,
     Message,
     Native,
     NewMessage,
@@ -26,13 +29,15 @@ from contextstash_storage.records import (
     Request,
     SearchHit,
     Session,
+    SessionExtras,
+    SessionNews,
+    StoreMark,
     TokenSum,
+    ToolSum,
+    Totals,
     Usage,
 )
-from contextstash_storage.session_extras import SessionExtras
-from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.tokens import TokenStore
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""
@@ -343,4 +348,8 @@ class SessionStore(Protocol):
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         """The sessions with requests through the proxy since this time, by their ids, the newest first."""
+        ...
+
+    async def deleted_sessions(self) -> list[DeletedSession]:
+        """How the sessions are recognized that went through the proxy and were deleted lately."""
         ...

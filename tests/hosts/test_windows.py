@@ -42,8 +42,11 @@ def window_after(contextstash: CommandLine, model: str, prompt_tokens: int) -> i
         (LARGE_MODEL, 5_000, 200_000),
         (f"{LARGE_MODEL}[1m]", 5_000, 1_000_000),
         (LARGE_MODEL, 250_000, 1_000_000),
+        ("claude-opus-4-8", 5_000, 1_000_000),
+        ("claude-sonnet-5", 5_000, 1_000_000),
+        ("claude-opus-4-5-20251101", 5_000, 200_000),
     ],
-    ids=["default", "large one selected", "more reported than the default holds"],
+    ids=["default", "large one selected", "more reported than the default holds", "native", "native too", "small"],
 )
 def test_claude_code_uses_200000_tokens_unless_it_shows_that_it_uses_more(
     contextstash: CommandLine, model: str, prompt_tokens: int, window: int
@@ -55,3 +58,21 @@ def test_as_many_tokens_as_the_default_window_holds_do_not_show_a_larger_one() -
     assert claude_code_window(LARGE_MODEL, 200_000) == 200_000
     assert claude_code_window(LARGE_MODEL, 200_001) is None
     assert claude_code_window(None, 0) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("model", "native"),
+    [
+        ("claude-opus-4-7", True),
+        ("us.anthropic.claude-opus-4-8", True),
+        ("claude-fable-5", True),
+        ("claude-mythos-5", True),
+        ("claude-opus-5-5", True),
+        ("claude-opus-4-20250514", False),
+        ("claude-sonnet-4-6", False),
+        ("claude-haiku-4-5-20251001", False),
+        ("claude-3-5-sonnet-20241022", False),
+    ],
+)
+def test_models_that_claude_code_lists_as_native_are_used_whole(model: str, native: bool) -> None:
+    assert (claude_code_window(model, 0) is None) is native

@@ -95,7 +95,9 @@ class Conversation:
     messages that the session holds of the last recorded request, `stored` says where. `followed` is the transcript by
     which the session is recorded, if it is; `usage` is that of the last reply; `edits` are those in force, `shown`
     those of the last request; `kept` are the pins of the user or the model: handles and files that stay; parts of
-    `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated calls that are booked already;
+    `other_kinds` may leave its requests beside tool outputs. `counted` are the repeated calls that are booked already,
+    `retrievals` those of our own tools among the first `looked_at` outputs; `added` are the tokens that the last
+    request held because of us, `lost` the size of the window that a compaction of ours ended;
     `unoffered_since` is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
     `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; `sender`
@@ -125,6 +127,10 @@ class Conversation:
     dropped: set[str] = field(default_factory=set)
     usage: Usage | None = None
     counted: frozenset[str] = frozenset()
+    added: int = 0
+    lost: int = 0
+    looked_at: int = 0
+    retrievals: set[str] = field(default_factory=set)
     unoffered_since: float | None = None
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
@@ -277,6 +283,10 @@ class Conversations:
         self._senders: BoundedCache[str, bytes] = BoundedCache(MAX_SENDERS)
         self._looking_up = asyncio.Lock()
 
+    def of_client(self, client_id: str | None) -> Conversation | None:
+        """The main conversation of a client, if a request of it was seen."""
+        return self._known.get(client_id) if client_id else None
+
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
         for conversation in self._known.newest_first():
@@ -350,14 +360,20 @@ class Conversations:
         return best
 
     async def _looked_up(self, asked: AskedRequest) -> Conversation:
-        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one."""
+        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one. One
+        whose session was deleted, perhaps while no proxy ran, is marked so."""
         states = await self._stored(asked)
         continued = [each for each in states if each[1].is_continued_by(asked)]
         if len(continued) == 1:
             return Conversation(continued[0][0], asked.request.format, continued[0][1].state)
         if asked.client is None:
-            return _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
-        return await self._of_client(asked, asked.client, dict(states))
+            found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
+        else:
+            found = await self._of_client(asked, asked.client, dict(states))
+        previous = asked.request.value("previous_response_id")
+        if self._sessions is not None and await self._sessions.was_deleted(found.session_id, asked.marks, previous):
+            found.forget()
+        return found
 
     async def _stored(self, asked: AskedRequest) -> list[tuple[str, StoredLine]]:
         """The stored sessions that this sender could continue, and that are not in memory."""

@@ -25,14 +25,13 @@ from contextstash.context.window.token_counters import Counter, counter_for
 from contextstash.formats import get_format
 from contextstash.formats.base import Format
 from contextstash.service.bounded_cache import BoundedCache
-from contextstash.service.known_lists import KnownLists
+from contextstash.service.economic_size import economic_size
 from contextstash.service.pattern_searches import PatternSearches
 from contextstash.service.proxied_clients import sends_own_history
-from contextstash.service.session_cache import SessionCache
+from contextstash.service.session_cache import KnownLists, SessionCache
 from contextstash.service.view_reader import WHOLE, Scope, read_view
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session
-from contextstash_storage.session_news import SessionNews
+from contextstash_storage.records import ArchiveEdit, Edit, Message, Native, Output, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -153,11 +152,15 @@ class Access:
 
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer for its agent, then the session's own."""
-        agent = session.agent if session else None
+        if session is None or not session.settings:
+            return self.settings_of(session.agent if session else None)
+        layer = self.layer(session.agent)
+        _warn_of_former_values(layer, session.settings)
+        return resolve_settings(layer, session_layer(session.settings))
+
+    def settings_of(self, agent: str | None) -> ContextSettings:
+        """The settings in force for an agent's sessions that have none of their own."""
         layer = self.layer(agent)
-        if session is not None and session.settings:
-            _warn_of_former_values(layer, session.settings)
-            return resolve_settings(layer, session_layer(session.settings))
         known = self._resolved.get(agent)
         if known is None or known[0] != layer:
             _warn_of_former_values(layer)
@@ -175,19 +178,23 @@ class Access:
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
         """The window and the numbers that follow from it: as set, else as the host says, else by model."""
         fixed = fixed_tokens(session.counters, settings) if session is not None else 0
-        if settings.window is not None:
-            return budget_of(settings, settings.window, fixed=fixed)
+        if settings.window_tokens is not None:
+            return budget_of(settings, settings.window_tokens, fixed=fixed)
+        window, known = self._whole_window(model, session)
+        if settings.window == "economic":
+            window, known = economic_size(settings, model, window, fixed), True
+        return budget_of(settings, window, known=known, fixed=fixed)
+
+    def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
+        """The window that the host uses of the model's, in tokens, and whether it is known."""
         if session is not None and session.counters.host_window is not None:
-            return budget_of(settings, session.counters.host_window, fixed=fixed)
+            return session.counters.host_window, True
         from contextstash.configuration.models import model_facts
 
         facts = model_facts(model)
-        window = facts.window
         host_window = self._host_windows.get(session.agent or "") if session is not None else None
-        if session is not None and host_window is not None:
-            used = host_window(model, session.counters.reported or 0)
-            window = window if used is None else min(window, used)
-        return budget_of(settings, window, known=facts.known, fixed=fixed)
+        used = None if session is None or host_window is None else host_window(model, session.counters.reported or 0)
+        return facts.window if used is None else min(facts.window, used), facts.known
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""

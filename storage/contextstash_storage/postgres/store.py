@@ -29,8 +29,7 @@ from contextstash_storage.postgres.connection import RETRY_SECONDS, Connection, 
 from contextstash_storage.postgres.dialect import run
 from contextstash_storage.postgres.migrations import migrate
 from contextstash_storage.postgres.sessions import lock_session, read_session
-from contextstash_storage.preparation.batch import Batch
-from contextstash_storage.preparation.messages import PLAIN_FORM, is_large, prepare
+from contextstash_storage.preparation.messages import PLAIN_FORM, Batch, is_large, prepare
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -40,16 +39,17 @@ from contextstash_storage.records import (
     Cursor,
     Edit,
     Event,
+    KnownPart,
     Message,
     Native,
     NewMessage,
     Output,
     SearchHit,
     Session,
+    SessionNews,
     TokenSum,
 )
 from contextstash_storage.search.query import SearchFilter
-from contextstash_storage.session_news import KnownPart, SessionNews
 from contextstash_storage.sql.edits import number_edits
 from contextstash_storage.sql.logs import find_key, release_lease
 from contextstash_storage.sql.steps import Key, Steps

@@ -1,16 +1,34 @@
-"""Messages made ready for their rows before a transaction begins: JSON, hashes, compression, text for the index."""
+"""Messages made ready for their rows before a transaction begins, and what of a batch is stored already."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from contextstash_storage.codec.bodies import LARGE_STRING, Parts, fingerprint, folded, packed, packed_text, take_apart
 from contextstash_storage.codec.record_json import derived
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import NewMessage
+from contextstash_storage.records import (
+    Appended,
+    Call,
+    Copied,
+    Counters,
+    Cursor,
+    DeclaredVersion,
+    EditRecord,
+    Event,
+    Message,
+    NewMessage,
+    Request,
+    SentRequest,
+    Session,
+    Usage,
+)
 from contextstash_storage.search.documents import Piece, documents, is_indexed_later, pieces
+from contextstash_storage.store import Count, EditsAfter, EditsBefore
 
 ASIDE_CHARACTERS = 200_000
 """From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
@@ -146,3 +164,184 @@ def _ends(messages: Sequence[NewMessage]) -> list[bool]:
 def batch_fingerprint(batch: Sequence[Prepared]) -> bytes:
     """What makes two batches the same: the same messages in the same order."""
     return hashlib.sha256(b"".join(prepared.fingerprint for prepared in batch)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One call's messages, and how they are appended."""
+
+    owner: str
+    session_id: str
+    messages: Sequence[Prepared]
+    count: Count
+    first_seq: int | None = None
+    batch_id: str | None = None
+    before: EditsBefore | None = None
+    cursor: Cursor | None = None
+    edits: EditsAfter | None = None
+
+    @property
+    def is_identified(self) -> bool:
+        """Whether something identifies the batch, or each of its messages."""
+        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
+
+    @property
+    def has_keys(self) -> bool:
+        return any(prepared.message.key is not None for prepared in self.messages)
+
+    def check_markers(self) -> None:
+        """Raise BadInputError if more than one thing identifies the messages."""
+        if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
+            raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
+
+    def appended(
+        self, session: Session, stored: tuple[Message, ...], first_seq: int | None, *, repeats: bool
+    ) -> Appended:
+        """What an append did that stored these messages."""
+        return Appended(
+            messages=stored,
+            duplicates=len(self.messages) - len(stored),
+            session=session,
+            first_seq=None if self.has_keys or not self.messages else first_seq,
+            repeats=repeats,
+        )
+
+
+def with_counters(session: Session, counters: Counters) -> Session:
+    """The session with these counters."""
+    return session if counters is session.counters else session.model_copy(update={"counters": counters})
+
+
+def stored_message(message: NewMessage, session_id: str, seq: int, created: datetime) -> Message:
+    """A message as it is read after it was stored, without its body."""
+    return Message(
+        session_id=session_id,
+        seq=seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        usage=message.usage,
+        group=message.group,
+        key=message.key,
+        created_at=created,
+        agent_visible=message.agent_visible,
+        user_visible=message.user_visible,
+    )
+
+
+def with_usage(call: Call, usage: Usage) -> Call:
+    """A call with a later report of its usage."""
+    return call.model_copy(update=usage.model_dump())
+
+
+def reported_call(message: NewMessage, session: Session, reply_start: int, sent: SentRequest | None) -> Call:
+    """The model call that a message reports on: of the request `sent`, else of what stood before its reply."""
+    assert message.usage is not None
+    return Call(
+        purpose="agent",
+        model=message.model or session.model,
+        request_seq=reply_start - 1 if sent is None else sent.messages - 1,
+        request_edits=session.counters.edits if sent is None else sent.edits,
+        created_at=message.created_at,
+        **message.usage.model_dump(),
+    )
+
+
+COMPARED_MESSAGES = 64
+"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
+comparison is an indexed read of about 2 µs."""
+
+FINGERPRINT_BYTES = 16
+"""Of the 32 that a fingerprint has. Two different messages have the same 16 with a chance of 1 in 10^20 among 10^9."""
+
+OPENING_MESSAGES = 2
+"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
+few: people say "continue" twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The first `count` messages of a batch are stored already, the first of them at `first_seq`."""
+
+    count: int
+    first_seq: int
+
+
+def check_position(first_seq: int, length: int) -> None:
+    """Raise BadInputError if a position is beyond the end of a session."""
+    if first_seq > length:
+        raise BadInputError(
+            f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
+            f" position {length} on."
+        )
+
+
+def known_at(stored: Sequence[bytes], length: int, batch: Sequence[Prepared], first_seq: int, done: int) -> Known:
+    """How much of a batch is stored, given the fingerprints that stand where its messages from number `done` on would.
+    Raises BadInputError if another message stands at one of these positions."""
+    start = first_seq + done
+    for seq, (known, prepared) in enumerate(zip(stored, batch[done:], strict=False), start=start):
+        if known != prepared.fingerprint[: len(known)]:
+            raise BadInputError(
+                f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
+                f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
+            )
+    return Known(done + len(stored), first_seq)
+
+
+def known_of_id(rows: Sequence[tuple[int, int, bytes]], length: int, batch: Sequence[Prepared], batch_id: str) -> Known:
+    """How much of a batch is stored, given what was noted of the pieces of the batch of this id: first position, number
+    of messages, the batch's fingerprint. Raises BadInputError if the id was used for other messages."""
+    if not rows:
+        return Known(0, length)
+    first_seq, _, fingerprint = rows[0]
+    if fingerprint != batch_fingerprint(batch):
+        raise BadInputError(
+            f"The batch_id '{batch_id}' was used in this session for other messages, from position {first_seq} on."
+            " Send exactly the same batch again, or a new batch_id with new messages."
+        )
+    return Known(sum(count for _, count, _ in rows), first_seq)
+
+
+def repetitions(length: int, batch: Sequence[Prepared]) -> list[tuple[int, list[bytes]]]:
+    """Positions and the fingerprints that stand there if a batch is a repetition; one such run is enough."""
+    if not length or not batch:
+        return []
+    marks = [prepared.fingerprint for prepared in batch[:COMPARED_MESSAGES]]
+    opening = min(OPENING_MESSAGES, length)
+    found = []
+    if len(batch) > 1 and len(marks) >= opening:
+        found.append((0, marks[:opening]))
+    if len(batch) <= min(length, COMPARED_MESSAGES):
+        found.append((length - len(batch), marks))
+    return found
+
+
+def stored_fingerprint(fingerprint: bytes) -> bytes:
+    """What is stored of a message's fingerprint; former versions stored all of it."""
+    return fingerprint[:FINGERPRINT_BYTES]
+
+
+ITEMS_AT_ONCE = 200
+
+
+Row = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+
+
+def read_rows(items: Iterator[Copied], form: Form) -> deque[Row]:
+    """The next items, ready to be stored in this form; none at the end. Nothing of the database is needed or held."""
+    rows: deque[Row] = deque()
+    characters = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            rows += prepare([item], form)
+            characters += len(item.search_text)
+        else:
+            rows.append(item)
+        if len(rows) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            break
+    return rows
+
+
+CHARACTERS_AT_ONCE = 500_000
+"""Items are read and prepared up to this many at a time, and up to about this much text."""

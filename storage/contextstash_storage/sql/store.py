@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from contextstash_storage.deleted_sessions import DeletedSession
 from contextstash_storage.records import (
     CachedSummary,
     Call,
     Counters,
     Cursor,
+    DaySum,
     Declared,
     DeclaredVersion,
     Event,
@@ -19,13 +21,15 @@ from contextstash_storage.records import (
     ProxiedSession,
     Request,
     Session,
+    SessionExtras,
+    StoreMark,
+    ToolSum,
+    Totals,
     Usage,
 )
-from contextstash_storage.session_extras import SessionExtras
-from contextstash_storage.sql import activity, edits, logs, outputs, requests, sessions
-from contextstash_storage.sql.rows import check_changes
+from contextstash_storage.sql import edits, logs, outputs, requests, sessions
+from contextstash_storage.sql.rows import check_changes, read_session
 from contextstash_storage.sql.steps import Key, Result, Steps
-from contextstash_storage.totals import DaySum, StoreMark, ToolSum, Totals
 
 Read = Callable[[Key], Steps[Result]]
 """Steps on the rows of a session."""
@@ -93,20 +97,20 @@ class RowStore(ABC):
         by_message: bool = False,
     ) -> list[Session]:
         return await self._of_owner(
-            lambda: activity.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
+            lambda: sessions.sessions_of(self.owner, limit, before, parent, without_agent, by_message), together=True
         )
 
     async def totals(self, *, without_agent: str = "") -> Totals:
-        return await self._of_owner(lambda: activity.totals(self.owner, without_agent), together=True)
+        return await self._of_owner(lambda: sessions.totals(self.owner, without_agent), together=True)
 
     async def mark(self) -> StoreMark:
-        return await self._of_owner(lambda: activity.mark(self.owner))
+        return await self._of_owner(lambda: sessions.mark(self.owner))
 
     async def session_tools(self, session_id: str) -> list[ToolSum]:
-        return await self._of_session(session_id, activity.session_tools)
+        return await self._of_session(session_id, sessions.session_tools)
 
     async def session_days(self, session_id: str) -> list[DaySum]:
-        return await self._of_session(session_id, activity.session_days)
+        return await self._of_session(session_id, sessions.session_days)
 
     async def find_session_ids(self, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
         return await self._of_owner(lambda: sessions.find_ids(self.owner, prefix, limit, without_agent or ""))
@@ -116,7 +120,7 @@ class RowStore(ABC):
 
         def change(key: Key, _: Session) -> Steps[Session]:
             yield from sessions.update_fields(key, changes, self._stored_name)
-            return (yield from sessions.read_session(self.owner, session_id))[1]
+            return (yield from read_session(self.owner, session_id))[1]
 
         return await self._change(session_id, change)
 
@@ -217,3 +221,6 @@ class RowStore(ABC):
 
     async def recent_proxied(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         return await self._of_owner(lambda: requests.recent_proxied(self.owner, since, limit))
+
+    async def deleted_sessions(self) -> list[DeletedSession]:
+        return await self._of_owner(lambda: requests.deleted_sessions(self.owner))

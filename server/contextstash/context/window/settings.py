@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
 from contextstash.context.window.presets import PRESETS
 from contextstash_storage.errors import BadInputError
@@ -70,8 +70,10 @@ class ContextSettings(BaseModel):
         default=0, ge=0, description="Tokens of a message list in addition to its messages."
     )
 
-    window: int | None = Field(
-        default=None, gt=0, description="Context window in tokens; if not set, that of the model."
+    window: PositiveInt | Literal["economic"] | None = Field(
+        default=None,
+        description="Context window in tokens; if not set, that of the model. `economic`: the largest window within it"
+        " that costs at most a tenth more than the cheapest one, by the model's prices.",
     )
     output_reserve: int | None = Field(
         default=None,
@@ -370,11 +372,24 @@ class ContextSettings(BaseModel):
         description="In sessions that go through the proxy, old images leave the requests like old tool outputs, if the"
         " client offers `restore_outputs`, which brings them back.",
     )
+    # A half is the most that a comparison can need; the default costs nothing.
+    hold_out: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the sessions through the proxy whose requests are not edited, so that"
+        " `contextstash receipt` can compare their cost with that of the others; 0.1 is every tenth.",
+    )
     thinking: Thinking = Field(
         default="auto",
         description="What happens to thinking that an edit invalidates: it is stripped, dropped by the provider or"
         " kept, or the edit waits; `auto` chooses.",
     )
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The window that is set in tokens."""
+        return self.window if isinstance(self.window, int) else None
 
     @field_validator("pin")
     @classmethod
@@ -435,7 +450,8 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 def _problem(place: Sequence[int | str], message: str, value: object) -> str:
     """The error of a setting, in words that name no library."""
-    name = ".".join(map(str, place))
+    # Behind the name stand the place in a list, or the alternative of a union that the value did not match.
+    name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
         return f"{name}: {message}"

@@ -1,10 +1,11 @@
 """Repairs and assembles a list of Gemini contents so that generateContent accepts it.
 
-A turn is one content of the model, one with the responses to its calls alone, then one of the user. Google's API
-refuses a content of the model that is not after one of these, calls whose responses are not all in the next content,
-and (Vertex AI) text in the content of the responses. A call without a response gets one that says that it was
-interrupted, a response without its call becomes text. Parts are never merged, and a thought signature stays on its
-part: https://ai.google.dev/gemini-api/docs/thought-signatures
+A content stays one content, as it was sent: Google accepts neighbours of one role, and texts or media beside function
+responses (Vertex AI accepts them before the responses only). Three things are refused and repaired: calls whose
+responses are not all in the next content, so that responses sent one by one become one content; a call without a
+response, which gets one that says that it was interrupted; a response without its call, which becomes text. Parts are
+never merged, and a thought signature stays on its part: https://ai.google.dev/gemini-api/docs/thought-signatures
+Tried on live endpoints: google/adk-go#1218 (neighbours of one role), Prism-Shadow/agenthub#189 (text beside responses).
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.formats.block_reader import as_json
+from contextstash.formats.block_reader import ASSISTANT_FIRST, MISSING_RESULT, as_json, orphan_text
 from contextstash.formats.gemini.parts import Part, data_keys, get, id_of, is_signed, other_keys, spelling
-from contextstash.formats.repair import ASSISTANT_FIRST, MISSING_RESULT, orphan_text
 from contextstash_storage.records import Native
 
 SENT_KEYS = ("role", "parts")
@@ -61,6 +61,7 @@ class _Call:
         fits = all(given.get(name) == value for name, value in wanted.items()) and isinstance(given["response"], dict)
         response = given["response"] if isinstance(given["response"], dict) else {"output": ""}
         self.answer = answer if fits else {**answer, key: {**given, **wanted, "response": response}}
+        self.turn.answered.append(self)
         return self.answer
 
     def missing(self) -> Part:
@@ -73,23 +74,38 @@ class _Call:
 
 @dataclass
 class _Turn:
-    """A content of the model, the responses to its calls, and the user's content after them."""
+    """A content of the model, the responses to its calls, and the user's contents after them. `answered` holds the
+    calls in the order of their responses."""
 
     model: _Content = field(default_factory=lambda: _Content("model"))
     calls: list[_Call] = field(default_factory=list)
     responses: _Content = field(default_factory=lambda: _Content("user"))
-    user: _Content = field(default_factory=lambda: _Content("user"))
+    answered: list[_Call] = field(default_factory=list)
+    rebuilt: bool = False
+    user: list[_Content] = field(default_factory=list)
+
+    def is_over(self) -> bool:
+        """Whether the next content of the model begins a turn. One that follows open calls belongs to their content,
+        because the content after calls has to hold their responses."""
+        return bool(self.user or self.responses.parts or (self.model.parts and not self.calls))
 
     def contents(self) -> Iterator[Native]:
-        missing = [call for call in self.calls if call.answer is None]
-        named = all(id_of(call.call) for call in self.calls)
-        if named:
-            self.responses.parts.extend(call.missing() for call in missing)
-        else:  # without ids, the API pairs by order
-            self.responses.parts = [call.answer or call.missing() for call in self.calls]
-        for content in (self.model, self.responses, self.user):
+        self._repair_responses()
+        for content in (self.model, self.responses, *self.user):
             if content.parts:
                 yield content.native()
+
+    def _repair_responses(self) -> None:
+        """Complete the responses in the order that the API wants, and without other parts, which every endpoint
+        accepts; unless they were sent like that."""
+        missing = [call for call in self.calls if call.answer is None]
+        named = all(id_of(call.call) for call in self.calls)
+        if not missing and not self.rebuilt and (named or self.answered == self.calls):
+            return
+        others = [part for part in self.responses.parts if get(part, "functionResponse") is None]
+        ordered = [*self.answered, *missing] if named else self.calls  # without ids, the API pairs by order
+        self.responses.parts = [call.answer or call.missing() for call in ordered]
+        self.user.insert(0, _Content("user", others))
 
 
 class _Builder:
@@ -109,7 +125,7 @@ class _Builder:
     def _add_reply(self, native: Native, parts: list[Part]) -> None:
         if not any(_speaks(part) for part in parts):
             return
-        if self.turns[-1].user.parts or self.turns[-1].responses.parts:
+        if self.turns[-1].is_over():
             self.turns.append(_Turn())
         turn = self.turns[-1]
         turn.model.add(parts, native)
@@ -124,17 +140,27 @@ class _Builder:
             self._open.setdefault(("id", call_id), []).append(call)
 
     def _add_user(self, native: Native, parts: list[Part]) -> None:
+        newest = self.turns[-1]
+        first = not (newest.user or newest.responses.parts)
         own: list[Part] = []
         for part in parts:
             if get(part, "functionCall") is not None:
                 own.append({"text": as_json(part)})
             elif get(part, "functionResponse") is None:
                 own.append(part)
-            elif call := self._waiting(get(part, "functionResponse")):
-                call.turn.responses.add([call.accept(part)], native)
-            else:
+            elif not (call := self._waiting(get(part, "functionResponse"))):
                 own.extend(_orphan(get(part, "functionResponse")))
-        self.turns[-1].user.add(own, native)
+                newest.rebuilt = True
+            elif first and call.turn is newest:
+                own.append(call.accept(part))
+            else:
+                call.turn.rebuilt = True
+                call.turn.responses.add([call.accept(part)], native)
+        if first and newest.answered:
+            newest.responses.add(own, native)
+        elif own:
+            newest.user.append(content := _Content("user"))
+            content.add(own, native)
 
     def _waiting(self, answer: Part) -> _Call | None:
         """The open call that a response answers: the one with its id, or else the first of its name in the newest turn

@@ -22,7 +22,7 @@ from contextstash.hosts.hooks.host import BUSY_SECONDS, HookHost
 from contextstash.hosts.hooks.log import note
 from contextstash.hosts.own_files import own_file
 from contextstash.hosts.project_folder import project_folder
-from contextstash.service.recording.single_output import limit_text
+from contextstash.service.recording.output_limits import limit_text
 from contextstash.service.session_access import Access
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
@@ -86,7 +86,7 @@ async def cut_outputs(
 def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
     """The limits of one output in a layer of settings, with tokens converted to characters."""
     settings = resolve_settings(layer)
-    limits = OutputLimits.of(settings, settings.window)
+    limits = OutputLimits.of(settings, settings.window_tokens)
     given: dict[str, Any] = {"tokens": None}
     if limits.tokens is not None:
         characters = limits.tokens * CHARACTERS_PER_TOKEN

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextstash.configuration.locations import data_folder
 from contextstash.process.plain_logs import configure_logs
 from contextstash.proxy.headers import check_upstream
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS = 1.4
-"""How long the last requests may take to be recorded after a signal. A guess: most take milliseconds. With the second
-that replies have (see web/loopback), the proxy ends within three seconds of a signal."""
+RECORD_SECONDS = 0.6
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then (see
+web/loopback). A guess: most take milliseconds."""
 
-CLOSE_SECONDS = 0.5
+CLOSE_SECONDS = 0.2
 """How long the database may take to close then. SQLite keeps what was committed if it is not closed."""
+
+END_SECONDS = 2.0
+"""The process ends so long after a signal, whatever it still does: whoever ends it waits three seconds, and with eight
+busy processes on two cores the end itself took up to 0.7 s. On an idle machine the periods above are over before."""
 
 
 READ_AHEAD_BYTES = 4 << 20
@@ -53,8 +59,8 @@ class ServedProxy:
     """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
     recorded, if it is one; `descriptor` is that of a socket that a parent process
     listens on already, so that no connection is refused while this process is started again. With a `secret`, only
-    requests whose path begins with it are served. `at_once` ends the process after a signal even if the database is
-    locked."""
+    requests whose path begins with it are served. `at_once` ends the process soon after a signal even if the database
+    is locked."""
 
     upstream: str
     options: ProxyOptions
@@ -92,13 +98,17 @@ def serve_proxy(served: ServedProxy) -> None:
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=PROXY_SETTINGS,
         listener=listener,
+        drain=_bounded_end if served.at_once else None,
     )
+    if served.at_once:
+        _exit()
 
 
 async def proxy_app(served: ServedProxy) -> ProxyApp:
     """The application, with the stash and the connection to the model API open."""
     from contextstash.hosts.following.ingest import ingest
     from contextstash.proxy.engine import Engine
+    from contextstash.proxy.hold_out import hold_out_key
     from contextstash.proxy.http.app import ProxyApp
     from contextstash.proxy.http.upstream import Upstream
 
@@ -114,21 +124,38 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
+        hold_out_key=lambda: hold_out_key(data_folder(served.database)),
         still_stored=_presence_of(served.database if served.options.record else None),
     )
 
     async def at_end() -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(engine.idle(), END_SECONDS)
+            await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
         closing = asyncio.ensure_future(_close(upstream, stash))
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
         if served.at_once and not closing.done():
             # A thread that waits for a locked database would keep this process for as long.
-            logger.warning("ended while the database was locked: the last requests may not be recorded")
-            logging.shutdown()
-            os._exit(0)
+            _cut_off()
 
     return ProxyApp(upstream, engine, at_end, served.secret)
+
+
+def _cut_off() -> None:
+    logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
+    _exit()
+
+
+def _exit() -> None:
+    """End the process without freeing what it holds, object by object, which takes half a second on a busy machine."""
+    logging.shutdown()
+    os._exit(0)
+
+
+async def _bounded_end() -> None:
+    """From now on this process has END_SECONDS, also if its event loop or a thread does not end."""
+    timer = threading.Timer(END_SECONDS, _cut_off)
+    timer.daemon = True
+    timer.start()
 
 
 async def _close(upstream: Upstream, stash: Stash | None) -> None:

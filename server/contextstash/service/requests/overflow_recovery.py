@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.context.text.before_and_after import before_and_after
+from contextstash.context.text.counts import before_and_after
 from contextstash.context.tool_outputs.limits import OutputLimits
 from contextstash.context.view.edits import limited_edit, replaced, weighed
 from contextstash.context.view.estimate import explains, refused
@@ -133,7 +133,9 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
     settings = access.settings(session)
     changes: dict[str, Any] = {}
-    if overflow.limit is not None and overflow.limit != access.budget(settings, session.model, session).window:
+    window = access.budget(settings, session.model, session).window
+    chosen = settings.window == "economic"  # smaller than the model's window, which the error names
+    if overflow.limit is not None and (overflow.limit < window if chosen else overflow.limit != window):
         changes["window"] = overflow.limit
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):

@@ -244,6 +244,10 @@ class ProxiedSessions:
         settings = self._access.settings(session)
         return settings.prune_inputs, settings.prune_images
 
+    def hold_out(self, agent: str) -> float:
+        """The share of an agent's sessions whose requests are not edited, so that their costs can be compared."""
+        return self._access.settings_of(agent).hold_out
+
     async def state(self, session_id: str) -> ProxiedSession | None:
         """What is known of a session's requests; None if it does not exist or none went through the proxy."""
         try:
@@ -259,6 +263,13 @@ class ProxiedSessions:
     async def recent(self, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
         """The sessions with requests since a time, the newest first."""
         return await self._access.store.recent_proxied(since, limit)
+
+    async def was_deleted(self, session_id: str, marks: Sequence[str], response: object) -> bool:
+        """Whether a request that would begin this session goes on with one that was deleted: see DeletedSession."""
+        if await self.find(session_id) is not None:
+            return False
+        deleted = await self._access.store.deleted_sessions()
+        return any(each.is_continued_by(session_id, marks, response) for each in deleted)
 
     async def record(
         self,
@@ -335,10 +346,12 @@ class ProxiedSessions:
         outputs: Sequence[Output],
         strip: StripSpan | None = None,
         parts: Sequence[MessagePart] = (),
+        cost: float | None = None,
     ) -> int:
         """Archive exactly these outputs and other parts, durably, before a request shows their placeholders; thinking
-        within `strip` is not shown any more. Returns how many were archived."""
-        return await archive_for_request(self._access, session_id, outputs, strip, parts)
+        within `strip` is not shown any more. It takes `cost` US dollars to write the cache again. Returns how many were
+        archived."""
+        return await archive_for_request(self._access, session_id, outputs, strip, parts, cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +437,7 @@ async def archive_for_request(
     outputs: Sequence[Output],
     strip: StripSpan | None = None,
     parts: Sequence[MessagePart] = (),
+    cost: float | None = None,
 ) -> int:
     """See ProxiedSessions.archive."""
     handles = await keep_parts(access, session_id, parts)
@@ -441,6 +455,7 @@ async def archive_for_request(
             edits += strip_from(snapshot, entries, strip[0], names, strip[1])
             entries = await entries_after(access, snapshot, edits)
         event = event_of(snapshot, entries, "prune", _reason(len(made), len(others)))
+        event = event.model_copy(update={"cost": cost})
         await access.store.append_edits(session_id, edits, expected=len(snapshot.edits), event=event)
         return len(made) + len(others)
 
