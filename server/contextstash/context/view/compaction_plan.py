@@ -17,7 +17,7 @@ from contextstash.context.view.view import Entry, total_tokens
 from contextstash_storage.records import Output
 
 MAX_SUMMARY_SHARE = 0.9
-"""A compaction is only done if the summary takes less than this share of what it replaces. A guess: a smaller saving is
+"""A compaction is only done if the summary takes less than this share of what it replaces. A smaller saving is
 not worth the loss of detail."""
 
 WHOLE_SHARE = 0.6
@@ -27,11 +27,11 @@ later; with 0.6 the history that is kept is about half as long again, and each o
 
 WHOLE_REQUEST_SHARE = 1 / 4
 """Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
-words. A guess."""
+words."""
 
 WORKING_SHARE = 0.5
 """Of the tokens of whole messages that a reduction keeps, outputs of the working set in older messages take at most
-this share in addition. A guess: more would leave too few messages."""
+this share in addition; more would leave too few messages."""
 
 LEFT_SHARE = 0.47
 """A reduction to the low-water mark leaves about this share of the usable window at most, with its summary and the

@@ -48,7 +48,7 @@ from contextstash.summarizers.base import SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Block, Edit, Part, SummaryEdit
 
 MIN_TOKENS = 100
-"""With less room nothing is shown. A guess: some ten lines of code."""
+"""With less room nothing is shown: it would be fewer than some ten lines of code."""
 
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""
@@ -241,10 +241,10 @@ async def _carry_out(
         earlier.first_seq, earlier.last_seq = plan.first_seq, plan.last_seq
     words = await words_with(access, snapshot, plan.last_seq, plan.tokens)
     audit = await audited(snapshot, turns, earlier.summary.text, plan.tokens, request, words.told)
-    behind = "\n\n".join(filter(None, [await pinned_within(access, snapshot, *span), in_use]))
+    behind = await pinned_within(access, snapshot, *span)
     strategy = earlier.summary.strategy
     edit = await asyncio.to_thread(
-        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind
+        summary_edit, snapshot, audit.text, *span, strategy=strategy, level="recent", pinned=behind, files=in_use
     )
     said = words.edits(snapshot, edit.summary_id)
     tokens = edit.tokens + sum(each.tokens for each in said)
