@@ -312,7 +312,8 @@ class ContextSettings(BaseModel):
         le=1,
         description="Maximum size of one tool output in the view, as a share of what the system prompt and the tool"
         " definitions leave of the window, if that is fewer tokens than `output_tokens`; without that limit it is not"
-        " used. In a small window it is doubled, up to 4,000 tokens.",
+        " used. In a small window it is doubled, up to 4,000 tokens; outputs of parallel calls that would take over"
+        " half of it are cut to as little as half of that.",
     )
     output_cut: Cut = Field(
         default="smart",
