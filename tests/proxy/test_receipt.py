@@ -90,7 +90,7 @@ def test_a_cache_that_the_provider_lost_is_not_booked_as_a_cost_of_prunes(bill: 
 
 
 def test_a_prune_that_costs_more_than_it_has_saved_is_booked_as_its_own(bill: Bill) -> None:
-    messages = session(45)
+    messages = session(60)
     bill.play(messages)
     state = bill.state
     assert state.prunes

@@ -19,7 +19,7 @@ from contextstash.formats.request_text import RequestText, message_of, read_requ
 from contextstash.hosts.request_identity import agent_of, client_session
 from contextstash.process.background_tasks import BackgroundTasks
 from contextstash.proxy import accounts
-from contextstash.proxy.bound_reasoning import may_show, thinking_choice
+from contextstash.proxy.bound_reasoning import binding_of, may_show, shown_edits, thinking_choice
 from contextstash.proxy.conversations import (
     AskedRequest,
     Conversation,
@@ -29,7 +29,7 @@ from contextstash.proxy.conversations import (
 )
 from contextstash.proxy.credentials import sender_of
 from contextstash.proxy.model_facts import Bill, KnownModels, ModelFacts
-from contextstash.proxy.occurrences import Inherited, inherited
+from contextstash.proxy.occurrences import Inherited, inherited, result_names
 from contextstash.proxy.old_thinking import span_of
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.preparation import (
@@ -49,6 +49,7 @@ from contextstash.proxy.preparation import (
     plan_needed,
     prices_of,
     rendered,
+    unsent_outputs,
 )
 from contextstash.proxy.request_lines import Line
 from contextstash.proxy.wire import RawHeaders
@@ -194,6 +195,7 @@ class Engine:
             self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         if conversation.state.left_alone or not is_understood(request) or not self._retrievable(original, offered):
             return original
+        await self._cut_unsent(original, offered=offered)
         pruned = await self._pruned(original) if offered and not is_side_call(request) else 0
         return self._rendered(original, pruned)
 
@@ -223,6 +225,34 @@ class Engine:
             conversation.unoffered_since = original.started
         return original.started - conversation.unoffered_since <= START_SECONDS
 
+    async def _cut_unsent(self, original: Prepared, *, offered: bool) -> None:
+        """Cut the large outputs that are sent for the first time, if the model binds its reasoning: later they must
+        stay as they are. If that fails, or takes too long, they go out whole."""
+        conversation, request = original.conversation, original.request
+        limit = conversation.first_cut
+        if limit is None or not offered or not self._options.record or binding_of(conversation, request) is None:
+            return
+        unsent = unsent_outputs(conversation, request, limit)
+        if not unsent:
+            return
+        try:
+            await self._within(LOAD_FACTOR * self._options.step_seconds, self._cut(original, unsent, limit))
+        except Exception as error:
+            logger.warning("%s: not cut: %s", conversation.session_id, type(error).__name__)
+
+    async def _cut(self, original: Prepared, unsent: Sequence[tuple[int, str]], limit: int) -> None:
+        assert self._sessions is not None
+        conversation, request = original.conversation, original.request
+        former = conversation.request
+        extends = former is not None and len(request.messages) > len(former.messages)
+        await self._record(conversation, request, conversation.usage if extends else None)
+        name, known = result_names(conversation, request), conversation.catalog.outputs
+        names = [name(place, call_id) for place, call_id in unsent]
+        positions = sorted({known[each].output.seq for each in names if each in known})
+        if positions:
+            await self._sessions.cut(conversation.session_id, positions, limit)
+            conversation.edits = await self._sessions.edits(conversation.session_id, conversation.catalog)
+
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
@@ -240,9 +270,11 @@ class Engine:
 
     def _rendered(self, original: Prepared, pruned: int) -> Prepared:
         conversation = original.conversation
-        if not may_show(conversation, original.request):
+        edits = shown_edits(conversation, original.request)
+        if not may_show(conversation, original.request, edits):
             conversation.edits, pruned = conversation.shown, 0
-        prepared = rendered(original, pruned)
+            edits = shown_edits(conversation, original.request)
+        prepared = rendered(original, edits, pruned)
         conversation.shown = conversation.edits
         self.totals.edited += prepared.edited
         return prepared
@@ -273,6 +305,7 @@ class Engine:
             return
         conversation.kept = self._sessions.kept(session)
         conversation.other_kinds = PartKinds(*self._sessions.other_kinds(session))
+        conversation.first_cut = self._sessions.first_cut(session)
         conversation.calibration = self._sessions.calibration(session)
         if not conversation.loaded:
             conversation.followed = session.source
@@ -410,6 +443,7 @@ class Engine:
             extends = conversation.request is not None and len(prepared.request.messages) > len(
                 conversation.request.messages
             )
+            conversation.keep_end(prepared.request)
             conversation.request = prepared.request
             conversation.sent_bytes = accounts.sent_bytes(prepared)
             bill = Bill(usage, unedited, prepared.prices.seconds)

@@ -32,7 +32,7 @@ from contextstash.formats.request_edits import MessageEdit, SummaryOf, edited
 from contextstash.formats.request_text import Fact, RequestText, TextMessage, has_long_breakpoint
 from contextstash.formats.whole_request import SERVER_STATE_KEYS
 from contextstash.hosts.request_identity import announces, is_compaction
-from contextstash.proxy.bound_reasoning import first_changed
+from contextstash.proxy.bound_reasoning import ShownEdits
 from contextstash.proxy.cache_anchor import anchor, takes_anchor
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools, tool_names
 from contextstash.proxy.occurrences import has_results, result_names
@@ -40,7 +40,6 @@ from contextstash.proxy.old_thinking import old_thoughts, turn_start
 from contextstash.proxy.other_parts import OtherPart, newest_inputs, other_parts, pinned_parts
 from contextstash.proxy.part_kinds import TOOL_OUTPUTS_ONLY, PartKinds
 from contextstash.proxy.pinned_edits import (
-    pinned_edits,
     pinned_summaries,
     saved_by_results,
     stripped,
@@ -185,15 +184,14 @@ def _is_strange(message: TextMessage) -> bool:
     )
 
 
-def rendered(original: Prepared, pruned: int = 0) -> Prepared:
+def rendered(original: Prepared, shown: ShownEdits, pruned: int = 0) -> Prepared:
     """The request with the session's edits. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
-    edits = pinned_edits(conversation, request)
-    still = None if conversation.edits is conversation.shown else _still_cached(conversation, request, original.prices)
-    unchanged = original.cold or conversation.edits is conversation.shown
-    former = edits if unchanged else pinned_edits(conversation, request, conversation.shown)
-    anchored = anchor(request, edits, former)
-    edits |= anchored
+    same = conversation.edits is conversation.shown
+    still = None if same else _still_cached(conversation, request, original.prices, shown.first)
+    conversation.drop_ends(shown.first)
+    anchored = anchor(request, shown.now, shown.now if original.cold else shown.former)
+    edits = {**shown.now, **anchored}
     conversation.anchor = next(iter(anchored), None)
     summaries = pinned_summaries(conversation, request)
     body, _ = edited(request, edits, summaries)
@@ -201,14 +199,14 @@ def rendered(original: Prepared, pruned: int = 0) -> Prepared:
     return replace(original, body=body, saved=saved, pruned=pruned, still_cached=still, texts=edits)
 
 
-def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices) -> int:
-    """The tokens in front of the first change of what the former request showed that the provider surely finds: if it
-    looks back a few blocks only, those up to a breakpoint that stays."""
+def _still_cached(conversation: Conversation, request: RequestText, prices: CachePrices, first: int) -> int:
+    """The tokens in front of message `first`, the first change of what the former request showed, that the provider
+    surely finds: if it looks back a few blocks only, those up to the end of an earlier request."""
     sizes = shown_sizes(conversation, request)
-    [before] = sizes.before([first_changed(conversation, request)])
+    [before] = sizes.before([first])
     if prices.look_back is None:
         return before
-    return max((a for a in _surely_cached(conversation, request, sizes) if a <= before), default=0)
+    return max((a for a in _surely_cached(conversation, request, sizes, prices) if a <= before), default=0)
 
 
 def _saved_tokens(conversation: Conversation, request: RequestText, summaries: Sequence[SummaryOf]) -> int:
@@ -245,7 +243,6 @@ def prunables(
         return []
     starts = reply_starts(request)
     until_old = bisect_left(starts, old[-1].place)  # replies until the newest result that is old enough
-    blocks = list(accumulate((message.blocks for message in request.messages), initial=0))
     last_reply = len(request.messages) if unread else starts[-1] if starts else 0
     old = [part for part in old if part.is_recorded and part.place < last_reply]
     found = [
@@ -258,8 +255,8 @@ def prunables(
         found.sort(key=itemgetter(0))
     before = sizes.before([place for place, *_ in found])
     return [
-        Prunable(key, at, tokens, placeholder, blocks[-1] - blocks[place], carried)
-        for (place, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
+        Prunable(key, at, tokens, placeholder, carried)
+        for (_, key, tokens, placeholder, carried), at in zip(found, before, strict=True)
     ]
 
 
@@ -289,6 +286,21 @@ def _shown_parts(
         found += [_ShownPart(place, o.key, o.tokens, True) for place, parts in others.items() for o in parts]
         found.sort(key=itemgetter(0))
     return found
+
+
+def unsent_outputs(conversation: Conversation, request: RequestText, tokens: int) -> list[tuple[int, str]]:
+    """The outputs of more tokens that no request has held yet, with their messages and names: those behind the model's
+    last reply that are neither recorded nor in the last request, which the provider may have refused."""
+    replies = request.places(_is_models)
+    sent = max(conversation.same_as_last(request), conversation.same_messages(request))
+    first, rate = max(replies[-1] + 1 if replies else 0, sent), conversation.tokens_per_byte
+    return [
+        (place, call_id)
+        for place in request.places(has_results)
+        if place >= first
+        for call_id, size, _ in request.messages[place].outputs
+        if size * rate > tokens
+    ]
 
 
 def reply_starts(request: RequestText) -> list[int]:
@@ -328,7 +340,7 @@ def plan(
         conversation.state.prompt,
         conversation.state.requests,
         prices,
-        _surely_cached(conversation, request, sizes),
+        _surely_cached(conversation, request, sizes, prices),
         affordable(conversation.state.paid, conversation.state.direct_cost),
     )
     others = other_parts(conversation, request, limits.others)
@@ -343,11 +355,22 @@ def plan(
     return chosen
 
 
-def _surely_cached(conversation: Conversation, request: RequestText, sizes: ShownSizes) -> tuple[int, ...]:
-    """The tokens in front of the breakpoints that stay where they are: behind the system prompt, and our own, which is
-    not always on the last placeholder: right after a prune it is still on the last one of the prune before."""
+def _surely_cached(
+    conversation: Conversation, request: RequestText, sizes: ShownSizes, prices: CachePrices
+) -> tuple[int, ...]:
+    """The tokens in front of each place where the provider finds the end of an earlier request: behind the system
+    prompt, at our own breakpoint, which is not always on the last placeholder (right after a prune it is still on the
+    last one of the prune before), and where requests ended in the last blocks, in which it looks for them."""
     place = conversation.anchor if takes_anchor(request) else None
-    return tuple(sizes.before([0] if place is None else [0, place + 1]))
+    found = [0] if place is None else [0, place + 1]
+    blocks = 0
+    for at in range(len(request.messages), 0, -1):
+        if blocks >= (prices.look_back or 0):
+            break
+        if at in conversation.ends and at <= conversation.same_as_last(request):
+            found.append(at)
+        blocks += request.messages[at - 1].blocks
+    return tuple(sizes.before(sorted(found)))
 
 
 def plan_needed(conversation: Conversation, request: RequestText, limits: PruneLimits) -> CachedPrune:
